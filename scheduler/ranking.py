@@ -25,11 +25,12 @@ from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.deciding.orders import agrees, canonical, decisions_of
 from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
-from isamap.scheduler.deciding.summing import nearest, sum_choices
+from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.fusing import Group, solve_groups
-from isamap.scheduler.search.greedy import all_moves, first_candidate
+from isamap.scheduler.search.greedy import first_candidate
+from isamap.scheduler.search.neighbours import neighbours
 from isamap.source import added
 
 # Up to so many decided options a statement's schedules are all looked at.
@@ -260,40 +261,6 @@ class Pool:
 
     def _texts(self, k: int) -> list[str]:
         return heapq.nsmallest(k, self.best, key=lambda text: (self.best[text].cost_ns, text))
-
-
-def neighbours(candidate: Candidate) -> Iterator[Candidate]:
-    """What differs in one decision, or in its register block."""
-    option = candidate.option
-    for move in all_moves(option, candidate.assignment):
-        assignment = {**candidate.assignment, **move}
-        if option.space.is_feasible(assignment):
-            yield decided(option, assignment)
-    for block in option.register_blocks:
-        fitted = _with_block(option, candidate.assignment, block)
-        if fitted is not None and option.space.is_feasible(fitted):
-            yield decided(option, fitted)
-
-
-def _with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock) -> Assignment | None:
-    """The assignment with another register block, and the nearest cache blocks that fit it."""
-    space = option.space
-    found = dict(assignment)
-    turns = [
-        made for made in sum_choices(space, block) if all(n <= assignment[name] for name, n in made.items())
-    ]
-    if not turns:
-        return None
-    found |= turns[-1]
-    for axis in space.axes:
-        factor = block.get(axis.name, found.get(space.unroll(axis), 1))
-        sizes = space.blocks(axis, factor)
-        if not sizes:
-            return None
-        found[space.block(axis)] = nearest(sizes, assignment[space.block(axis)])
-        if not axis.is_reduction:
-            found[space.unroll(axis)] = factor
-    return found
 
 
 # --- all of them ------------------------------------------------------------------------------------------

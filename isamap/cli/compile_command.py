@@ -27,6 +27,7 @@ from isamap.cli.options import (
     PackedNames,
     ProfileName,
     ScheduleFile,
+    SearchName,
     SizeWords,
     ThreadCount,
     TuneCount,
@@ -119,6 +120,7 @@ def compile_command(
     best: BestCount = "1",
     tune: TuneCount = None,
     tune_limit: TuneLimit = "120",
+    search: SearchName = "",
     tuned: Tuned = False,
     no_cache: NoCache = False,
     as_json: AsJson = False,
@@ -126,7 +128,7 @@ def compile_command(
     """Write the code of a kernel on a machine."""
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, tuned, packed, cold,
+        no_cache, tune, tune_limit, search, tuned, packed, cold,
     )  # fmt: skip
     named, shown = read_sizes(sizes or ()), Shown(report, trace)
     of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}

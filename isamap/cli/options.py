@@ -140,6 +140,15 @@ TuneCount = Annotated[
 TuneLimit = Annotated[
     str, typer.Option("--tune-limit", metavar="SECONDS", help="Longest time for measuring with --tune.")
 ]
+SearchName = Annotated[
+    str,
+    typer.Option(
+        "--search",
+        metavar="NAME",
+        help="What proposes the N schedules of --tune: annealing, genetic, policy, or an installed one.",
+        show_default=False,
+    ),
+]
 Tuned = Annotated[bool, typer.Option("--tuned", help="Take the schedule that --tune has kept.")]
 PackedNames = Annotated[
     list[str] | None,

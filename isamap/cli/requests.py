@@ -33,6 +33,7 @@ class Choices:
     no_cache: bool = False
     tune: str | None = None
     tune_limit: str = "120"
+    search: str = ""
     tuned: bool = False
     packed: list[str] | None = None
     cold: bool = False
@@ -48,6 +49,8 @@ def make_request(kernel: str | Source, machine: str, sizes: Mapping[str, Size], 
     check_name("cost model", choices.cost_model)
     if choices.evaluate:
         check_name("evaluator", choices.evaluate)
+    if choices.search:
+        check_name("searcher", choices.search)
     return Request(
         kernel=read_kernel(kernel) if isinstance(kernel, str) else kernel,
         machine=name,
@@ -66,6 +69,7 @@ def make_request(kernel: str | Source, machine: str, sizes: Mapping[str, Size], 
         cache=not choices.no_cache,
         tune=0 if choices.tune is None else read_count(choices.tune, "--tune", 2, MOST_TUNED),
         tune_limit_s=read_number(choices.tune_limit, "--tune-limit", 0.1, 86400),
+        search=choices.search,
         tuned=choices.tuned,
         packed=read_names(choices.packed or ()),
         cold=choices.cold,
@@ -84,6 +88,11 @@ def _check_choosers(choices: Choices) -> None:
         )
         if is_given
     ]
+    if choices.search and choices.tune is None:
+        message = (
+            f"`--search {choices.search}` proposes what `--tune` measures, and nothing is to be measured"
+        )
+        raise UsageProblem(Diagnostic("usage", message, help="add `--tune 24`, or leave it out"))
     refuse_cold(choices.cold, [option for option in found if option != "--schedule"])
     if len(found) > 1 and ("--tune" in found or "--tuned" in found):
         message = f"`{found[0]}` and `{found[1]}` both say which schedule to take"

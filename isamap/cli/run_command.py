@@ -23,6 +23,7 @@ from isamap.cli.options import (
     ProfileName,
     ProgramPath,
     ScheduleFile,
+    SearchName,
     SizeWords,
     ThreadCount,
     TuneCount,
@@ -59,6 +60,7 @@ def run_command(
     best: BestCount = "1",
     tune: TuneCount = None,
     tune_limit: TuneLimit = "120",
+    search: SearchName = "",
     tuned: Tuned = False,
     program: ProgramPath = None,
     no_cache: NoCache = False,
@@ -76,7 +78,7 @@ def run_command(
         return _run_file(program, kernel, hw, read_sizes(sizes or ()))
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, tuned, packed,
+        no_cache, tune, tune_limit, search, tuned, packed,
     )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
     with Progress() as progress:

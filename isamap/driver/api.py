@@ -55,6 +55,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     limit_s: float = 10.0,
     fix: Mapping[str, SupportsIndex | None] | None = None,
     tune: int = 0,
+    search: str = "",
     tuned: bool = False,
     packed: Sequence[str] = (),
     cold: bool = False,
@@ -66,9 +67,10 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     is a text to replay, or the path of one. `profile` is "default" (the newest one that fits), "none" or a
     path. `limit_s` is the longest time for the solver, `fix` what it may not decide: {"block.k": 256}, or
     {"block": None} for what `schedule` has. `tune` is how many of the model's best schedules to measure, of
-    which the fastest is taken and kept, 0 for none; `tuned` takes the one that was kept before. `packed`
-    names inputs that calls take packed: `CompiledKernel.pack`. `cold` says that each call's operands are in
-    no cache yet, which excludes `tune` and `tuned`.
+    which the fastest is taken and kept, 0 for none, or, with `search`, of those that a searcher proposes
+    (docs/command-tune.md); `tuned` takes the one that was kept before. `packed` names inputs that calls take
+    packed: `CompiledKernel.pack`. `cold` says that each call's operands are in no cache yet, which excludes
+    `tune` and `tuned`.
     Raises: IsamapError of every kind; what is given is looked at before any work begins.
     """
     text = schedule_of(schedule)
@@ -78,6 +80,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
         _limited(asked, limit_s),
         fixed=given_fixes(fix, has_schedule=text is not None),
         tune=given_count("tune", tune, 2, MOST_TUNED, none=True),
+        search=_given_search(search, tune),
         tuned=given_flag("tuned", tuned),
         cold=given_flag("cold", cold),
     )
@@ -186,6 +189,17 @@ def _request(
 
 def _limited(asked: Request, limit_s: object) -> Request:
     return replace(asked, limit_s=given_seconds("limit_s", limit_s, MIN_LIMIT_S, MAX_LIMIT_S))
+
+
+def _given_search(search: object, tune: object) -> str:
+    """The name of a searcher, "" for none. Raises: UsageProblem for an unknown one, or without `tune`."""
+    word = given_word("search", search, "a name") if search != "" else ""
+    if word:
+        check_name("searcher", word)
+        if not tune:
+            message = f'`search="{word}"` proposes what `tune` measures, and nothing is to be measured'
+            raise UsageProblem(Diagnostic("usage", message, help="give `tune`, too"))
+    return word
 
 
 def _check_choosers(asked: Request) -> None:

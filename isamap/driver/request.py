@@ -45,6 +45,7 @@ class Request:
     best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
     `threads` is how many are there to perform the kernel.
     `tune` is how many schedules to measure, 0 for none; `tuned` asks for the winner that was kept before.
+    `search` names what proposes them, "" for the model's list.
     `packed` are inputs that the caller passes packed, by a program that is emitted beside the kernel's.
     `cold` says that each call brings operands that are in no cache yet.
     `cache` is whether earlier results may be recalled and new ones kept.
@@ -68,6 +69,7 @@ class Request:
     cache: bool = True
     tune: int = 0
     tune_limit_s: float = 120.0
+    search: str = ""
     tuned: bool = False
     packed: tuple[str, ...] = ()
     cold: bool = False
@@ -90,6 +92,8 @@ class Request:
             found |= {"evaluate": self.evaluate, "best": self.best}
         if self.tune:
             found |= {"tune": self.tune, "tune_limit_s": self.tune_limit_s}
+        if self.search:
+            found["search"] = self.search
         if self.cold:
             found["cold"] = True
         return found | ({"tuned": True} if self.tuned else {})

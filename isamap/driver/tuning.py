@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import inf
+from typing import TYPE_CHECKING, cast
 
 from isamap.codegen.cache import digest
 from isamap.codegen.child import RunProblem
@@ -20,16 +22,26 @@ from isamap.ir import Kernel, Range, print_routine
 from isamap.machine import Machine
 from isamap.machine.processor import this_cpu
 from isamap.plan.check import check_schedule
-from isamap.plan.plugins import load_cost_model
+from isamap.plan.plugins import load_cost_model, load_searcher
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.plan.trial import Trial
-from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source
+from isamap.scheduler.search.points import Point, SearchSpace
+from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem
 from isamap.tune.measured import Measured, check_here
+from isamap.tune.searching import finalists, search
 from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing
 from isamap.tune.winners import Winner, Winners
 from isamap.version import __version__
+
+if TYPE_CHECKING:
+    from isamap.tune.searching import Searcher
+
+# How a searcher's proposals are measured, and the share of the time that it may take; then so many of them
+# are judged beside the model's choice.
+SEARCH_ROUNDS, SEARCH_SECONDS, SEARCH_SHARE = 5, 0.02, 0.8
+FINALISTS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,31 +125,32 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     """
     check_here(question.machine)
     winners, request = Winners.open(), question.request
-    state = _state(question.machine)
+    state = _state(question)
+    stop = time.monotonic() + request.tune_limit_s
     known = _found(question) if request.cache else None
     if known is not None and _is_enough(known, request.tune, state):
         schedule = _replayed(known, question.problem)
         if schedule is not None:
             return replace(schedule, findings=(*first.findings, _said(known))), known
-    schedules = _contenders(request, question.problem, first)
+    schedules, places = _contenders(question, first, stop)
     trials = [question.trial(schedule) for schedule in schedules]
     names = [schedule_digest(trial) for trial in trials]
     asked = digest(question.key, state, *names)
-    tournament = Tournament(winners, asked, time.monotonic() + request.tune_limit_s)
+    tournament = Tournament(winners, asked, stop)
     evaluated = evaluate_schedules(request, trials, tournament, again=True)
     found = standing(tournament.rounds(), names[0])
     if found is None:
         notes = tuple(f"{name}: {value}" for name, value in evaluated[0].evaluation.facts[:3])
         message = f"none of {len(trials)} schedules could be measured"
         raise RunProblem(Diagnostic("nothing-ran", message, notes=notes))
-    place, played = names.index(found.winner), len(tournament.rounds())
-    winner = _winner(question, state, schedules, found, place, played)
+    schedule, played = schedules[names.index(found.winner)], len(tournament.rounds())
+    place, looked_at = places[names.index(found.winner)], places[-1]
+    winner = _winner(question, state, schedule, found, place, looked_at, played)
     is_stopped = played < ROUNDS
     if not is_stopped:  # else the rounds stay, and the next run goes on
         with OnlyWarned():
             winners.keep(winner, asked)
     stopped = (_stopped(request, played),) if is_stopped else ()
-    schedule = schedules[place]
     reproducible = schedule.reproducible and not is_stopped
     findings = (*first.findings, *stopped, _said(winner))
     return replace(schedule, findings=findings, reproducible=reproducible), winner
@@ -158,19 +171,67 @@ def tuning_json(winner: Winner) -> dict[str, object]:
     }
 
 
-def _contenders(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
+def _contenders(
+    question: Question, first: Schedule, stop: float
+) -> tuple[tuple[Schedule, ...], tuple[int, ...]]:
+    """`first` and others to be judged beside it, and their places among all that was looked at, then how many
+    these are. They are the model's list, or the fastest ones that a searcher has found.
+    """
+    request, problem = question.request, question.problem
+    listed = _listed(request, problem, first)
+    if not request.search:
+        return listed, (*range(1, len(listed) + 1), len(listed))
+    model = load_cost_model(request.cost_model)
+    space = SearchSpace.around(problem, model, _given(request), first, listed[1:])
+    if space is None:
+        raise UsageProblem(
+            Diagnostic(
+                "not-searchable",
+                f"`--search {request.search}` has nowhere to begin: no decisions lead to the model's choice",
+                help="leave out `--search`: `--tune` measures the model's list",
+            )
+        )
+    measured = Measured(SEARCH_ROUNDS, SEARCH_SECONDS)
+
+    def measure(points: Sequence[Point]) -> list[float]:
+        schedules = [first, *(_like(space.schedule(point), first) for point in points)]
+        fitting = [s for s in schedules if not check_schedule(s, problem)]
+        trials = [question.trial(schedule) for schedule in fitting]
+        evaluated = evaluate_schedules(request, trials, measured, again=True)
+        costs = {e.schedule.nests: e.evaluation.cost_ns for e in evaluated}
+        base = costs[first.nests]
+        return [costs.get(s.nests, inf) / base if base < inf else inf for s in schedules[1:]]
+
+    searcher = cast("Searcher", load_searcher(request.search))
+    begun = time.monotonic()
+    told = search(searcher, space, request.tune, measure, begun + SEARCH_SHARE * (stop - begun))
+    points, chosen = [one.point for one in told], finalists(told, FINALISTS)
+    schedules = (first, *(_like(space.schedule(point), first) for point in chosen[1:]))
+    return schedules, (*(points.index(point) + 1 for point in chosen), len(points))
+
+
+def _listed(request: Request, problem: Problem, first: Schedule) -> tuple[Schedule, ...]:
     """`first`, the solver's next best, and other register blocks, as many as are asked for."""
     from isamap.scheduler.search.varied import varied
 
-    given = {name: value for name, value in request.fixed.items() if value is not None}
     half = replace(request, best=(request.tune + 1) // 2)
     ranked = rank_schedules(half, problem).schedules if half.best > 1 else ()
     model = load_cost_model(request.cost_model)
-    others = varied(problem, model, request.tune, limit_s=request.limit_s, fixed=given)
+    others = varied(problem, model, request.tune, limit_s=request.limit_s, fixed=_given(request))
     fitting = (s for s in (*ranked, *others) if not check_schedule(s, problem))
     distinct = {s.nests: s for s in reversed((first, *fitting))}
     chosen = tuple(reversed(distinct.values()))[: request.tune]
-    return tuple(_bounded(replace(s, profile=first.profile, question=first.question), first) for s in chosen)
+    return tuple(_like(schedule, first) for schedule in chosen)
+
+
+def _given(request: Request) -> dict[str, int]:
+    """The decisions that are fixed to a number."""
+    return {name: value for name, value in request.fixed.items() if value is not None}
+
+
+def _like(schedule: Schedule, first: Schedule) -> Schedule:
+    """A schedule as an answer to the question of the model's first choice."""
+    return _bounded(replace(schedule, profile=first.profile, question=first.question), first)
 
 
 def _bounded(schedule: Schedule, first: Schedule) -> Schedule:
@@ -192,17 +253,19 @@ def _is_enough(known: Winner, asked: int, state: str) -> bool:
     return known.state == state and known.asked >= asked
 
 
-def _state(machine: Machine) -> str:
-    """The digest of all code that takes part in measuring."""
-    return digest(program_state(), Measured().depends_on(machine)["compiler"])
+def _state(question: Question) -> str:
+    """The digest of all that takes part in choosing what is measured, and in measuring it."""
+    found = (program_state(), Measured().depends_on(question.machine)["compiler"])
+    return digest(*found, *([question.request.search] if question.request.search else []))
 
 
 def _winner(
     question: Question,
     state: str,
-    schedules: Sequence[Schedule],
+    schedule: Schedule,
     found: Standing,
     place: int,
+    looked_at: int,
     rounds: int,
 ) -> Winner:
     sizes = {name: str(value) for name, value in sorted(question.request.sizes.items())}
@@ -214,15 +277,15 @@ def _winner(
         sizes=sizes,
         machine=question.machine.name,
         machine_sha256=question.machine.digest,
-        profile=schedules[0].profile,
+        profile=schedule.profile,
         threads=question.request.threads,
         processor=this_cpu().describe(),
         compiler=Measured().depends_on(question.machine)["compiler"],
         version=__version__,
-        schedule=print_schedule(schedules[place]),
-        place=place + 1,
+        schedule=print_schedule(schedule),
+        place=place,
         asked=question.request.tune,
-        contenders=len(schedules),
+        contenders=looked_at,
         rounds=rounds,
         cost_ns=round(found.cost_ns, 1),
         first_ns=round(found.first_ns, 1),

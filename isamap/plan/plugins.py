@@ -1,4 +1,4 @@
-"""Heuristics, cost models and evaluators by name: the built-in ones, and those that installed packages offer.
+"""Heuristics, cost models, evaluators and searchers by name: built in, or offered by installed packages.
 
 A package names its class under the entry points in `GROUPS`. It is imported only when it is asked for; one
 that does not load is reported with the package that it came from.
@@ -16,7 +16,7 @@ from isamap.source import Diagnostic, UsageProblem
 if TYPE_CHECKING:
     from isamap.plan.protocols import CostModel, Evaluator, Heuristic
 
-Kind = Literal["heuristic", "cost model", "evaluator"]
+Kind = Literal["heuristic", "cost model", "evaluator", "searcher"]
 
 BUILT_IN: dict[Kind, dict[str, str]] = {
     "heuristic": {
@@ -29,13 +29,24 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
         "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",
     },
+    "searcher": {
+        "annealing": "isamap.tune.searchers.annealing:Annealing",
+        "genetic": "isamap.tune.searchers.genetic:Genetic",
+        "policy": "isamap.tune.searchers.policy:Policy",
+    },
 }
 GROUPS: dict[Kind, str] = {
     "heuristic": "isamap.heuristics",
     "cost model": "isamap.cost_models",
     "evaluator": "isamap.evaluators",
+    "searcher": "isamap.searchers",
 }
-_METHODS: dict[Kind, str] = {"heuristic": "schedule", "cost model": "expression", "evaluator": "evaluate"}
+_METHODS: dict[Kind, str] = {
+    "heuristic": "schedule",
+    "cost model": "expression",
+    "evaluator": "evaluate",
+    "searcher": "propose",
+}
 
 
 def known_names(kind: Kind) -> tuple[str, ...]:
@@ -71,6 +82,14 @@ def load_cost_model(name: str) -> CostModel:
 def load_evaluator(name: str) -> Evaluator:
     """The evaluator of that name. Raises: UsageProblem when there is none, or it does not load."""
     return cast("Evaluator", _load("evaluator", name))
+
+
+def load_searcher(name: str) -> object:
+    """The searcher of that name, as `isamap.tune.searching` asks for; its protocol speaks of what lies above.
+
+    Raises: UsageProblem when there is none, or it does not load.
+    """
+    return _load("searcher", name)
 
 
 def origin(plugin: object) -> str | None:

@@ -237,6 +237,12 @@ CODEGEN_CODES: dict[str, Explanation] = {
         "`--evaluate measured` runs the code, so that the processor has to have what the machine needs. "
         "`--evaluate simulated` works everywhere.",
     ),
+    "not-searchable": Explanation(
+        "a search that has nowhere to begin",
+        "`--search` walks from the cost model's choice in steps that change one decision. Where a schedule "
+        "has loops that no decisions lead to, there is no first step. What the scheduler finds itself has "
+        "one; please report a kernel that shows this.",
+    ),
     "nothing-ran": Explanation(
         "no schedule could be evaluated",
         "Each of the schedules crashed or exceeded a limit. The notes say what became of the first.",

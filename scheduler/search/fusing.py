@@ -93,23 +93,26 @@ class Group:
     """
 
     answer: Solved
-    choices: tuple[_Choice, ...]
+    choices: tuple[Choice, ...]
     alone: Mapping[int, Solved]
 
     @property
     def statement(self) -> int:
         return self.answer.candidate.option.space.statement
 
-    def parts(self, answer: Solved) -> tuple[Solved, ...]:
+    def parts(self, answer: Solved, chosen: Choice | None = None) -> tuple[Solved, ...]:
         """An answer for the nest as the nests that are left, each with its own cost.
 
-        Their bounds come to what is proven of all together: another choice may leave others alone.
+        `chosen` is what it takes along, the cheapest choice where none is given. Their bounds come to what is
+        proven of all together: another choice may leave others alone.
         """
         if not self.choices:
             return (answer,)
         option = answer.candidate.option
         key = option.number, option.space.option.parts
-        chosen = next(c for c in self.choices if (c.option.number, c.option.space.option.parts) == key)
+        chosen = chosen or next(
+            c for c in self.choices if (c.option.number, c.option.space.option.parts) == key
+        )
         others = [part for s, part in self.alone.items() if s not in chosen.fused]
         left_ns = added(part.bound_ns for part in others)
         loose_ns = added(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
@@ -120,7 +123,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class _Choice:
+class Choice:
     """An option with what it takes along.
 
     Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is spent in those of the others.
@@ -141,16 +144,25 @@ class _Choice:
         return replace(self.option, cost=cost, floor_ns=self.option.floor_ns + self.added_ns)
 
 
-def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> _Choice | None:
-    """The best choice for an option; None where what is fixed leaves none.
+def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> Choice | None:
+    """The best choice for an option; None where what is fixed leaves none."""
+    return min(
+        choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
+    )
+
+
+def choices_of(
+    option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment
+) -> tuple[Choice, ...]:
+    """All that an option may take along of the statements in `alone`.
 
     A statement without an answer of its own has to be taken along.
     """
     offered = {f.statement: f for f in option.space.option.fusions if f.statement in alone}
     costs = {s: part.candidate.cost_ns for s, part in alone.items() if part is not None}
     needed = alone.keys() - costs.keys()
-    choices = [
-        _Choice(
+    return tuple(
+        Choice(
             option,
             fused,
             added(offered[s].extra_ns for s in fused),
@@ -158,8 +170,7 @@ def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Ass
         )
         for fused in _closed(tuple(offered.values()))
         if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)
-    ]
-    return min(choices, key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None)
+    )
 
 
 def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
@@ -181,7 +192,7 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
     return True
 
 
-def _settled(answer: Solved, chosen: _Choice, alone: Mapping[int, Solved]) -> Solved:
+def _settled(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
     """The answer with the cost of its own nest only, and what it takes along.
 
     The bound holds whatever is taken along: a nest left alone may cost as little as its own bound.

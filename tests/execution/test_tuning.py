@@ -19,6 +19,7 @@ from isamap.driver import tuning
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.scheduler.search.points import SearchSpace
 from isamap.source import MissingTool
 from isamap.tune.tournament import ROUNDS, Tournament
 from isamap.tune.winners import Winners
@@ -100,6 +101,52 @@ def test_a_winner_is_kept_and_taken_only_when_asked_for(
     assert listed["measured_ns"] == origin(found)["measured_ns"]
     log = [e for e in answer(capsys, "tune log")["evaluations"] if e["evaluator"] == "measured"]
     assert len(log) == 4
+
+
+@pytest.mark.exhaustive(fast=1)
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("name", ["genetic", "annealing", "policy"])
+def test_a_searcher_proposes_what_is_measured(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuning, "SEARCH_ROUNDS", 1)
+    words = f"compile {WORDS} -o {tmp_path / 'out'}"
+    found = answer(capsys, f"{words} --tune 9 --search {name}")
+    assert codes(found) == ["chosen-by-tuning"]
+    assert origin(found)["contenders"] == 9
+    assert 1 <= origin(found)["place"] <= 9
+    log = [e for e in answer(capsys, "tune log")["evaluations"] if e["evaluator"] == "measured"]
+    assert len({e["schedule"] for e in log}) == 9
+    assert origin(answer(capsys, f"{words} --tuned")) == origin(found)
+    # Another way to search is another question; the same one is answered.
+    assert origin(answer(capsys, f"{words} --tune 9 --search {name}")) == origin(found)
+    assert origin(answer(capsys, f"{words} --tune 2"))["contenders"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--tune 4 --search genetik", "there is no searcher `genetik`"),
+        (
+            "--search genetic",
+            "`--search genetic` proposes what `--tune` measures, and nothing is to be measured",
+        ),
+    ],
+)
+def test_a_search_that_cannot_be_is_refused(
+    words: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(f"compile {WORDS} -o {tmp_path / 'out'} {words}".split()) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_choice_without_decisions_behind_it_is_not_searched(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SearchSpace, "around", staticmethod(lambda *_: None))
+    found = answer(capsys, f"compile {WORDS} -o {tmp_path / 'out'} --tune 3 --search policy", 2)
+    assert codes(found) == ["not-searchable"]
 
 
 @pytest.mark.usefixtures("quick")

@@ -8,14 +8,17 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from plan_problems import gemm
 
 from isamap.cli import main
-from isamap.plan.plugins import known_names, load_cost_model, load_evaluator, load_heuristic
-from isamap.scheduler import schedule
+from isamap.plan.plugins import known_names, load_cost_model, load_evaluator, load_heuristic, load_searcher
+from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.search.points import SearchSpace
 from isamap.source import UsageProblem
+from isamap.tune.searching import Searcher, search
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = sorted((DOCS / "examples").glob("*.py"))
@@ -52,6 +55,9 @@ def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pa
         "[isamap.evaluators]\n"
         "crowded = stranger_crowded_memory:CrowdedMemory\n"
         "unable = stranger_empty:Nothing\n"
+        "[isamap.searchers]\n"
+        "climb = stranger_hill_climb:HillClimb\n"
+        "speechless = stranger_empty:Nothing\n"
     )
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     importlib.invalidate_caches()
@@ -133,3 +139,15 @@ def test_an_evaluator_without_its_method_is_named_with_its_package() -> None:
         load_evaluator("unable")
     assert "the evaluator `unable` of stranger 1.5 does not load" in refused.value.render()
     assert "it has no method `evaluate`" in refused.value.render()
+
+
+@pytest.mark.usefixtures("distribution")
+def test_an_installed_searcher_is_asked_for_schedules() -> None:
+    asked = gemm(64, 96, 80)
+    space = SearchSpace.around(asked, AnalyticModel(), {}, schedule(asked, heuristic="greedy"))
+    assert space is not None
+    climb = cast("Searcher", load_searcher("climb"))
+    told = search(climb, space, 13, lambda points: [p.cost_ns / space.first.cost_ns for p in points])
+    assert len(told) == 13
+    with pytest.raises(UsageProblem, match=r"the searcher `speechless` of stranger 1\.5 does not load"):
+        load_searcher("speechless")

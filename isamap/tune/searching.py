@@ -1,0 +1,81 @@
+"""Search by measuring: a searcher proposes schedules, is told what they take, and proposes again.
+
+    told = search(searcher, space, budget, measure, stop)
+    finalists(told, 4)                           the best of them, to be judged in more rounds
+
+Times are ratios to the first schedule, which takes turns with all others: what neighbours on the machine do
+hits both alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+from isamap.scheduler.search.points import Point, SearchSpace
+
+# How many are measured together: each group takes turns with the first schedule once more.
+TOGETHER = 6
+# A searcher that proposes nothing new so often in a row has ended.
+PATIENCE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A point that was measured: its time over that of the first schedule, infinite where it did not run."""
+
+    point: Point
+    ratio: float
+
+
+class Searcher(Protocol):
+    """A way to search by measuring. One object serves one search, so it may keep what it likes."""
+
+    @property
+    def name(self) -> str:
+        """What `--search` calls it."""
+        ...
+
+    def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
+        """Up to `count` points to measure next, none to end the search.
+
+        `told` is all that was measured so far, in order; its first is the model's choice, of ratio 1. What
+        was proposed before is measured once only.
+        """
+        ...
+
+
+Measure = Callable[[Sequence[Point]], Sequence[float]]
+"""The ratio of each point to the first one, measured in turns."""
+
+
+def search(
+    searcher: Searcher, space: SearchSpace, budget: int, measure: Measure, stop: float = inf
+) -> tuple[Told, ...]:
+    """What was measured, the first schedule first, which counts as one of the budget.
+
+    Units: `stop` on the monotonic clock: no group of measurements begins later.
+    """
+    told = [Told(space.first, 1.0)]
+    fruitless = 0
+    while (left := budget - len(told)) > 0 and fruitless < PATIENCE and time.monotonic() < stop:
+        proposed = searcher.propose(space, tuple(told), min(TOGETHER, left))
+        known = {one.point for one in told}
+        points = [p for p in dict.fromkeys(proposed) if p not in known][: min(TOGETHER, left)]
+        if not proposed:
+            break
+        if not points:
+            fruitless += 1
+            continue
+        fruitless = 0
+        told += map(Told, points, measure(points))
+    return tuple(told)
+
+
+def finalists(told: Sequence[Told], count: int) -> tuple[Point, ...]:
+    """The first schedule, and the fastest of the others that are faster, at most `count`."""
+    faster = sorted((one for one in told[1:] if one.ratio < 1), key=lambda one: one.ratio)
+    return (told[0].point, *(one.point for one in faster[:count]))

@@ -1,0 +1,44 @@
+"""What differs from a schedule of a statement in one decision, or in its register block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isamap.scheduler.deciding.space import Assignment, RegisterBlock
+from isamap.scheduler.deciding.summing import nearest, sum_choices
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.greedy import all_moves
+
+
+def neighbours(candidate: Candidate) -> Iterator[Candidate]:
+    """What differs in one decision, or in its register block."""
+    option = candidate.option
+    for move in all_moves(option, candidate.assignment):
+        assignment = {**candidate.assignment, **move}
+        if option.space.is_feasible(assignment):
+            yield decided(option, assignment)
+    for block in option.register_blocks:
+        fitted = with_block(option, candidate.assignment, block)
+        if fitted is not None and option.space.is_feasible(fitted):
+            yield decided(option, fitted)
+
+
+def with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock) -> Assignment | None:
+    """The assignment with another register block, and the nearest cache blocks that fit it."""
+    space = option.space
+    found = dict(assignment)
+    turns = [
+        made for made in sum_choices(space, block) if all(n <= assignment[name] for name, n in made.items())
+    ]
+    if not turns:
+        return None
+    found |= turns[-1]
+    for axis in space.axes:
+        factor = block.get(axis.name, found.get(space.unroll(axis), 1))
+        sizes = space.blocks(axis, factor)
+        if not sizes:
+            return None
+        found[space.block(axis)] = nearest(sizes, assignment[space.block(axis)])
+        if not axis.is_reduction:
+            found[space.unroll(axis)] = factor
+    return found

@@ -1,0 +1,274 @@
+"""What a search by measuring walks through: complete schedules as points, and the moves between them.
+
+    space = SearchSpace.around(problem, model, fixed, first, listed)
+    point = space.changed(space.first, rng)      one decision otherwise, in one statement
+    space.schedule(point)                        to be lowered, compiled, measured
+
+Each point is feasible: tiles fit into registers and scratchpads, and what is fixed is kept. It holds a
+candidate for each group of statements: a nest, and what it takes along. Decisions, moves and costs are
+those of the built-in heuristics.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.plan.problem import NestProblem, Problem
+from isamap.plan.protocols import CostModel
+from isamap.plan.schedule import Schedule
+from isamap.plan.text import print_nest
+from isamap.scheduler.deciding.fixing import resolve
+from isamap.scheduler.deciding.space import Assignment, Space
+from isamap.scheduler.deciding.summing import nearest
+from isamap.scheduler.nests.pricing import read_nest
+from isamap.scheduler.search.assembling import Solved, assemble
+from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.fusing import Choice, Group, choices_of, solve_groups
+from isamap.scheduler.search.greedy import all_moves, first_assignment, first_candidate
+from isamap.scheduler.search.neighbours import with_block
+from isamap.source import added
+
+# How many changes are drawn before a point counts as one without neighbours.
+DRAWS = 32
+# Shares of changes that take another mapping, or set of statements to take along, and another register block.
+JUMPS, BLOCKS = 0.1, 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A complete schedule: a candidate per group, in the order of the space. Two are equal where loops are.
+
+    Units: `cost_ns` in nanoseconds of the model.
+    """
+
+    candidates: tuple[Candidate, ...]
+    text: str
+
+    @property
+    def cost_ns(self) -> float:
+        return added(candidate.cost_ns for candidate in self.candidates)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Point) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One of a group's options with what it takes along, whose cost the option's holds."""
+
+    option: OpenOption
+    choice: Choice
+
+
+@dataclass(frozen=True, slots=True)
+class SearchSpace:
+    """All schedules of a problem that agree with what is fixed.
+
+    `first` is where a search begins, `listed` what the model thinks best, cheapest first, without `first`.
+    """
+
+    problem: Problem
+    model: CostModel
+    fixed: Assignment
+    groups: tuple[Group, ...]
+    ways: tuple[tuple[Way, ...], ...]
+    first: Point
+    listed: tuple[Point, ...] = ()
+
+    @staticmethod
+    def around(
+        problem: Problem,
+        model: CostModel,
+        fixed: Mapping[str, int],
+        first: Schedule,
+        listed: Sequence[Schedule] = (),
+    ) -> SearchSpace | None:
+        """The space that a schedule lies in; None where no decisions lead to it, as to some that are written.
+
+        Raises: Infeasible when nothing agrees with `fixed`.
+        """
+        decisions = resolve(problem, fixed)
+        options: dict[int, tuple[OpenOption, ...]] = {}
+
+        def solve(nest: NestProblem, own: tuple[OpenOption, ...], _: int) -> Solved:
+            options[nest.statement] = own
+            found = first_candidate(nest, own, decisions)
+            return Solved(found, 0.0, "HEURISTIC", reproducible=True, found_by="search")
+
+        groups = solve_groups(problem, model, decisions, solve)
+        groups = tuple(replace(group, alone=_as_in(first, problem, group, options)) for group in groups)
+        ways = tuple(_ways(group, options[group.statement], decisions) for group in groups)
+        empty = SearchSpace(problem, model, decisions, groups, ways, Point((), ""))
+        start = empty.point_of(first)
+        if start is None:
+            return None
+        points = (empty.point_of(schedule) for schedule in listed)
+        others = dict.fromkeys(point for point in points if point is not None and point != start)
+        return replace(empty, first=start, listed=tuple(others))
+
+    def point_of(self, schedule: Schedule) -> Point | None:
+        """The point of a schedule; None where no decisions lead to its loops."""
+        nests = {nest.statement: nest for nest in schedule.nests}
+        found: list[Candidate] = []
+        for group, ways in zip(self.groups, self.ways, strict=True):
+            nest = next(n for n in self.problem.nests if n.statement == group.statement)
+            own = nests[group.statement]
+            read = read_nest(self.problem, nest, own)
+            way = read and next(
+                (w for w in ways if w.option.space.option == read[0] and w.choice.fused == own.fused), None
+            )
+            if not read or not way:
+                return None
+            found.append(_candidate(way, read[1]))
+        return self._point(found)
+
+    def schedule(self, point: Point) -> Schedule:
+        """The schedule of a point, as heuristics return them."""
+        parts = [
+            part
+            for group, ways, candidate in zip(self.groups, self.ways, point.candidates, strict=True)
+            for part in group.parts(_solved(candidate), _way_of(ways, candidate).choice)
+        ]
+        parts.sort(key=lambda part: part.candidate.option.space.statement)
+        made = assemble(self.problem, self.model.name, parts)
+        return replace(made, fixed=tuple(self.fixed.items()))
+
+    def changed(self, point: Point, rng: random.Random) -> Point | None:
+        """A point that differs in one decision, register block or mapping of one statement; None without any.
+
+        Statements are changed as often as they cost.
+        """
+        costs = [candidate.cost_ns for candidate in point.candidates]
+        for _ in range(DRAWS):
+            place = rng.choices(range(len(costs)), costs)[0] if any(costs) else rng.randrange(len(costs))
+            found = self._moved(place, point.candidates[place], rng)
+            if found is not None:
+                made = self._point([*point.candidates[:place], found, *point.candidates[place + 1 :]])
+                if made != point:
+                    return made
+        return None
+
+    def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
+        """Each decision from one of two points; None where what is drawn is no schedule.
+
+        Loop orders go together, and so does a register block, as only whole ones are known to be possible.
+        Where the mappings differ, a statement is as in one of the points.
+        """
+        found: list[Candidate] = []
+        for ways, a, b in zip(self.ways, one.candidates, other.candidates, strict=True):
+            way = _way_of(ways, a)
+            if way is not _way_of(ways, b):
+                found.append(rng.choice((a, b)))
+                continue
+            drawn = _drawn(way.option.space, a.assignment, b.assignment, rng)
+            if drawn is None:
+                return None
+            found.append(_candidate(way, drawn))
+        return self._point(found)
+
+    def drawn(self, rng: random.Random) -> Point | None:
+        """A random point: a mapping, a register block, then a few changes."""
+        starts: list[Candidate] = []
+        for ways in self.ways:
+            way = rng.choice(ways)
+            start = first_assignment(way.option.space, rng.choice(way.option.register_blocks))
+            if start is None:
+                return None
+            starts.append(_candidate(way, start))
+        point = self._point(starts)
+        for _ in range(4 * len(starts)):
+            point = self.changed(point, rng) or point
+        return point
+
+    def _moved(self, place: int, candidate: Candidate, rng: random.Random) -> Candidate | None:
+        way, kind = _way_of(self.ways[place], candidate), rng.random()
+        assignment: Assignment | None
+        if kind < JUMPS and len(self.ways[place]) > 1:
+            way = rng.choice(self.ways[place])
+            assignment = first_assignment(way.option.space, rng.choice(way.option.register_blocks))
+        elif kind < JUMPS + BLOCKS:
+            block = rng.choice(way.option.register_blocks)
+            assignment = with_block(way.option, candidate.assignment, block)
+        else:
+            moves = list(all_moves(way.option, candidate.assignment))
+            assignment = {**candidate.assignment, **rng.choice(moves)} if moves else None
+        if assignment is None or not way.option.space.is_feasible(assignment):
+            return None
+        return _candidate(way, assignment)
+
+    def _point(self, candidates: Iterable[Candidate]) -> Point:
+        found = tuple(candidates)
+        return Point(found, "\n".join(print_nest(candidate.nest()) for candidate in found))
+
+
+def changed_kinds(one: Point, other: Point) -> frozenset[str]:
+    """The kinds of decisions in which two points differ: `block`, `stage`, `order`, `mapping`, ..."""
+    found: set[str] = set()
+    for a, b in zip(one.candidates, other.candidates, strict=True):
+        if a.option.number != b.option.number:
+            found.add("mapping")
+        elif a.fused != b.fused:
+            found.add("fuse")
+        else:
+            names = a.assignment.keys() | b.assignment.keys()
+            found |= {n.split(".")[1] for n in names if a.assignment.get(n) != b.assignment.get(n)}
+    return frozenset(found)
+
+
+def _as_in(
+    schedule: Schedule, problem: Problem, group: Group, options: Mapping[int, Sequence[OpenOption]]
+) -> dict[int, Solved]:
+    """The answers for statements that may be taken along: as a schedule has them, where it does."""
+    nests = {nest.statement: nest for nest in schedule.nests}
+    found = dict(group.alone)
+    for statement in found.keys() & nests.keys():
+        nest = next(n for n in problem.nests if n.statement == statement)
+        read = read_nest(problem, nest, nests[statement])
+        option = read and next((o for o in options[statement] if o.space.option == read[0]), None)
+        if read and option:
+            found[statement] = _solved(decided(option, read[1]))
+    return found
+
+
+def _ways(group: Group, options: Sequence[OpenOption], fixed: Assignment) -> tuple[Way, ...]:
+    if not group.choices:  # nothing to take along
+        return tuple(Way(option, Choice(option, (), 0.0, 0.0)) for option in options)
+    own = (choice.option for choice in group.choices)
+    choices = (choice for option in own for choice in choices_of(option, group.alone, fixed))
+    return tuple(Way(choice.widened(), choice) for choice in choices)
+
+
+def _way_of(ways: Sequence[Way], candidate: Candidate) -> Way:
+    return next(way for way in ways if way.option is candidate.option and way.choice.fused == candidate.fused)
+
+
+def _candidate(way: Way, assignment: Assignment) -> Candidate:
+    return replace(decided(way.option, assignment), fused=way.choice.fused)
+
+
+def _solved(candidate: Candidate) -> Solved:
+    return Solved(candidate, 0.0, "HEURISTIC", reproducible=True, found_by="search")
+
+
+def _drawn(space: Space, one: Assignment, other: Assignment, rng: random.Random) -> Assignment | None:
+    """Decisions from either assignment, those that hang together from the same one; None where none fit."""
+    genes = {name: name for name in one.keys() & other.keys()}
+    genes |= {name: "order" for name, _, _ in space.order_pairs()}
+    genes |= {name: "sweep" for name, _, _ in space.sweep_pairs()}
+    genes |= {name: "unroll" for axis in space.option.axes if (name := space.unroll(axis)) in genes}
+    for _ in range(DRAWS):
+        coins = {gene: rng.random() < 0.5 for gene in sorted(set(genes.values()))}
+        found = {name: (one if coins[gene] else other)[name] for name, gene in genes.items()}
+        for axis in space.axes:
+            sizes = space.blocks(axis, found.get(space.unroll(axis), 1))
+            if not sizes:
+                return None
+            found[space.block(axis)] = nearest(sizes, found[space.block(axis)])
+        if space.is_feasible(found):
+            return found
+    return None
