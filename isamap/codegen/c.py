@@ -117,7 +117,8 @@ def _how_to_compile(machine: Machine, model: bool) -> list[str]:
         f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",
         "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor,",
         "   -fno-tree-coalesce-vars and -fno-tree-sink, or it keeps sums on the stack, and",
-        "   -fno-tree-loop-distribute-patterns, or it copies rows of a few registers by calls;",
+        "   -fno-tree-loop-distribute-patterns, or it copies rows of a few registers by calls, and",
+        "   -fno-predictive-commoning, or it broadcasts out of integer registers;",
         "   with -fno-schedule-insns2 it leaves loads in the order of the schedule. */",
     ]
 

@@ -14,7 +14,7 @@ reading it needs no tails.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
@@ -24,7 +24,7 @@ from isamap.lower.lines import Along, along_rows, by_lines, sunk
 from isamap.lower.passing import passing
 from isamap.lower.place import Place, at_least, divides, left_inside
 from isamap.lower.program import Buffer, Condition, For, If, Names, Node
-from isamap.lower.turning import turned_by, turned_tiles
+from isamap.lower.turning import joined_loops, turned_by, turned_tiles
 from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
@@ -142,13 +142,20 @@ def copy_tiles(
     numbers = [n for n, _ in staged.loops]
     tensor = staged.operand.subject if back is None else back.target_at
     along = along_rows(tensor, staged.operand.axes)
-    turns = turned_tiles(staged.operand, numbers, tile, loops, suppliers, back=back)
-    return _TileLoops(staged, tile, loops, suppliers, names, back, along, turns).nest(numbers, place, {})
+    known = staged.operand, numbers, tile, loops, suppliers
+    chains = joined_loops(*known, back=back)
+    turns = turned_tiles(*known, back=back, chains=chains)
+    chains = {first: chain for first, chain in chains.items() if chain[-1] in turns}
+    return _TileLoops(staged, tile, loops, suppliers, names, back, along, turns, chains).nest(
+        numbers, place, {}
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _TileLoops:
-    """The loops around copies of tiles. `turns` are those whose iterations blocks take, as `turned_tiles`."""
+    """The loops around copies of tiles. `turns` are those whose iterations blocks take, as `turned_tiles`;
+    `chains` those that one counter goes through for them, as `joined_loops`.
+    """
 
     staged: Staged
     tile: Tile
@@ -158,12 +165,16 @@ class _TileLoops:
     back: Written | None
     along: Mapping[str, int]
     turns: Mapping[int, tuple[str, tuple[int, ...]]]
+    chains: Mapping[int, tuple[int, ...]]
     inner: set[str] = field(default_factory=set[str])
 
     def nest(self, remaining: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
         """The loops of these numbers; `turned` are the tiles that blocks have along axes around."""
         if not remaining:
             return self.copied(here, turned)
+        chain = self.chains.get(remaining[0], ())
+        if chain and all(self.is_whole(number, here) for number in chain[1:]):
+            here, remaining = self.through(chain, remaining, here)
         number, rest = remaining[0], remaining[1:]
         loop = self.loops[number]
         left, base = here.left[loop.axis], here.position[loop.axis]
@@ -188,6 +199,22 @@ class _TileLoops:
         length = whole if apart else left_inside(self.tile, self.loops, number, here, position)
         body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), turned)
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
+
+    def is_whole(self, number: int, here: Place) -> bool:
+        """Whether a loop goes through all that there is of its axis, also where threads share it."""
+        axis = self.loops[number].axis
+        return here.left[axis] == self.tile.axis(axis).extent
+
+    def through(self, chain: tuple[int, ...], remaining: list[int], here: Place) -> tuple[Place, list[int]]:
+        """All iterations of loops that go along one row, given to the innermost one."""
+        axis = self.loops[chain[-1]].axis
+        total = here.left[axis]
+        for number in chain[:-1]:
+            outer = self.loops[number].axis
+            total = total * here.left[outer]
+            here = here.enter(number, outer, here.position[outer], ONE, ZERO)
+        here = replace(here, left={**here.left, axis: total})
+        return here, [number for number in remaining if number not in chain[:-1]]
 
     def last(self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
         """What is left behind the last whole step of a loop."""

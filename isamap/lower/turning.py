@@ -4,14 +4,20 @@
       copy 16 of B[n, k]           ->      transpose16 B[n : n + 16, 16*k : 16*k + 16]
 
 The loops that count tiles give up as many iterations as a block has; what is left over takes smaller blocks
-where there are some, and is copied as before in the end.
+where there are some, and is copied as before in the end. Loops that go along one long row together are one:
+
+    for c in 26:                         for s in 14:
+      for r in 3:                          transpose16 F[k : k + 16, c, 0, 16*s : 16*s + 16]
+        for s in 3:                 ->   for s in 10:
+          copy 16 of F[k, c, r, s]         copy 16 of F[k, c, 0, 224 + s]
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
-from isamap.ir import Index
+from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.program import For, Names, Node
 from isamap.lower.shift import substituted
@@ -21,10 +27,12 @@ from isamap.match import (
     Suppliers,
     Tile,
     Written,
+    address_steps,
     copy_by_axes,
     copy_by_cells,
     find_tiles_block,
     in_tiles,
+    joined,
     packing_ns,
     shown_axes,
     transfer_ns,
@@ -40,16 +48,19 @@ def turned_tiles(
     suppliers: Suppliers,
     *,
     back: Written | None,
+    chains: Mapping[int, tuple[int, ...]],
 ) -> dict[int, tuple[str, tuple[int, ...]]]:
     """The loops that give iterations to blocks: by number, the axis and tiles of a block, then of smaller
-    ones for what is left over; none where blocks do not pay.
+    ones for what is left over; none where blocks do not pay. `chains` as `joined_loops` finds them.
     """
     tiled = {loops[n].axis: n for n in numbers if loops[n].step == tile.axis(loops[n].axis).tile}
     most: dict[str, int | None] = {}
     for axis, number in tiled.items():
-        around = [loop.step for loop in loops[:number] if loop.axis == axis]
-        whole = around[-1] if around else tile.axis(axis).extent.value
+        whole = _whole(number, tile, loops).value
         most[axis] = None if whole is None else whole // tile.axis(axis).tile
+    for chain in chains.values():
+        wholes = [_whole(number, tile, loops).value for number in chain]
+        most[loops[chain[-1]].axis] = None if None in wholes else prod(w for w in wholes if w is not None)
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
     while block := find_tiles_block(operand, tile, most, suppliers, back=back):
         turned = {c[1:]: size for c, size in block.sizes if c.startswith("+")}
@@ -64,6 +75,37 @@ def turned_tiles(
         if len(turned) > 1:  # what is left over of two loops is two strips
             break
     return found
+
+
+def joined_loops(
+    operand: OperandTile,
+    numbers: Sequence[int],
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    suppliers: Suppliers,
+    *,
+    back: Written | None,
+) -> dict[int, tuple[int, ...]]:
+    """Loops over single elements that one counter may go through, by the number of the outermost one.
+
+    They stand next to each other, but for loops that run once.
+    """
+    counting = [n for n in numbers if _whole(n, tile, loops).ceildiv(loops[n].step).value != 1]
+    last = {loops[n].axis: n for n in counting}
+    subject = operand.subject if back is None else back.target_at
+    steps = address_steps(subject, tile, [a for a, n in last.items() if loops[n].step == 1], suppliers)
+    # A loop over blocks of an axis has another name: nothing goes through it.
+    order = [loops[n].axis if last[loops[n].axis] == n else f"{loops[n].axis} by {n}" for n in counting]
+    counts = {axis: _whole(last[axis], tile, loops) for axis in steps}
+    chains = joined(order, counts, steps)
+    return {last[chain[0]]: tuple(last[axis] for axis in chain) for chain in chains}
+
+
+def _whole(number: int, tile: Tile, loops: tuple[LoopStep, ...]) -> Index:
+    """How many elements of its axis a loop goes through, where no other end cuts it short."""
+    axis = tile.axis(loops[number].axis)
+    around = [loop.step for loop in loops[:number] if loop.axis == axis.name]
+    return index_min(around[-1], axis.extent) if around else axis.extent
 
 
 def _tile_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float:

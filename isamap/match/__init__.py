@@ -4,8 +4,9 @@ from isamap.match.mappings.enumerate import find_mappings, statement_mappings
 from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.mappings.validity import Violation, first_violation
-from isamap.match.moves.blocks import find_block, find_tiles_block, tiles_along
+from isamap.match.moves.blocks import find_block, find_tiles_block
 from isamap.match.moves.chains import Movement, issued_ns
+from isamap.match.moves.joined import address_steps, joined, tiles_along
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.passing import WayOut, beside, counted, lay_out_between, through, way_out
 from isamap.match.moves.scratch_buffers import (
@@ -104,6 +105,7 @@ __all__ = [
     "WayOut",
     "Written",
     "accumulator_delivery",
+    "address_steps",
     "apply_mapping",
     "beside",
     "bring",
@@ -138,6 +140,7 @@ __all__ = [
     "is_read_of",
     "is_simple",
     "issued_ns",
+    "joined",
     "lacking_abilities",
     "lay_out_between",
     "layouts",

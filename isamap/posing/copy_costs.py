@@ -55,7 +55,7 @@ def pack_ns(
 ) -> float:
     """Time to copy one element into a staging buffer: several tiles at once, tile by tile, or one by one."""
     by_tiles = _pack_tile_ns(operand, direct, suppliers)
-    block = find_tiles_block(operand, tile, tiles_along(operand, tile), suppliers)
+    block = find_tiles_block(operand, tile, tiles_along(operand, tile, suppliers), suppliers)
     return by_tiles if block is None else min(by_tiles, block.cost_ns)
 
 

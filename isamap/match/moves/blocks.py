@@ -174,9 +174,3 @@ def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dic
         if all(counters.fits(c, prod(lengths[axis] for axis in own)) for c, own in chosen.items()):
             for orders in product(*map(permutations, chosen.values())):
                 yield dict(zip(chosen, orders, strict=True))
-
-
-def tiles_along(operand: OperandTile, tile: Tile) -> dict[str, int | None]:
-    """How many whole tiles of an operand there are along each of its axes, as far as that is known."""
-    axes = [tile.axis(name) for name in operand.axes]
-    return {a.name: a.extent.value // a.tile if a.extent.value is not None else None for a in axes}

@@ -1,0 +1,68 @@
+"""Axes whose elements lie one behind the other in an array: a copy counts them together, as one long row.
+
+    F[@k, @c, @r, @s] of K filters, C channels, 3 by 3        steps 9*C, 9, 3, 1
+
+While @s goes through 3 and @r through 3, the address goes through 9, and the next @c goes on there: c, r and
+s are one counter of 9*C, along which blocks of 16 fit where none fits along 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from isamap.ir import Expr, Index
+from isamap.ir.facts import reads_of
+from isamap.match.patterns.address import address_of
+from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.operand_tiles import OperandTile, Tile
+
+
+def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], suppliers: Suppliers) -> dict[str, Index]:
+    """How far an element of the only array that is read lies from the next one along axes of single elements.
+
+    Those are left out along which it is no fixed number. Units: elements.
+    """
+    reads = tuple(reads_of(subject))
+    address = address_of(reads[0], suppliers.strides) if len(reads) == 1 and reads[0].fill is None else None
+    if address is None:
+        return {}
+    steps = ((a, address.coefficient(f"@{a}")) for a in axes if tile.axis(a).tile == 1)
+    return {axis: step for axis, step in steps if step is not None and step.value != 0}
+
+
+def joined(
+    order: Sequence[str], counts: Mapping[str, Index], steps: Mapping[str, Index]
+) -> Iterator[tuple[str, ...]]:
+    """Axes next to each other in a loop order, outer to inner, that one counter may count together.
+
+    All but the outermost are counted from end to end, `counts` times.
+    """
+    chain: list[str] = []
+    for inner in reversed(order):
+        if chain and inner in steps and steps[inner] == steps[chain[0]] * counts[chain[0]]:
+            chain.insert(0, inner)
+            continue
+        if len(chain) > 1:
+            yield tuple(chain)
+        chain = [inner] if inner in steps else []
+    if len(chain) > 1:
+        yield tuple(chain)
+
+
+def tiles_along(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> dict[str, int | None]:
+    """How many whole tiles of an operand a copy may count along each of its axes, as far as that is known.
+
+    Axes behind each other count for the innermost one, as where loops stand in their order.
+    """
+    found: dict[str, int | None] = {}
+    for name in operand.axes:
+        axis = tile.axis(name)
+        found[name] = axis.extent.value // axis.tile if axis.extent.value is not None else None
+    steps = address_steps(operand.subject, tile, operand.axes, suppliers)
+    known = {axis: step.value for axis, step in steps.items() if step.value and found[axis]}
+    order = sorted(known, key=lambda axis: known[axis], reverse=True)
+    counts = {axis: Index.of(found[axis] or 0) for axis in order}
+    for chain in joined(order, counts, steps):
+        for axis in chain[:-1]:
+            found[chain[-1]] = (found[chain[-1]] or 0) * (found[axis] or 0)
+    return found
