@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from isamap.ir import Index
 from isamap.match import joined
 
 
-def chains(order: str, counts: dict[str, int], steps: dict[str, int | str]) -> list[str]:
+def chains(order: str, counts: Mapping[str, int], steps: Mapping[str, int | str]) -> list[str]:
     numbers = {axis: Index.of(n) for axis, n in counts.items()}
     return ["".join(c) for c in joined(order, numbers, {a: Index.of(s) for a, s in steps.items()})]
 
