@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from isamap.driver.request import Request
@@ -33,7 +35,7 @@ TURNED = "for p by 1 { hold; for r by 1 { for c by 1 { issue; } } }"
 BLOCK, SMALLER = "transpose16_f32", {"transpose8_f32", "transpose4_f32"}
 
 
-def performed(loops: str, strides: str = DENSE, threads: int = 1, **sizes: int) -> set[str]:
+def performed(loops: str, sizes: Mapping[str, int], strides: str = DENSE, threads: int = 1) -> set[str]:
     """The instructions of a program that is right."""
     if missing := missing_features(load_machine("x86-avx512")):
         pytest.skip(f"this computer lacks {', '.join(missing)}")
@@ -64,15 +66,15 @@ SIZES = {"K": 20, "C": 13, "R": 3, "P": 2}  # 39 elements a filter: two blocks o
     ],
 )
 def test_loops_along_a_long_row_are_packed_in_blocks(loops: str) -> None:
-    assert BLOCK in performed(loops, **SIZES)
+    assert BLOCK in performed(loops, SIZES)
 
 
 @pytest.mark.silicon
 def test_what_blocks_leave_over_takes_smaller_ones() -> None:
-    used = performed(f"for k by 16 {{ stage b; {INSIDE} }}", **SIZES)
+    used = performed(f"for k by 16 {{ stage b; {INSIDE} }}", SIZES)
     assert used & SMALLER
     # A row of no whole block.
-    used = performed(f"for k by 16 {{ stage b; {INSIDE} }}", K=16, C=3, R=5, P=1)
+    used = performed(f"for k by 16 {{ stage b; {INSIDE} }}", {"K": 16, "C": 3, "R": 5, "P": 1})
     assert BLOCK not in used
     assert used >= SMALLER
 
@@ -90,11 +92,11 @@ def test_what_blocks_leave_over_takes_smaller_ones() -> None:
     ],
 )
 def test_others_are_packed_one_by_one(loops: str, strides: str) -> None:
-    assert BLOCK not in performed(loops, strides, **SIZES)
+    assert BLOCK not in performed(loops, SIZES, strides)
 
 
 @pytest.mark.silicon
 def test_threads_share_filters() -> None:
     loops = f"par k by 32 {{ for k by 16 {{ stage b; {INSIDE} }} }}"
-    used = performed(loops, threads=2, K=64, C=13, R=3, P=2)
+    used = performed(loops, {"K": 64, "C": 13, "R": 3, "P": 2}, threads=2)
     assert BLOCK in used
