@@ -157,10 +157,17 @@ def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded
     """What bounds it, and by how much."""
     took = f" takes {time_text(schedule.cost_ns)} by the model" if schedule.cost_ns is not None else ""
     if found is not None:
-        took += f", {time_text(found.simulation.total_ns)} simulated"
+        whole = found.simulation.total_ns
+        unit, busy = max(found.simulation.busy_ns, key=lambda pair: pair[1])
+        took += f", {time_text(whole)} simulated with {unit} busy for {percent_text(busy / whole)}"
     said = f"{kernel}{took}{':' if took else ' is'} {shown.sentence}"
-    longest = max(shown.roofs, key=lambda roof: roof.operations, default=None)
-    return f"{said}. {roofline_sentence(longest)}." if longest is not None else f"{said}."
+    most = _largest(shown)
+    return f"{said}. {roofline_sentence(most)}." if most is not None else f"{said}."
+
+
+def _largest(shown: Explained) -> Roofline | None:
+    """The roofline of the statement with most operations."""
+    return max(shown.roofs, key=lambda roof: roof.operations, default=None)
 
 
 def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[tuple[str, str]]:
@@ -179,7 +186,8 @@ def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[t
         figures.append(("found by", schedule.found_by))
     if schedule.fixed:
         figures.append(("fixed", fixed_words(schedule)))
-    figures += [(f"statement {roof.statement} reaches", roofline_sentence(roof)) for roof in shown.roofs]
+    if (most := _largest(shown)) is not None:
+        figures.append((f"statement {most.statement} reaches", roofline_sentence(most)))
     return figures
 
 

@@ -20,6 +20,7 @@ COLUMNS = 72
 PLOT = """
   .frame { stroke: var(--edge); fill: none; } .grid { stroke: var(--grid); }
   .bar { stroke: var(--page); fill-opacity: 0.55; } .point { fill-opacity: 1; }
+  .thin { stroke: none; fill-opacity: 0.9; } .stripes { opacity: 0.35; pointer-events: none; }
   .hidden { fill-opacity: 0.2; stroke: var(--soft); stroke-dasharray: 3 2; }
   .small { font-size: 11px; } .gap { fill: var(--grid); opacity: 0.8; }
   .pad { fill: var(--memory); } .line { fill: none; stroke-width: 2; }
@@ -60,12 +61,33 @@ def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
+NARROW = 4.0
+"""Bars that are narrower have no edge, which would hide them. Units: pixels."""
+
+
 def box(x: float, y: float, width: float, height: float, kind: str, fill: str = "", tip: str = "") -> str:
     """A rectangle, with what is said of it where it is pointed at."""
     style = f' style="fill: {fill}"' if fill else ""
-    place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.4):.2f}" height="{height:.1f}"'
+    kind = "bar thin" if kind == "bar" and width < NARROW else kind
+    place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.6):.2f}" height="{height:.1f}"'
     inside = f"><title>{escape(tip)}</title></rect>" if tip else "/>"
     return f'<rect class="{kind}" {place}{style}{inside}'
+
+
+def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]) -> list[str]:
+    """Stripes over a bar (x, y, width, height) whose colour another one has, by `stripes` of the picture."""
+    if number < COLOURS:
+        return []
+    x, y, width, height = bar
+    place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.6):.2f}" height="{height:.1f}"'
+    return [f'<rect class="stripes" {place} style="fill: url(#{picture}-stripes)"/>']
+
+
+def stripes(picture: str) -> str:
+    """What `told_apart` refers to; names in a page are of one picture each."""
+    line = '<path d="M0 0V6" style="stroke: var(--ink); stroke-width: 2"/>'
+    size = 'width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
+    return f'<defs><pattern id="{picture}-stripes" {size}>{line}</pattern></defs>'
 
 
 def colour(number: int) -> str:

@@ -138,11 +138,12 @@ def _time(report: Report) -> Iterator[str]:
             of += f"; {report.timeline.unrecorded} of these are not drawn"
         yield f'<p class="note">{of}; in grey times iterations repeat. Left out: '
         yield f"{escape('; '.join(report.timeline.left_out))}.</p>"
+    yield "<details><summary>Parts of the time as tables</summary>"
     for spent in report.explained.spent:
         if spent.parts:
-            yield f"<details><summary>Parts of statement {spent.statement} as a table</summary>"
+            yield f"<h3>Statement {spent.statement}</h3>"
             yield _table(spent_rows(spent), (1, 2))
-            yield "</details>"
+    yield "</details>"
 
 
 def _memories(report: Report) -> Iterator[str]:

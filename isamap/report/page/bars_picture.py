@@ -15,8 +15,8 @@ from isamap.report.mappings import time_text
 from isamap.report.page.traffic import LevelBytes
 from isamap.report.picture import COLUMNS, WIDTH, Picture, box, colour, words
 
-NAMES, AMOUNTS, ROW, TOP = 330, 190, 26, 52
-"""Units: pixels; what stands at both sides of the bars."""
+AMOUNTS, ROW, TOP, LETTER = 190, 26, 52, 6.4
+"""Units: pixels; what stands behind the bars, and a letter of what stands in front of them."""
 TEXT_COLUMNS = COLUMNS - 24
 
 
@@ -64,11 +64,12 @@ def _read_and_written(level: LevelBytes) -> str:
 
 
 def _picture(name: str, title: str, amounts: Sequence[_Amount]) -> Picture:
-    room = WIDTH - NAMES - AMOUNTS
+    names = 30 + LETTER * max((len(amount.name) for amount in amounts), default=0)
+    room = WIDTH - names - AMOUNTS
     body: list[str] = [words(24, 28, title, "title")]
     for number, amount in enumerate(amounts):
-        y, x = TOP + ROW * number, float(NAMES)
-        body.append(words(NAMES - 10, y + 15, amount.name, "", "end"))
+        y, x = TOP + ROW * number, names
+        body.append(words(names - 10, y + 15, amount.name, "", "end"))
         for piece, part in enumerate(amount.pieces):
             body.append(box(x, y + 2, room * part, ROW - 8, _kind(amount), colour(piece)))
             x += room * part

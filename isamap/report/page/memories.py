@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 from isamap.lower.lifetimes import exact_bytes, fixed_bytes
 from isamap.lower.program import Buffer, LoweredProgram
@@ -104,17 +105,17 @@ def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
     }
     here: dict[str, _Open] = {}
 
-    def closed(name: str) -> Stay:
+    def closed(name: str, by: float) -> Stay:
         stay, (start, end) = here.pop(name), places[name]
-        return Stay(name, known[name].why, stay.start, stay.end, start, end - start)
+        return Stay(name, known[name].why, stay.start, min(stay.end, by), start, end - start)
 
     for name, start, end in _touches(recorded):
         if name not in known:
             continue
-        yield from (closed(other) for other in shared[name] if other in here)
+        yield from (closed(other, start) for other in shared[name] if other in here)
         stay = here.setdefault(name, _Open(start, end))
         stay.end = max(stay.end, end)
-    yield from [closed(name) for name in tuple(here)]
+    yield from [closed(name, inf) for name in tuple(here)]
 
 
 def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:

@@ -16,7 +16,8 @@ def time_pictures(report: Report) -> Iterator[Picture]:
     """When what is busy, where a simulation says it; and of what the model's time is made."""
     if report.timeline is not None:
         yield from timeline_pictures(report.title, report.timeline)
-    yield from (time_picture(report.title, spent) for spent in report.explained.spent if spent.parts)
+    longest = sorted(report.explained.spent, key=lambda spent: -spent.total_ns)
+    yield from (time_picture(report.title, spent) for spent in longest if spent.parts)
 
 
 def memory_pictures(report: Report) -> Iterator[Picture]:
@@ -25,8 +26,8 @@ def memory_pictures(report: Report) -> Iterator[Picture]:
 
 
 def roofline_pictures(report: Report) -> Iterator[Picture]:
-    """One for each statement that computes."""
-    for roof in report.explained.roofs:
+    """One for each statement that computes, those with most operations first."""
+    for roof in sorted(report.explained.roofs, key=lambda roof: -roof.operations):
         yield roofline_picture(report.title, [roof], f"roofline-{roof.statement}")
 
 

@@ -22,12 +22,14 @@ from isamap.report.picture import (
     box,
     colour,
     fitting,
+    stripes,
+    told_apart,
     words,
 )
 
 ROW, BAR, TOP, LEGEND_ROW = 30, 20, 52, 20
-BEGINNING = 80
-"""Bars that the picture of the beginning shows."""
+CLOSE = 120
+"""Bars that the picture of a part shows."""
 LEVELS = " ▁▂▃▄▅▆▇█"
 
 
@@ -36,42 +38,52 @@ class _Window:
     """The part of a timeline that is shown. Units: nanoseconds."""
 
     timeline: Timeline
+    start_ns: float
     end_ns: float
     name: str
     title: str
 
 
 def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
-    """The whole run; and its beginning, where single issues are too short to be seen in the whole."""
-    yield _picture(_Window(timeline, timeline.total_ns, "timeline", f"{title}: what is busy when"))
-    ends = sorted(bar.end_ns for bar in timeline.bars)
-    if len(ends) > 3 * BEGINNING:
-        end = ends[BEGINNING]
-        yield _picture(_Window(timeline, end, "timeline-begin", f"{title}: the first {time_text(end)}"))
+    """The whole run; and a part of it, where single issues are too short to be seen in the whole."""
+    yield _picture(_Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: what is busy when"))
+    if len(timeline.bars) > 3 * CLOSE:
+        start, end = _busiest(timeline)
+        said = f"{title}: from {time_text(start)} to {time_text(end)}"
+        yield _picture(_Window(timeline, start, end, "timeline-part", said))
+
+
+def _busiest(timeline: Timeline) -> tuple[float, float]:
+    """The first stretch of so many bars in which most instructions are issued on most tracks."""
+    bars = sorted(timeline.bars, key=lambda bar: bar.start_ns)
+    places = range(0, len(bars) - CLOSE, CLOSE // 4)
+    kinds = {at: len({(b.track, b.label) for b in bars[at : at + CLOSE]}) for at in places}
+    at = max(places, key=lambda place: (kinds[place], -place))
+    return bars[at].start_ns, max(bar.end_ns for bar in bars[at : at + CLOSE])
 
 
 def _picture(window: _Window) -> Picture:
     timeline = window.timeline
-    across = Across(0.0, window.end_ns)
-    bars = merged(
-        (bar for bar in timeline.bars if bar.start_ns < window.end_ns), window.end_ns / (WIDTH - LEFT - RIGHT)
-    )
+    across = Across(window.start_ns, window.end_ns)
+    shown = (b for b in timeline.bars if b.start_ns < window.end_ns and b.end_ns > window.start_ns)
+    bars = merged(shown, (window.end_ns - window.start_ns) / (WIDTH - LEFT - RIGHT))
     bottom = TOP + ROW * len(timeline.tracks)
-    legend = list(_legend(timeline, bottom + 40))
+    legend = list(_legend(window, bottom + 40))
     height = bottom + 40 + LEGEND_ROW * (1 + (len(timeline.labels) - 1) // 4)
     body = [
         words(24, 28, window.title, "title"),
         *across.grid(TOP, bottom),
         *_gaps(timeline, across, bottom),
-        *_tracks(timeline, window.end_ns),
-        *_bars(timeline, bars, across),
+        *_tracks(timeline, window),
+        stripes(window.name),
+        *_bars(window, bars, across),
         *legend,
     ]
     return Picture(window.name, window.title, height, tuple(body), _text(window, bars, across))
 
 
-def _tracks(timeline: Timeline, end_ns: float) -> Iterator[str]:
-    whole = end_ns >= timeline.total_ns
+def _tracks(timeline: Timeline, window: _Window) -> Iterator[str]:
+    whole = window.end_ns - window.start_ns >= timeline.total_ns
     for number, track in enumerate(timeline.tracks):
         y = TOP + ROW * number
         share = f" {percent_text(track.busy_ns / timeline.total_ns)}" if whole and timeline.total_ns else ""
@@ -79,7 +91,8 @@ def _tracks(timeline: Timeline, end_ns: float) -> Iterator[str]:
         yield f'<path class="grid" d="M{LEFT} {y + ROW - 2}H{WIDTH - RIGHT}"/>'
 
 
-def _bars(timeline: Timeline, bars: tuple[Bar, ...], across: Across) -> Iterator[str]:
+def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[str]:
+    timeline = window.timeline
     rows = {track.name: number for number, track in enumerate(timeline.tracks)}
     colours = {label: number for number, label in enumerate(timeline.labels)}
     for bar in bars:
@@ -88,6 +101,7 @@ def _bars(timeline: Timeline, bars: tuple[Bar, ...], across: Across) -> Iterator
         times = f"{bar.count} × " if bar.count > 1 else ""
         tip = f"{times}{bar.label}, {time_text(bar.start_ns)} to {time_text(bar.end_ns)}"
         yield box(x, y, end - x, BAR, "bar", colour(colours[bar.label]), tip)
+        yield from told_apart(colours[bar.label], window.name, (x, y, end - x, BAR))
         if shown := fitting(f"{times}{bar.label}", end - x):
             yield words(x + 4, y + 14, shown, "small")
 
@@ -95,18 +109,19 @@ def _bars(timeline: Timeline, bars: tuple[Bar, ...], across: Across) -> Iterator
 def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
     """Turns that were counted and not run; loops around others come last, and take more."""
     for gap in timeline.gaps:
-        if gap.start_ns < across.end:
+        if gap.start_ns < across.end and gap.end_ns > across.start:
             x, end = across.at(gap.start_ns), across.at(gap.end_ns)
             said = f"the same {gap.times} times more"
             yield box(x, TOP, end - x, bottom - TOP, "gap", tip=said)
             if shown := fitting(said, end - x):
-                yield words((x + end) / 2, TOP + 14, shown, "soft small", "middle")
+                yield words((x + end) / 2, TOP - 5, shown, "soft small", "middle")
 
 
-def _legend(timeline: Timeline, top: float) -> Iterator[str]:
-    for number, label in enumerate(timeline.labels):
+def _legend(window: _Window, top: float) -> Iterator[str]:
+    for number, label in enumerate(window.timeline.labels):
         x, y = LEFT + 200 * (number % 4), top + LEGEND_ROW * (number // 4)
         yield box(x, y - 10, 12, 12, "bar", colour(number))
+        yield from told_apart(number, window.name, (x, y - 10, 12, 12))
         yield words(x + 18, y, label, "small")
 
 
