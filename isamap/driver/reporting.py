@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from isamap.driver.explaining import explain, schedule_accesses
 from isamap.driver.pipeline import Compilation
 from isamap.driver.refining import RUNNERS_UP, rank_schedules
 from isamap.driver.request import Request
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.sizes import read_size
 from isamap.driver.stages import Watch
 from isamap.ir import print_routine, typical_size
 from isamap.lower.program import LoweredProgram
@@ -24,7 +24,7 @@ from isamap.report.columns import Row, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
 from isamap.report.page.facts import Line, Pane, Report
-from isamap.report.page.links import Nest, code_lines, kernel_lines, schedule_lines
+from isamap.report.page.links import Nest, code_lines, kernel_lines, listing_lines, schedule_lines
 from isamap.report.page.memories import memories_of
 from isamap.report.page.timeline import timeline_of
 from isamap.report.page.trace import trace_json
@@ -32,14 +32,16 @@ from isamap.report.page.traffic import access_rows, home_of, levels_by_model, le
 from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.stream.assemble import assemble
+from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
 
 if TYPE_CHECKING:
     from isamap.codegen.c import EmittedC
 
-MOST_LINES = 5_000
-"""Of a text that are shown."""
+MOST_LINES, MOST_LISTED = 5_000, 1_000
+"""Lines of a text that are shown, and of a listing of words, which has no loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +77,8 @@ class Made:
         )
 
     def profile(self) -> Mapping[str, int]:
-        """Sizes that are left open, as a simulation takes them."""
-        sizes = complete_sizes(parse_kernel(self.request.kernel), self.request.sizes)
-        return {name: typical_size(size) for name, size in sizes.items()}
+        """The sizes, typical ones of those that are left open."""
+        return {name: typical_size(read_size(size)) for name, size in self.schedule.sizes}
 
 
 def recording_of(
@@ -132,7 +133,7 @@ def report_of(
         ", ".join(f"{name} = {value}" for name, value in made.schedule.sizes),
         _sentence(compilation.kernel.name, shown, made.schedule, found),
         tuple(_figures(made, shown, found)),
-        _panes(made),
+        tuple(_panes(made, found)),
         _mappings(made, shown),
         shown,
         timeline_of(found, made.machine) if found is not None else None,
@@ -191,16 +192,34 @@ def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[t
     return figures
 
 
-def _panes(made: Made) -> tuple[Pane, ...]:
+def _panes(made: Made, found: Recorded | None) -> Iterator[Pane]:
     title, text = _kernel_text(made)
     kernel = parse_kernel(Source(title, text))
     schedule = print_schedule(made.schedule)
     name = f"{made.emitted.name}.c"
-    return (
-        _pane("kernel", f"Kernel {title}", kernel_lines(text, kernel, made.nests)),
-        _pane("schedule", f"Schedule {made.emitted.name}.schedule", schedule_lines(schedule, made.nests)),
-        _pane("emitted", f"Code {name}", code_lines(made.emitted.source, made.nests)),
-    )
+    code = code_lines(made.emitted.source, made.nests)
+    yield _pane("kernel", f"Kernel {title}", kernel_lines(text, kernel, made.nests))
+    yield _pane("schedule", f"Schedule {made.emitted.name}.schedule", schedule_lines(schedule, made.nests))
+    yield _pane("emitted", f"Code {name}", code)
+    if made.machine.program is not None and not made.program.symbols:
+        yield _listing(made, code, found.simulation.issues if found is not None else MOST_LISTED)
+
+
+def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
+    """The program in words, as text, as far as it is shown; or why there is none."""
+    try:
+        program = assemble(made.program, made.machine, first=MOST_LISTED)
+    except UsageProblem as problem:
+        lines = problem.diagnostics[0].render().splitlines()
+        return Pane("words", "No program of words", tuple(Line(line) for line in lines))
+    arrays = frozenset(array.name for array in program.arrays)
+    text = list_program(program, made.machine)
+    if issues > MOST_LISTED:  # which counts what it lists
+        head, _, *others = text.splitlines()
+        text = "\n".join([head, f"# the first {MOST_LISTED} of {issues} instructions", *others])
+    lines = listing_lines(text, code, arrays)
+    title = f"Words {program.kernel}-{program.machine}.program"
+    return Pane("words", title, lines, max(0, issues - MOST_LISTED))
 
 
 def _kernel_text(made: Made) -> tuple[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
@@ -11,8 +13,10 @@ from isamap.stream.unroll import MOST_COMMANDS, unroll
 from isamap.stream.words import encode
 
 
-def assemble(program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS) -> ProgramFile:
-    """The program in words. Raises: UsageProblem for what the machine's words do not say."""
+def assemble(
+    program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS, first: int | None = None
+) -> ProgramFile:
+    """The program in words, or its `first` instructions. Raises: UsageProblem for what words do not say."""
     if machine.program is None:
         raise UsageProblem(
             Diagnostic(
@@ -24,7 +28,7 @@ def assemble(program: LoweredProgram, machine: Machine, most: int = MOST_COMMAND
     arrays = lay_out(program, machine)
     words = list(machine.program.begin)
     count = 0
-    for command in unroll(program, machine, arrays, most):
+    for command in islice(unroll(program, machine, arrays, most), first):
         words += encode(command, machine.instructions[command.instruction])
         count += 1
     return ProgramFile(

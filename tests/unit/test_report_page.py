@@ -18,12 +18,13 @@ import pytest
 from isamap.driver.api import source_of
 from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
-from isamap.driver.reporting import recording_of, report_of
+from isamap.driver.reporting import Made, recording_of, report_of
 from isamap.driver.request import Request
 from isamap.report.page.as_html import report_html
 from isamap.report.page.as_json import report_json
 from isamap.report.page.as_text import report_text
 from isamap.report.page.facts import Line, Report
+from isamap.report.page.links import code_lines
 from isamap.report.page.pictures import all_pictures
 from isamap.report.page.stamp import is_as_stamped, is_stamped, stamped
 from isamap.report.page.timeline import Bar, merged
@@ -109,6 +110,19 @@ def test_decisions_are_linked_to_what_was_made_of_them() -> None:
     assert set(line(found, "schedule", "fuse").own) == {"s0", "s2"}
 
 
+def test_words_are_linked_to_the_calls_that_they_stand_for() -> None:
+    found = report(*REQUANT)
+    for words, code in (
+        ("dma_in_i8       x=A", "dma_in_i8(A"),
+        ("stream", "stream(a_tiles0"),
+        ("requantise", "requantise(c"),
+    ):
+        one = next(one for one in pane(found, "words") if f"  {words}" in one.text)
+        assert one.own == line(found, "emitted", code).own != ()
+        assert one.inside == line(found, "emitted", code).inside
+    assert [p.name for p in report(*PRODUCT).panes] == ["kernel", "schedule", "emitted"]
+
+
 def test_loops_are_linked_by_their_axes() -> None:
     found = report(*PRODUCT)
     head = line(found, "kernel", "for m in M, n in N, k in K")
@@ -123,6 +137,27 @@ def test_loops_are_linked_by_their_axes() -> None:
     rest = line(found, "emitted", "for (int64_t k1 = 0")
     assert rest.own == ("s0.k.0",)
     assert "s0.m.0" not in rest.inside
+
+
+def test_functions_of_parts_belong_to_what_calls_them() -> None:
+    sizes = {"M": 128, "N": 128, "K": 128}
+    request = Request(source_of("gemm_f32"), "x86-avx512", sizes, heuristic="greedy", threads=2)
+    found = Made.of(request, compile_request(request))
+    assert found.program.is_parallel
+    code = code_lines(found.emitted.source, found.nests)
+    fused = [one for one in code if "_mm512_fmadd_ps(" in one.text]
+    assert fused
+    assert all("s0" in one.inside and one.own[0].startswith("s0.k.") for one in fused)
+
+
+def test_parts_of_the_sizes_are_shown_by_the_last_schedule() -> None:
+    request = Request(
+        source_of("gemm_f32"), "x86-avx2", {"M": "1..64@1,16", "N": 32, "K": 32}, heuristic="greedy"
+    )
+    compilation = compile_request(request)
+    found = report_of(request, compilation, recording_of(request, compilation, wanted=True))
+    assert found.sizes == "K = 32, M = 3..64@16, N = 32"
+    assert line(found, "schedule", "nest 0").own == ("s0",)
 
 
 def test_every_name_of_the_code_is_one_of_the_schedule() -> None:
@@ -248,7 +283,7 @@ def test_a_page_is_whole_in_itself(which: tuple[str, str, tuple[tuple[str, int],
 
 def test_each_text_is_reached_by_one_tab_stop_and_links_come_in_pairs() -> None:
     page = read(report_html(report(*REQUANT)))
-    assert [v for t, n, v in page.attributes if (t, n) == ("div", "tabindex")] == ["0", "0", "0"]
+    assert [v for t, n, v in page.attributes if (t, n) == ("div", "tabindex")] == ["0"] * 4
     numbers = Counter(number for value in page.values("data-o") for number in value.split())
     inside = {number for value in page.values("data-i") for number in value.split()}
     assert set(numbers) <= inside
@@ -352,7 +387,7 @@ def test_the_json_has_all_facts() -> None:
     found = json.loads(json.dumps(report_json(whole)))
     assert whole.timeline is not None
     assert found["schema"] == "isamap.report/1"
-    assert {pane["name"] for pane in found["panes"]} == {"kernel", "schedule", "emitted"}
+    assert {pane["name"] for pane in found["panes"]} == {"kernel", "schedule", "emitted", "words"}
     assert found["timeline"]["total_ns"] == whole.timeline.total_ns
     assert found["memories"][1]["stays"][0]["buffer"] == "a_tiles0"
     assert found["runners_up"]

@@ -106,6 +106,7 @@ def test_the_reader_finds_what_is_wrong(change: dict[str, object], said: str) ->
     assert any(said in problem for problem in problems(found))
 
 
+@pytest.mark.exhaustive
 def test_a_program_for_several_lengths_is_not_simulated() -> None:
     request = Request(source_of("gemm_f32"), "riscv-rvv@Q=any", {"M": 4, "N": 64, "K": 8}, heuristic="greedy")
     made = compile_request(request)

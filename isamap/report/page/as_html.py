@@ -92,16 +92,17 @@ def _beside(name: str) -> str:
 
 def _panes(panes: tuple[Pane, ...]) -> Iterator[str]:
     numbers = {name: str(number) for number, name in enumerate(names_in(panes))}
-    yield f'<p class="hint" id="keys">{KEYS}</p><div class="panes">'
+    odd = len(panes) % 2
+    yield f'<p class="hint" id="keys">{KEYS}</p><div class="panes{" three" if odd else ""}">'
     for number, pane in enumerate(panes):
-        last = " last" if number == len(panes) - 1 else ""
+        last = " odd" if odd and number == len(panes) - 1 else ""
         yield f'<div class="pane{last}"><h3 id="{pane.name}-head">{escape(pane.title)}</h3>'
         about = f'aria-labelledby="{pane.name}-head" aria-describedby="keys"'
         yield f'<div class="text" id="{pane.name}" role="listbox" tabindex="0" {about}>'
         yield "".join(_line(f"{pane.name}-{n}", line, numbers) for n, line in enumerate(pane.lines, 1))
         yield "</div>"
         if pane.left_out:
-            yield f'<p class="note">{pane.left_out} further lines are in the file itself.</p>'
+            yield f'<p class="note">{pane.left_out} further lines are not shown.</p>'
         yield "</div>"
     yield "</div>"
 

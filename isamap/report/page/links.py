@@ -32,6 +32,7 @@ _INLINED = "__attribute__((always_inline)) inline "
 _FUNCTION = re.compile(
     r"^(?!static inline |[ #/}])(?:[^(]|__attribute__\(\([a-z_]+\)\))*?(?P<name>[0-9A-Za-z_]+)\((?:.*\{)?$"
 )
+_CALL = re.compile(r"^ *(?P<name>[0-9A-Za-z_]+)\((?P<given>.*)\);")
 _COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)[0-9A-Za-z_]* (?P<of>[0-9A-Za-z_]+)")
 
 
@@ -280,6 +281,26 @@ class _Code:
             extents[loop.axis] = min(left, loop.step)
             if re.sub(r"[^0-9A-Za-z_]", "", loop.axis) == stem and not loop.is_unrolled and left > loop.step:
                 yield f"{self.nest.key}.{loop.axis}.{number}"
+
+
+# --- words ------------------------------------------------------------------------------------------------
+
+
+def listing_lines(text: str, code: Sequence[Line], arrays: frozenset[str]) -> tuple[Line, ...]:
+    """The lines of a listing: an instruction belongs to where the code calls it on the same arrays."""
+    known: dict[tuple[str, frozenset[str]], Line] = {}
+    for line in code:
+        call = _CALL.match(line.text)
+        if line.inside and call is not None:
+            named = frozenset(re.findall("[0-9A-Za-z_]+", call["given"]))
+            known.setdefault((call["name"], named & arrays), line)
+    found: list[Line] = []
+    for line in text.splitlines():
+        words = line.split()
+        named = frozenset(word.partition("=")[2].partition("+")[0] for word in words) & arrays
+        match = known.get((words[1] if len(words) > 1 else "", named))
+        found.append(Line(line, match.own, match.inside) if match is not None else Line(line))
+    return tuple(found)
 
 
 def _once(names: Sequence[str]) -> Names:

@@ -5,6 +5,7 @@ A buffer stays from its first access to its last one, or until another buffer ta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -120,8 +121,15 @@ def _stays(buffers: Sequence[Buffer], recorded: Recorded) -> Iterator[Stay]:
 
 def _touches(recorded: Recorded) -> list[tuple[str, float, float]]:
     """Accesses by the names of arrays, in their order; of iterations not run, those of the last."""
-    found = [(name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays]
+    found = sorted(
+        ((name, i.begin_ns, i.end_ns) for i in recorded.issued for name in i.arrays),
+        key=lambda touch: touch[1],
+    )
+    begins = [touch[1] for touch in found]
+    later: list[tuple[str, float, float]] = []
     for turn in recorded.repeated:
-        later = turn.end_ns - turn.begin_ns
-        found += [(n, a + later, b + later) for n, a, b in found if turn.since_ns <= a < turn.begin_ns]
-    return sorted(found, key=lambda touch: touch[1])
+        by = turn.end_ns - turn.begin_ns
+        own = found[bisect_left(begins, turn.since_ns) : bisect_left(begins, turn.begin_ns)]
+        last = {name: (name, start + by, end + by) for name, start, end in own}
+        later += last.values()
+    return sorted((*found, *later), key=lambda touch: touch[1])
