@@ -23,8 +23,9 @@ from isamap.plan.text import fixed_words, print_schedule
 from isamap.report.columns import Row, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
+from isamap.report.page.code_links import code_lines, listing_lines
 from isamap.report.page.facts import Line, Pane, Report
-from isamap.report.page.links import Nest, code_lines, kernel_lines, listing_lines, schedule_lines
+from isamap.report.page.links import Nest, kernel_lines, schedule_lines
 from isamap.report.page.memories import memories_of
 from isamap.report.page.timeline import timeline_of
 from isamap.report.page.trace import trace_json

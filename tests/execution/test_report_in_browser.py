@@ -93,9 +93,10 @@ def test_a_loop_is_followed_by_the_mouse(browser: Browser) -> None:
     place = browser.value(
         "[...document.querySelectorAll('#kernel .l')].findIndex(l => l.textContent.includes('for ')) + 1"
     )
-    browser.point(f"#kernel-{place}")
-    loops = [line for line in marked(browser, "schedule") if line.startswith(("for ", "unroll "))]
-    assert {line.split()[1] for line in loops} == {"m", "n", "k"}
+    for number, axis in enumerate(("m", "n", "k")):
+        browser.point(f"#kernel-{place}-{number}")
+        loops = [line for line in marked(browser, "schedule") if line.startswith(("for ", "unroll "))]
+        assert {line.split()[1] for line in loops} == {axis}
 
 
 def test_the_focus_is_seen(browser: Browser) -> None:

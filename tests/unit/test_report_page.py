@@ -12,8 +12,10 @@ from isamap.driver.api import source_of
 from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import Made, recording_of, report_of
 from isamap.driver.request import Request
-from isamap.report.page.links import code_lines
+from isamap.report.page.code_links import code_lines
+from isamap.report.page.links import kernel_lines
 from isamap.report.page.timeline import Bar, merged
+from isamap.syntax import parse_kernel
 
 
 def test_the_sentence_says_what_bounds_it_and_by_how_much() -> None:
@@ -110,6 +112,26 @@ def test_parts_of_the_sizes_are_shown_by_the_last_schedule() -> None:
     found = report_of(request, compilation, recording_of(request, compilation, wanted=True))
     assert found.sizes == "K = 32, M = 3..64@16, N = 32"
     assert line(found, "schedule", "nest 0").own == ("s0",)
+
+
+def test_loops_and_statements_of_one_line_are_told_apart() -> None:
+    head = line(report(*PRODUCT), "kernel", "for m in M, n in N, k in K")
+    pieces = {head.text[mark.start : mark.end]: mark.own for mark in head.marks}
+    assert list(pieces) == ["m in M", "n in N", "k in K", "C[m, n] += A[m, k] * B[k, n];"]
+    assert pieces["C[m, n] += A[m, k] * B[k, n];"] == ("s0",)
+    assert all(name.startswith("s0.m.") for name in pieces["m in M"])
+    assert all("s0" in mark.inside for mark in head.marks)
+
+
+def test_ordered_loops_are_linked_to_their_code() -> None:
+    sizes = {"T": 3, "N": 2, "C": 16, "H": 16}
+    request = Request(source_of("rnn_tanh"), "x86-avx2", sizes, heuristic="greedy")
+    found = Made.of(request, compile_request(request))
+    (turn,) = [one for one in code_lines(found.emitted.source, found.nests) if "(int64_t t = 0" in one.text]
+    assert turn.own == ("seq.t",)
+    text = request.kernel.text
+    steps = [m for one in kernel_lines(text, parse_kernel(request.kernel), found.nests) for m in one.marks]
+    assert ("seq.t",) in {mark.own for mark in steps}
 
 
 def test_every_name_of_the_code_is_one_of_the_schedule() -> None:

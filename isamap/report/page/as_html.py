@@ -14,7 +14,7 @@ from itertools import chain
 from isamap.report.columns import Row
 from isamap.report.explained import runner_rows, spent_rows
 from isamap.report.nest_tree import registers_text, tree_rows
-from isamap.report.page.facts import Line, Pane, Report, names_in
+from isamap.report.page.facts import Line, Mark, Pane, Report, names_in
 from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
 from isamap.report.page.stamp import STAMP
 from isamap.report.page.traffic import level_rows
@@ -108,9 +108,24 @@ def _panes(panes: tuple[Pane, ...]) -> Iterator[str]:
 
 
 def _line(ident: str, line: Line, numbers: dict[str, str]) -> str:
-    names = (("o", line.own), ("i", line.inside))
-    data = "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
-    return f'<span class="l" role="option" id="{ident}"{data}>{escape(line.text) or " "}</span>'
+    if not line.marks:
+        data = _data(line, numbers)
+        return f'<span class="l" role="option" id="{ident}"{data}>{escape(line.text) or " "}</span>'
+    parts: list[str] = []
+    end = 0
+    for number, mark in enumerate(line.marks):
+        inside, data = escape(line.text[mark.start : mark.end]), _data(mark, numbers)
+        parts.append(escape(line.text[end : mark.start]))
+        parts.append(f'<span class="m" role="option" id="{ident}-{number}"{data}>{inside}</span>')
+        end = mark.end
+    parts.append(escape(line.text[end:]))
+    return f'<span class="l" role="group" id="{ident}">{"".join(parts)}</span>'
+
+
+def _data(about: Line | Mark, numbers: dict[str, str]) -> str:
+    """What a line or a piece of it is about, in attributes."""
+    names = (("o", about.own), ("i", about.inside))
+    return "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
 
 
 # --- parts ------------------------------------------------------------------------------------------------

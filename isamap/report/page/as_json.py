@@ -24,7 +24,12 @@ def report_json(report: Report) -> dict[str, object]:
                 "title": pane.title,
                 "left_out": pane.left_out,
                 "lines": [
-                    {"text": line.text, "own": list(line.own), "inside": list(line.inside)}
+                    {
+                        "text": line.text,
+                        "own": list(line.own),
+                        "inside": list(line.inside),
+                        "marks": [asdict(mark) for mark in line.marks],
+                    }
                     for line in pane.lines
                 ],
             }

@@ -16,16 +16,28 @@ from isamap.report.page.traffic import LevelBytes
 
 
 @dataclass(frozen=True, slots=True)
+class Mark:
+    """A piece of a line, from `start` to `end` in characters, that is about less than the line is."""
+
+    start: int
+    end: int
+    own: tuple[str, ...]
+    inside: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A line of a text, and what it is about.
 
     `own` names what stands in it: a statement, a loop, a decision, as `s0`, `s0.m.1`, `s0.stage.b`; `inside`
     all that it is a part of, its own included. Lines of different texts with names in common belong together.
+    `marks` are pieces of it, from the left: several loops on a line, or a statement behind its loop.
     """
 
     text: str
     own: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

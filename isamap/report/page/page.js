@@ -1,7 +1,9 @@
 "use strict";
 (() => {
   const panes = [...document.querySelectorAll(".text")];
-  const lines = panes.map((pane) => [...pane.querySelectorAll(".l")]);
+  // What can be pointed at: lines, or the pieces of those that have any.
+  const ITEM = ".l:not(:has(.m)), .m";
+  const lines = panes.map((pane) => [...pane.querySelectorAll(ITEM)]);
   const every = lines.flat();
   const named = (line, what) => (line.dataset[what] || "").split(" ").filter(Boolean);
   const byOwn = new Map(), byInside = new Map();
@@ -35,9 +37,13 @@
   const go = (number, to) => {
     const own = lines[number];
     const next = Math.min(Math.max(to, 0), own.length - 1);
-    if (at[number] >= 0) own[at[number]].classList.remove("here");
+    if (at[number] >= 0) {
+      own[at[number]].classList.remove("here");
+      own[at[number]].removeAttribute("aria-selected");
+    }
     at[number] = next;
     own[next].classList.add("here");
+    own[next].setAttribute("aria-selected", "true");
     panes[number].setAttribute("aria-activedescendant", own[next].id);
     own[next].scrollIntoView({ block: "nearest" });
     pinned = own[next];
@@ -69,10 +75,10 @@
     });
     pane.addEventListener("focus", () => { if (at[number] < 0) go(number, 0); });
     pane.addEventListener("click", (event) => {
-      const line = event.target.closest(".l");
+      const line = event.target.closest(ITEM);
       if (line) go(number, lines[number].indexOf(line));
     });
-    pane.addEventListener("mouseover", (event) => show(event.target.closest(".l")));
+    pane.addEventListener("mouseover", (event) => show(event.target.closest(ITEM)));
     pane.addEventListener("mouseleave", () => show(pinned));
   });
 })();
