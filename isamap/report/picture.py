@@ -13,14 +13,14 @@ from math import ceil, floor, log10
 from isamap.report.mappings import time_text
 from isamap.report.svg_style import COLOURS, STYLE
 
-WIDTH, LEFT, RIGHT = 960, 150, 24
+WIDTH, LEFT, RIGHT = 760, 136, 20
 """Of every picture, and what stands at both sides of its plot. Units: pixels."""
 COLUMNS = 72
 """Characters across a plot on a terminal."""
 PLOT = """
-  .frame { stroke: var(--edge); fill: none; } .grid { stroke: var(--grid); }
-  .bar { stroke: var(--page); fill-opacity: 0.55; } .point { fill-opacity: 1; }
-  .thin { stroke: none; fill-opacity: 0.9; } .stripes { opacity: 0.35; pointer-events: none; }
+  .title { font-size: 15px; } .frame { stroke: var(--edge); fill: none; } .grid { stroke: var(--grid); }
+  .bar { stroke: var(--page); fill-opacity: 0.6; } .point { fill-opacity: 1; }
+  .thin { stroke: none; fill-opacity: 0.75; } .stripes { opacity: 0.35; pointer-events: none; }
   .hidden { fill-opacity: 0.2; stroke: var(--soft); stroke-dasharray: 3 2; }
   .small { font-size: 11px; } .gap { fill: var(--grid); opacity: 0.8; }
   .pad { fill: var(--memory); } .line { fill: none; stroke-width: 2; }

@@ -13,7 +13,7 @@ from math import ceil, floor, log10
 from isamap.report.picture import COLUMNS, Picture, colour, words
 from isamap.report.roofline import Roofline, Slope, rate_text, roofline_sentence
 
-WIDTH, PLOT_HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 800, 320, 80, 190, 48, 110
+WIDTH, PLOT_HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 300, 76, 150, 48, 110
 LINES = 14
 """Of the plot on a terminal."""
 # Of the levels' names below the plot: from one to the next across, how many, and from one row to the next.
@@ -67,7 +67,7 @@ def _scale(line: Roofline, top: int) -> _Scale:
 
 def _plot(title: str, line: Roofline, scale: _Scale) -> Iterator[str]:
     said = f"{title}, statement {line.statement}: {roofline_sentence(line)}"
-    yield words(LEFT - 56, scale.top - 20, said, "title")
+    yield words(24, scale.top - 20, said, "title")
     yield from _grid(scale)
     yield from _peak(line, scale)
     for number, slope in enumerate(line.slopes):

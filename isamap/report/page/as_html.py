@@ -191,8 +191,10 @@ def _bytes(report: Report) -> Iterator[str]:
 
 def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
     """The first ones as they are, the others to be opened."""
+    yield '<div class="pictures">'
     for picture in pictures[:OPEN]:
         yield f"<figure>{picture.inline()}</figure>"
+    yield "</div>"
     for picture in pictures[OPEN:]:
         inside = f"<figure>{picture.inline()}</figure>"
         yield f"<details><summary>{escape(picture.title)}</summary>{inside}</details>"

@@ -115,27 +115,39 @@ def route_of(name: str, machine: Machine) -> str | None:
     return f"{ends['in']} → {ends['out']}" if frozenset(ends.values()) in linked else None
 
 
-def merged(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
-    """The bars with those of one track joined that are shorter, and nearer to each other, than `finest_ns`.
+NARROW = 4
+"""So many of the finest lengths are seen as one; several instructions share no wider bar."""
 
-    A joined bar has the label of the one that took longest, and counts all.
+
+def merged(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
+    """The bars with those of one track joined that follow each other nearer than `finest_ns`.
+
+    Joined are those of one instruction, and short ones as long as the whole stays narrow. It has the label of
+    the instruction that takes most of it, and counts all.
     """
     found: list[Bar] = []
     last: dict[str, int] = {}
-    longest: dict[int, float] = {}
+    spent: list[dict[str, float]] = []
     for bar in sorted(bars, key=lambda b: b.start_ns):
         at = last.get(bar.track)
         length = bar.end_ns - bar.start_ns
-        before = found[at] if at is not None else None
-        near = before is not None and bar.start_ns - before.end_ns < finest_ns
-        alike = before is not None and before.label == bar.label and bar.start_ns <= before.end_ns
-        if at is not None and before is not None and near and (alike or length < finest_ns):
-            label = bar.label if length > longest[at] else before.label
-            longest[at] = max(longest[at], length)
+        if at is not None and _is_joined(found[at], bar, finest_ns):
+            before, own = found[at], spent[at]
+            own[bar.label] = own.get(bar.label, 0.0) + length
             end = max(before.end_ns, bar.end_ns)
+            label = max(own, key=lambda name: own[name])
             found[at] = Bar(bar.track, label, before.start_ns, end, before.count + bar.count)
         else:
             last[bar.track] = len(found)
-            longest[len(found)] = length
             found.append(bar)
+            spent.append({bar.label: length})
     return tuple(found)
+
+
+def _is_joined(before: Bar, bar: Bar, finest_ns: float) -> bool:
+    if bar.start_ns - before.end_ns >= finest_ns:
+        return False
+    is_short = bar.end_ns - bar.start_ns < finest_ns
+    if before.label == bar.label:
+        return is_short or bar.start_ns <= before.end_ns
+    return is_short and bar.end_ns - before.start_ns < NARROW * finest_ns

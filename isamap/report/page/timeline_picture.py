@@ -27,7 +27,9 @@ from isamap.report.picture import (
     words,
 )
 
-ROW, BAR, TOP, LEGEND_ROW = 30, 20, 52, 20
+ROW, BAR, TOP = 30, 20, 52
+LEGEND, BESIDE, LEGEND_ROW = 200, 3, 20
+"""Names below the plot: from one to the next across, how many, from one row to the next."""
 CLOSE = 120
 """Bars that the picture of a part shows."""
 LEVELS = " ▁▂▃▄▅▆▇█"
@@ -69,7 +71,7 @@ def _picture(window: _Window) -> Picture:
     bars = merged(shown, (window.end_ns - window.start_ns) / (WIDTH - LEFT - RIGHT))
     bottom = TOP + ROW * len(timeline.tracks)
     legend = list(_legend(window, bottom + 40))
-    height = bottom + 40 + LEGEND_ROW * (1 + (len(timeline.labels) - 1) // 4)
+    height = bottom + 40 + LEGEND_ROW * (1 + (len(timeline.labels) - 1) // BESIDE)
     body = [
         words(24, 28, window.title, "title"),
         *across.grid(TOP, bottom),
@@ -119,7 +121,7 @@ def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
 
 def _legend(window: _Window, top: float) -> Iterator[str]:
     for number, label in enumerate(window.timeline.labels):
-        x, y = LEFT + 200 * (number % 4), top + LEGEND_ROW * (number // 4)
+        x, y = LEFT + LEGEND * (number % BESIDE), top + LEGEND_ROW * (number // BESIDE)
         yield box(x, y - 10, 12, 12, "bar", colour(number))
         yield from told_apart(number, window.name, (x, y - 10, 12, 12))
         yield words(x + 18, y, label, "small")
