@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 COLOURS = 6
-"""`c0` to `c5` tell lines apart, also for readers without red or green vision (after Okabe and Ito, 2008)."""
+"""`c0` to `c5` tell lines apart, also for readers who lack one kind of cones; a test measures how well."""
 STYLE = """
   svg { font: 12px sans-serif; --ink: #1c2430; --soft: #5b6675; --page: #ffffff; --edge: #b7c0cc;
-        --grid: #e6eaf0; --memory: #eef3fa; --unit: #fdf6e7; --c0: #0072b2; --c1: #d55e00; --c2: #009e73;
-        --c3: #a8478c; --c4: #b58900; --c5: #48a9e0; }
+        --grid: #e6eaf0; --memory: #eef3fa; --unit: #fdf6e7; --c0: #1450cc; --c1: #b8260e; --c2: #149057;
+        --c3: #964175; --c4: #d9a400; --c5: #2bbcf2; }
   @media (prefers-color-scheme: dark) {
     svg { --ink: #e6eaf0; --soft: #a0acbb; --page: #14181f; --edge: #46515f; --grid: #262e39;
-          --memory: #1e2733; --unit: #2b2618; --c0: #4aa3e0; --c1: #ff8a3d; --c2: #2fc79a; --c3: #d98cc0;
-          --c4: #e6b422; --c5: #a6dcff; }
+          --memory: #1e2733; --unit: #2b2618; --c0: #5a8ae8; --c1: #f0594a; --c2: #3fe0a0; --c3: #cf6f98;
+          --c4: #e6cf2a; --c5: #c4e9ff; }
   }
   text { fill: var(--ink); } .soft { fill: var(--soft); } .name { font-weight: 600; font-size: 13px; }
   .title { font-size: 17px; font-weight: 600; } .page { fill: var(--page); }
