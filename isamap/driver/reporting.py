@@ -12,7 +12,7 @@ from isamap.driver.refining import RUNNERS_UP, rank_schedules
 from isamap.driver.request import Request
 from isamap.driver.sizes import read_size
 from isamap.driver.stages import Watch
-from isamap.ir import print_routine, typical_size
+from isamap.ir import Kernel, print_routine, typical_size
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.match import statement_text
@@ -36,7 +36,7 @@ from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.stream.assemble import assemble
 from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel
-from isamap.transform import statements
+from isamap.transform import make_guards_explicit, statements
 
 if TYPE_CHECKING:
     from isamap.codegen.c import EmittedC
@@ -194,8 +194,7 @@ def _figures(made: Made, shown: Explained, found: Recorded | None) -> Sequence[t
 
 
 def _panes(made: Made, found: Recorded | None) -> Iterator[Pane]:
-    title, text = _kernel_text(made)
-    kernel = parse_kernel(Source(title, text))
+    title, text, kernel = _kernel_text(made)
     schedule = print_schedule(made.schedule)
     name = f"{made.emitted.name}.c"
     code = code_lines(made.emitted.source, made.nests)
@@ -223,12 +222,15 @@ def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
     return Pane("words", title, lines, max(0, issues - MOST_LISTED))
 
 
-def _kernel_text(made: Made) -> tuple[str, str]:
-    """The kernel as its user wrote it, or as it was rewritten."""
+def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
+    """The kernel as it was written, or as it was rewritten; and what was scheduled, with places in that."""
     rewrite = made.compilation.rewrite
     if rewrite is not None and rewrite.steps:
-        return f"{rewrite.kernel.name}.ir, rewritten", print_routine(rewrite.kernel)
-    return made.request.kernel.name, made.request.kernel.text
+        text = print_routine(rewrite.kernel)
+        parsed = parse_kernel(Source(rewrite.kernel.name, text))
+        return f"{rewrite.kernel.name}.ir, rewritten", text, make_guards_explicit(parsed)
+    assert made.compilation.canonical is not None, "all stages have run"
+    return made.request.kernel.name, made.request.kernel.text, made.compilation.canonical
 
 
 def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:

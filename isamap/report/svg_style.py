@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 COLOURS = 6
-"""`c0` to `c5` tell lines apart, also for readers who lack one kind of cones; a test measures how well."""
+"""`c0` to `c5` tell lines apart, also for readers without red, green or blue vision: a test measures that."""
 STYLE = """
   svg { font: 12px sans-serif; --ink: #1c2430; --soft: #5b6675; --page: #ffffff; --edge: #b7c0cc;
         --grid: #e6eaf0; --memory: #eef3fa; --unit: #fdf6e7; --c0: #1450cc; --c1: #b8260e; --c2: #149057;

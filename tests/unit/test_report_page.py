@@ -15,7 +15,6 @@ from isamap.driver.request import Request
 from isamap.report.page.code_links import code_lines
 from isamap.report.page.links import kernel_lines
 from isamap.report.page.timeline import Bar, merged
-from isamap.syntax import parse_kernel
 
 
 def test_the_sentence_says_what_bounds_it_and_by_how_much() -> None:
@@ -130,8 +129,22 @@ def test_ordered_loops_are_linked_to_their_code() -> None:
     (turn,) = [one for one in code_lines(found.emitted.source, found.nests) if "(int64_t t = 0" in one.text]
     assert turn.own == ("seq.t",)
     text = request.kernel.text
-    steps = [m for one in kernel_lines(text, parse_kernel(request.kernel), found.nests) for m in one.marks]
+    assert found.compilation.canonical is not None
+    steps = [m for one in kernel_lines(text, found.compilation.canonical, found.nests) for m in one.marks]
     assert ("seq.t",) in {mark.own for mark in steps}
+
+
+def test_statements_that_were_added_for_the_edge_are_not_in_the_way() -> None:
+    sizes = {"N": 1, "C": 8, "K": 16, "H": 4, "W": 4, "R": 3, "S": 3, "pad": 0}
+    request = Request(source_of("conv2d_transposed"), "x86-avx2", sizes, heuristic="greedy")
+    found = Made.of(request, compile_request(request))
+    assert found.compilation.canonical is not None
+    assert len(found.nests) == 3
+    lines = kernel_lines(request.kernel.text, found.compilation.canonical, found.nests)
+    (product,) = [mark for one in lines for mark in one.marks if "s2" in mark.own]
+    assert all("s0" not in one.inside and "s1" not in one.inside for one in lines)
+    whole = next(one for one in lines if product in one.marks)
+    assert whole.text[product.start :].startswith("Y[n, k, p, q] +=")
 
 
 def test_every_name_of_the_code_is_one_of_the_schedule() -> None:

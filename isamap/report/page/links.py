@@ -50,7 +50,10 @@ class Nest:
 
 
 def kernel_lines(text: str, kernel: Kernel, nests: Sequence[Nest]) -> tuple[Line, ...]:
-    """The lines of a kernel's text, which `kernel` was read from; loops and statements are marks in them."""
+    """The lines of a kernel's text; loops and statements are marks in them.
+
+    `kernel` is what was scheduled: statements that it has besides those of the text have no place there.
+    """
     marks: dict[tuple[int, int], tuple[list[str], list[str]]] = {}
     around = {name: nest for nest in nests for name in nest.statements}
     for number, (statement, loops) in enumerate(_statements(kernel.body, ())):
