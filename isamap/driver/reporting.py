@@ -33,6 +33,7 @@ from isamap.report.page.traffic import access_rows, home_of, levels_by_model, le
 from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source.process import full_collection_put_off
 from isamap.stream.assemble import assemble
 from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel
@@ -82,6 +83,7 @@ class Made:
         return {name: typical_size(read_size(size)) for name, size in self.schedule.sizes}
 
 
+@full_collection_put_off()
 def recording_of(
     request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, wanted: bool = False
 ) -> Recorded | None:
@@ -100,6 +102,7 @@ def recording_of(
     return record(made.program, made.machine, made.problem, made.profile())
 
 
+@full_collection_put_off()
 def trace_of(request: Request, compilation: Compilation, recorded: Recorded | None) -> str:
     """The trace of a call that was recorded, as JSON."""
     assert recorded is not None, "it was wanted"
@@ -109,6 +112,7 @@ def trace_of(request: Request, compilation: Compilation, recorded: Recorded | No
     return trace_json(f"{compilation.kernel.name} on {made.machine.name}", recorded, timeline, memories)
 
 
+@full_collection_put_off()
 def report_of(
     request: Request,
     compilation: Compilation,
