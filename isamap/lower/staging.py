@@ -295,16 +295,17 @@ def copy_tile(
     if back is not None:
         copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
 
-    def cleared() -> tuple[Node, ...]:
-        return _cleared(operand, buffer, offset, suppliers, names) if back is None else ()
-
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
 
+    def cleared() -> tuple[Node, ...]:
+        if back is not None:
+            return ()
+        first = _covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
+        return _cleared(operand, buffer, offset, suppliers, names, first)
+
     def run(partly: bool) -> tuple[Node, ...]:
-        counts = {
-            f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
-        }
+        counts = _counts(lefts, partly)
         if not partly and back is None and fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
             if packed is not None:
@@ -330,13 +331,28 @@ def copy_tile(
     return tuple(nodes)
 
 
+def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
+    """How far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
+    return {
+        f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
+    }
+
+
+def _covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
+    """How many cells of a tile, from its first on, a copy fills without a gap; 0 where that is not seen."""
+    moved = prod(n.value or 0 for n in counts.values())
+    rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
+    whole = next((n.value or 0 for c, n in counts.items() if rows == Index.of(c)), 0)
+    return moved if moved == whole * prod(operand.cell_shape[1:]) else 0
+
+
 def _cleared(
-    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names
+    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names, first: int = 0
 ) -> tuple[Node, ...]:
-    """A tile of nothing but the operand's fill."""
+    """A tile of nothing but the operand's fill, from a cell on."""
     cells = prod(operand.cell_shape)
     if operand.fill.value == 0:
-        return clear(buffer, operand.dtype, offset, cells, suppliers, names)
+        return clear(buffer, operand.dtype, offset + first, cells - first, suppliers, names)
     inner = (ZERO for _ in operand.cell_shape)
     there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
     filled = Copy(there, operand.fill, ("~cell",))
