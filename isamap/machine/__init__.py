@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from isamap.machine.checks import check_machine
     from isamap.machine.costs import cost_params, cost_value
     from isamap.machine.lengths import at_one_length, passed_when_run
+    from isamap.machine.links import shared_link
     from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
@@ -40,6 +41,7 @@ _HOMES = {
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
+    "links": ("shared_link",),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("PARTS",),
     "load": ("LineHint", "line_hints", "load_machine"),
@@ -80,6 +82,7 @@ __all__ = [
     "machine_digest",
     "missing_features",
     "passed_when_run",
+    "shared_link",
     "split_word",
     "unset_state",
 ]

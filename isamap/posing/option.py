@@ -15,6 +15,7 @@ from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.posing.carriable import with_carried
 from isamap.posing.copy_costs import with_ends
 from isamap.posing.far_inputs import with_hints, with_late, with_streams
+from isamap.posing.flows import with_flows
 from isamap.posing.frame import Frame
 from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
@@ -30,6 +31,9 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
         return None
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
     turns = frame.turns[number]
+    option = with_flows(option, tile, number, frame.kernel, frame.suppliers, taken)
+    if any(o.flow is not None for o in option.operands if o.is_accumulator):
+        taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
     cold = tuple(
         replace(
