@@ -71,6 +71,10 @@ class Watcher(Protocol):
         """An issue whose unit is kept busy from `booked` on, whose operands are there at `start`."""
         ...
 
+    def crossed(self, step: Step, start: float, end: float) -> None:
+        """An issue that keeps a link busy which units share."""
+        ...
+
     def moved(self, link: int, start: float, end: float) -> None:
         """Lines that cross a link."""
         ...
@@ -158,6 +162,8 @@ class MachineTime:
         crossed = max(self.units[step.link], entered) + step.link_ns
         self.units[step.link] = crossed
         self.done[step.link] += step.link_ns
+        if self.watcher is not None:
+            self.watcher.crossed(step, crossed - step.link_ns, crossed)
         return crossed - step.link_ns
 
     def _fetch(self, level: int, lines: float, entered: float) -> float:

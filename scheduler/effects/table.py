@@ -140,7 +140,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_supply),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
-    Effect("by {by}", "by {by}", Counts.LONGEST, _moved),
+    Effect("by {by}", "what {by} moves", Counts.LONGEST, _moved),
     Effect(
         "beside", "loads into registers, and copies made beside the sums", Counts.BEYOND,
         whole(lambda c: total([c.supplied, *c.beside])), (ALONE,), least=least_beside,
