@@ -19,7 +19,8 @@ from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
+from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
+from isamap.lower.fills import cleared_tile, covered
 from isamap.lower.lines import Along, along_rows, by_lines, sunk
 from isamap.lower.passing import passing
 from isamap.lower.place import Place, at_least, divides, left_inside
@@ -290,7 +291,7 @@ def copy_tile(
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
     if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
-        return _cleared(operand, buffer, offset, suppliers, names)
+        return cleared_tile(operand, buffer, offset, suppliers, names)
     before: tuple[Node, ...] = ()
     if back is not None:
         copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
@@ -301,8 +302,8 @@ def copy_tile(
     def cleared() -> tuple[Node, ...]:
         if back is not None:
             return ()
-        first = _covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
-        return _cleared(operand, buffer, offset, suppliers, names, first)
+        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
+        return cleared_tile(operand, buffer, offset, suppliers, names, first)
 
     def run(partly: bool) -> tuple[Node, ...]:
         counts = _counts(lefts, partly)
@@ -336,27 +337,6 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
     return {
         f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
     }
-
-
-def _covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
-    """How many cells of a tile, from its first on, a copy fills without a gap; 0 where that is not seen."""
-    moved = prod(n.value or 0 for n in counts.values())
-    rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
-    whole = next((n.value or 0 for c, n in counts.items() if rows == Index.of(c)), 0)
-    return moved if moved == whole * prod(operand.cell_shape[1:]) else 0
-
-
-def _cleared(
-    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names, first: int = 0
-) -> tuple[Node, ...]:
-    """A tile of nothing but the operand's fill, from a cell on."""
-    cells = prod(operand.cell_shape)
-    if operand.fill.value == 0:
-        return clear(buffer, operand.dtype, offset + first, cells - first, suppliers, names)
-    inner = (ZERO for _ in operand.cell_shape)
-    there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
-    filled = Copy(there, operand.fill, ("~cell",))
-    return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)
 
 
 def _block(
