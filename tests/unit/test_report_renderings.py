@@ -18,7 +18,7 @@ from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
 from isamap.report.page.as_html import report_html
 from isamap.report.page.as_json import report_json
-from isamap.report.page.as_text import report_text
+from isamap.report.page.as_text import PLAIN, report_text
 from isamap.report.page.pictures import all_pictures
 from isamap.report.page.stamp import is_as_stamped, is_stamped, stamped
 from isamap.source import Source
@@ -175,6 +175,11 @@ def test_every_picture_is_there_as_svg_and_for_a_terminal(
     timed = {"timeline", "memory-acc", "memory-spad"} if which == REQUANT else set[str]()
     statement = "1" if which == REQUANT else "0"
     assert set(names) == {f"time-{statement}", f"roofline-{statement}", "traffic"} | timed
+
+
+@pytest.mark.parametrize("which", [REQUANT, PRODUCT], ids=lambda w: w[0])
+def test_the_text_can_do_with_ascii(which: tuple[str, str, tuple[tuple[str, int], ...]]) -> None:
+    assert report_text(report(*which)).translate(PLAIN).isascii()
 
 
 def test_the_text_begins_with_the_sentence() -> None:
