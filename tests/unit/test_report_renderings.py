@@ -11,8 +11,9 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from reported import EXAMPLES, PRODUCT, REQUANT, report
+from reported import EXAMPLES, PRODUCT, REQUANT, made, report
 
+from isamap.driver import reporting
 from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
@@ -152,6 +153,18 @@ def test_large_pages_stay_small(which: tuple[str, str, tuple[tuple[str, int], ..
     assert len(ids) == len(set(ids))
     for picture in all_pictures(found):
         ElementTree.fromstring(picture.svg())
+
+
+def test_what_of_a_text_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "MOST_BYTES", 3000)
+    request, compilation = made(*PRODUCT)
+    found = report_of(request, compilation, None)
+    for whole, part in zip(report(*PRODUCT).panes, found.panes, strict=True):
+        assert len(part.lines) + part.left_out == len(whole.lines)
+        assert part.lines == whole.lines[: len(part.lines)]
+    code = found.panes[-1]
+    assert 0 < code.left_out
+    assert f"{code.left_out} further lines are not shown." in read(report_html(found)).texts
 
 
 # --- pictures, text, JSON, stamps -------------------------------------------------------------------------
