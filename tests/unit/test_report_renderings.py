@@ -163,7 +163,7 @@ def test_what_of_a_text_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch)
         assert len(part.lines) + part.left_out == len(whole.lines)
         assert part.lines == whole.lines[: len(part.lines)]
     code = found.panes[-1]
-    assert 0 < code.left_out
+    assert code.left_out > 0
     assert f"{code.left_out} further lines are not shown." in read(report_html(found)).texts
 
 
