@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from isamap.ir import Expr, Index, Kernel, strict_forbids
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, cost_params, cost_value, held_between
+from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
@@ -85,11 +85,12 @@ def option_of(
         operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
+    line = line_bytes(suppliers.machine)
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
     option = replace(
         bare,
         operands=tuple(
-            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile), suppliers.machine)
+            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile, line), suppliers.machine)
             for o in sharing_files(operands, suppliers.machine)
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
@@ -120,10 +121,15 @@ def _turns_of_copy(
 
 
 def _laid_out(
-    operand: TileOperand, subject: Expr | None, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
+    operand: TileOperand,
+    subject: Expr | None,
+    tile: Tile,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+    line: int,
 ) -> TileOperand:
     """As `lay_out`; what is written is no box that is read, and nothing of it is prefetched."""
-    found = lay_out(operand, subject, kernel, profile)
+    found = lay_out(operand, subject, kernel, profile, line)
     return replace(found, in_rows=False) if tile.result is not None else found
 
 
