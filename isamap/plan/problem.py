@@ -77,8 +77,9 @@ class TileOperand:
     `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
     axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
-    (0 if unknown): with both known, what it costs to read many rows in place is modelled. `next_row` is the
-    loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what an
+    (0 if unknown): with both known, what it costs to read many rows in place is modelled. A piece of a row
+    takes `least_row_bytes` of a cache at least, a line (0 where rows are no longer than that). `next_row` is
+    the loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what an
     iteration of a loop reads in place is a box of one array.
 
     `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
@@ -117,6 +118,7 @@ class TileOperand:
     subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
     dense_axis: str = ""
     pitch_bytes: int = 0
+    least_row_bytes: int = 0
     next_row: str = ""
     in_rows: bool = True
     homes: tuple[str, ...] = ("",)

@@ -47,12 +47,14 @@ def lay_out(
     dense = known[-1][0][0] if len(known[-1]) == 1 and known[-1][0][1] == 1 else ""
     behind = known[-2] if len(known) > 1 else ()
     moved = [axis for subscript in known for axis, _ in subscript]
+    pitch = (row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0
     windows = len(moved) > len(set(moved)) or any(len(s) > 1 or any(c != 1 for _, c in s) for s in known)
     return replace(
         operand,
         subscripts=tuple(known) if windows else (),
         dense_axis=dense if row else "",
-        pitch_bytes=(row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0,
+        pitch_bytes=pitch,
+        least_row_bytes=line_bytes if pitch > line_bytes else 0,
         next_row=behind[0][0] if len(behind) == 1 and behind[0][1] == 1 else "",
     )
 
