@@ -14,6 +14,7 @@ from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 _HOMES: dict[str, str] = {
     "compile": "compile_command",
+    "import": "import_command",
     "match": "match_command",
     "schedule": "schedule_command",
     "schedule.diff": "schedule_command",

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answers import Answer, Finding
+from isamap.cli.import_command import ConstantWords
+from isamap.cli.model_files import WEIGHTS, compile_whole, is_model, refuse_beside_model
 from isamap.cli.options import (
     AsJson,
     AsModel,
@@ -20,7 +22,7 @@ from isamap.cli.options import (
     FixWords,
     FormNumber,
     HeuristicName,
-    KernelName,
+    KernelOrModel,
     LimitSeconds,
     MachineNames,
     NoCache,
@@ -83,6 +85,12 @@ Emitted = Annotated[
         "or assembly, their listing.",
     ),
 ]
+WeightsPlace = Annotated[
+    str,
+    typer.Option(
+        "--weights", metavar="PLACE", help=f"Of a model, where its weights lie: {' or '.join(WEIGHTS)}."
+    ),
+]
 DumpFolder = Annotated[
     str | None,
     typer.Option(
@@ -95,7 +103,7 @@ DumpFolder = Annotated[
 
 
 def compile_command(
-    kernel: KernelName,
+    kernel: KernelOrModel,
     hw: MachineNames,
     sizes: SizeWords = None,
     output: OutputFolder = None,
@@ -123,17 +131,49 @@ def compile_command(
     search: SearchName = "",
     tuned: Tuned = False,
     no_cache: NoCache = False,
+    constant: ConstantWords = None,
+    weights: WeightsPlace = "embedded",
     as_json: AsJson = False,
 ) -> Answer:
-    """Write the code of a kernel on a machine."""
+    """Write the code of a kernel, or of a whole model, on a machine."""
+    if is_model(kernel):
+        refuse_beside_model({
+            "--stop-after": stop_after, "--dump-passes": dump_passes, "--schedule": schedule, "--fix": fix,
+            "--packed": packed, "--transform": transform, "--evaluate": evaluate, "--tune": tune,
+            "--tuned": tuned, "--model": model, "--cold": cold, "--threads": threads != "1",
+            "--emit": emit != "code", "--search": search, **Shown(report, trace).given,
+        })  # fmt: skip
+        return compile_whole(
+            kernel, hw, sizes, constant, output, heuristic, limit, weights, force=force, cache=not no_cache
+        )
+    if constant:
+        said = "`--constant` is about an input of a model, and this is a kernel"
+        raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, search, tuned, packed, cold,
     )  # fmt: skip
-    named, shown = read_sizes(sizes or ()), Shown(report, trace)
+    shown = Shown(report, trace)
+    return _of_kernel(kernel, hw, sizes, choices, output, force, emit, stop_after, dump_passes, shown)
+
+
+def _of_kernel(
+    kernel: str,
+    hw: list[str],
+    sizes: list[str] | None,
+    choices: Choices,
+    output: str | None,
+    force: bool,
+    emit: str,
+    stop_after: str,
+    dump_passes: str | None,
+    shown: Shown,
+) -> Answer:
+    """The code of a kernel, or what a stage leaves of it."""
+    named = read_sizes(sizes or ())
     of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
     if read_choice(emit, "--emit", ("code", *WORDS)) in WORDS:
-        refuse_beside_words(hw, {**of_code, "--packed": packed})
+        refuse_beside_words(hw, {**of_code, "--packed": choices.packed})
         return emit_words(make_request(kernel, hw[0], named, choices), emit, output, force)
     if len(hw) > 1:
         requests = [make_request(kernel, name, named, choices) for name in hw]

@@ -12,6 +12,14 @@ KernelName = Annotated[
         metavar="KERNEL", help="A shipped kernel's name, the path of an .ir file, or -.", show_default=False
     ),
 ]
+KernelOrModel = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL",
+        help="A shipped kernel's name, the path of an .ir file, or -; a model's .onnx file, or a graph.json.",
+        show_default=False,
+    ),
+]
 KernelNames = Annotated[
     list[str],
     typer.Argument(

@@ -7,6 +7,7 @@ in the `ziglang` package. Compilers get argument lists, never a shell, and only 
 from __future__ import annotations
 
 import errno
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -77,7 +78,7 @@ _OF_COMPILER = {
         "-fno-predictive-commoning",
     )
 }
-_MODEL_FLAGS = ("-O2", "-std=c11")
+MODEL_FLAGS = ("-O2", "-std=c11")
 _POOL_FLAGS = ("-O2", "-std=c11")
 SECONDS = 300  # that a compiler gets
 CROSS = "zig"
@@ -144,7 +145,7 @@ def compile_library(
     calls (emulated.py). Raises: MissingTool when there is none; CompilerRefused.
     """
     model = model or emitted.model
-    flags = _MODEL_FLAGS if model else machine.target.flags
+    flags = MODEL_FLAGS if model else machine.target.flags
     if emitted.strict:
         flags = (*flags, "-ffp-contract=off")
     allowed = COMPILERS if model else machine.target.toolchains
@@ -172,42 +173,49 @@ def build_pool(compiler: Compiler) -> Path:
 def build(
     compiler: Compiler,
     flags: Sequence[str],
-    files: Mapping[str, str],
-    main: str,
+    files: Mapping[str, str | bytes],
+    main: str | Sequence[str],
     emissions: Emissions | None = None,
     served: Served | None = None,
 ) -> Path:
-    """The shared library made of `main`, one of `files`; or the program that serves some of its functions.
+    """The shared library made of `main`, one or several of `files`; or the program that serves its functions.
 
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
     MissingTool where the compiler took too long; OSError where it had no room.
     """
-    flags = (*flags, *compiler.flags)
+    flags, mains = (*flags, *compiler.flags), (main,) if isinstance(main, str) else tuple(main)
+    main = mains[0]
     if served is None:
-        steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, main)]
+        steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, *mains)]
     else:
         files = {**files, **served_files(served.functions, told_by(served.features))}
         steps = [*_served_steps(flags, served.target, main)]
-    texts = [part for name in sorted(files) for part in (name, files[name])]
+    written = {name: _as_text(content) for name, content in sorted(files.items())}
+    texts = [part for item in written.items() for part in item]
     arguments = [word for step in steps for word in step]
     key = digest("library 2", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
     with OnlyWarned():
         if (known := Cache.open(LIBRARIES).find(key)) is not None:
             return known
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
-        for name, text in files.items():
-            Path(folder, name).write_text(text, encoding="utf-8")
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content if isinstance(content, bytes) else content.encode())
         try:
             result = _run([*compiler.command, *steps[0]], folder)
             for step in steps[1:] if result.returncode == 0 else ():
                 result = _run([*compiler.command, *step], folder)
         except subprocess.TimeoutExpired:
-            of = f"the emitted {main} of {len(files[main].splitlines())} lines"
+            of = f"the emitted {main} of {len(written[main].splitlines())} lines"
             raise _too_slow(compiler.name, of, f"compiler: {compiler.version}") from None
         if result.returncode != 0:
             _check_room(result.stderr, folder)
-            raise _refused(compiler, main, result.stderr, files, emissions)
+            raise _refused(compiler, main, result.stderr, written, emissions)
         return _placed(key, Path(folder, _OUTPUT).read_bytes())
+
+
+def _as_text(content: str | bytes) -> str:
+    """A file as text, one of bytes by its digest."""
+    return content if isinstance(content, str) else hashlib.sha256(content).hexdigest()
 
 
 def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
@@ -216,18 +224,8 @@ def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Ite
     A C library for each set of flags would take half a minute each; one takes that once for an architecture.
     """
     yield (*target, *flags, *_SHOWN, _DECLARED, "-c", "-o", "emitted.o", main)
-    yield (
-        *target,
-        "-O2",
-        "-std=c11",
-        "-static",
-        "-o",
-        _OUTPUT,
-        "emitted.o",
-        "isamap_served.c",
-        "isamap_table.c",
-        "-lm",
-    )
+    own = ("isamap_served.c", "isamap_table.c")
+    yield (*target, "-O2", "-std=c11", "-static", "-o", _OUTPUT, "emitted.o", *own, "-lm")
 
 
 def _check_room(says: str, folder: str) -> None:

@@ -152,14 +152,17 @@ MANIFEST = "manifest.json"
 FORMAT = 1
 
 
-def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str]) -> str:
+def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes]) -> str:
     """The manifest of files that were made from facts."""
-    digests = {name: sha256(text) for name, text in sorted(files.items())}
+    digests = {
+        name: sha256(content) if isinstance(content, str) else hashlib.sha256(content).hexdigest()
+        for name, content in sorted(files.items())
+    }
     whole = {"isamap": FORMAT, "version": __version__, **facts, "files": digests}
     return json.dumps(whole, indent=2, ensure_ascii=False) + "\n"
 
 
-def write_folder(folder: Path, files: Mapping[str, str], *, force: bool = False) -> tuple[Path, ...]:
+def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool = False) -> tuple[Path, ...]:
     """The paths of the files of a new folder, which replaces the one that isamap wrote there before.
 
     `force` replaces files that were changed since, too. Raises: UsageProblem where something else is in the
@@ -168,8 +171,8 @@ def write_folder(folder: Path, files: Mapping[str, str], *, force: bool = False)
 
     def fill(made: Path) -> None:
         made.chmod(0o777 & ~_umask())
-        for name, text in files.items():
-            (made / name).write_text(text, encoding="utf-8", newline="\n")
+        for name, content in files.items():
+            (made / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
     check_replaceable(folder, force=force)
     try:

@@ -11,6 +11,7 @@ from isamap.source.diagnostic import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
 from isamap.source.machine_codes import MACHINE_CODES
 from isamap.source.match_codes import MATCH_CODES
+from isamap.source.model_codes import MODEL_CODES
 from isamap.source.plan_codes import PLAN_CODES
 from isamap.source.stream_codes import STREAM_CODES
 
@@ -52,6 +53,7 @@ _TABLES = (
     LANGUAGE_CODES,
     MACHINE_CODES,
     MATCH_CODES,
+    MODEL_CODES,
     PLAN_CODES,
     STREAM_CODES,
     _OTHERS,

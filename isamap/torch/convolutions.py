@@ -14,9 +14,9 @@ from typing import Any
 
 from isamap.adjoint import gradient
 from isamap.ir import Kernel, print_stmt
+from isamap.models.terms import NotTaken
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.torch.terms import NotTaken
 from isamap.torch.writing import Axes, Writer, own_axes, wide_of
 
 

@@ -8,9 +8,10 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
+from isamap.models.terms import NotTaken
 from isamap.torch.anchors import ANCHORS, SEVERAL
 from isamap.torch.pointwise import is_pointwise, terms_of
-from isamap.torch.terms import TYPES, NotTaken
+from isamap.torch.terms import TYPES
 
 RESHAPES = frozenset(
     f"{name}.default"

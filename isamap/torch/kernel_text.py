@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from isamap.ir import print_routine
+from isamap.models.patterns import Sizes, Strides, broadcast, merged, reshaped
+from isamap.models.terms import NotTaken, Term, cast, number
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.torch.anchors import ANCHORS, SEVERAL
 from isamap.torch.graph import base_of, is_result, lying, name_of, promoted
 from isamap.torch.groups import Group, is_used_outside
-from isamap.torch.patterns import Sizes, Strides, broadcast, merged, reshaped
 from isamap.torch.pointwise import terms_of, value_of
-from isamap.torch.terms import NotTaken, Term, cast, number
 from isamap.torch.writing import own_axes, wide_of
 from isamap.transform.inlining import inlined
 

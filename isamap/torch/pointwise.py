@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isamap.ir import DTYPES
-from isamap.torch.terms import NotTaken, Term, cast, number, wide
+from isamap.models.terms import NotTaken, Term, cast, number, wide
 
 
 @dataclass(frozen=True, slots=True)

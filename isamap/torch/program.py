@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from isamap.models.terms import NotTaken
 from isamap.source import IsamapError
 from isamap.torch.anchors import SEVERAL
 from isamap.torch.graph import is_result, is_view, name_of
@@ -15,7 +16,6 @@ from isamap.torch.kernel_text import Text, kernel_text
 from isamap.torch.kernels import Options, Wanted, compile_ahead, kernel_of
 from isamap.torch.packing import packed_of, weights_of
 from isamap.torch.running import Performed, make_run
-from isamap.torch.terms import NotTaken
 
 
 @dataclass(frozen=True, slots=True)

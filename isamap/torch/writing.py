@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from isamap.torch.terms import TYPES, first_of, wide
+from isamap.models.terms import wide
+from isamap.torch.terms import TYPES, first_of
 
 Axes = Sequence[str]
 """A name for each dimension of a result, "0" where it has one element; or an expression of such names."""

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
+from isamap.models.patterns import broadcast, merged, reshaped
+from isamap.models.terms import NotTaken, Term, cast, number
 from isamap.source import IsamapError
 from isamap.torch import explain
-from isamap.torch.patterns import broadcast, merged, reshaped
-from isamap.torch.terms import NotTaken, Term, cast, number
 
 
 def test_where_torch_is_missing_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

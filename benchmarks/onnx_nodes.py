@@ -1,0 +1,206 @@
+"""ONNX's own tests of its operators: which are right, which are refused, and why.
+
+    python benchmarks/onnx_nodes.py                        all of them, by two processes
+    python benchmarks/onnx_nodes.py Conv 'Reduce*'         those of some operators
+    python benchmarks/onnx_nodes.py --write                and docs/onnx-operators.md from what came out
+
+Tests that write an operator out as others (`expanded`) are left out. A test that gives sizes as an input, as
+the shape of a Reshape, is compiled with that input as a constant; the table counts these by themselves.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatch
+from functools import cache
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from isamap.onnx.compiling import compile_model
+from isamap.onnx.importing import Imported, lower_model
+from isamap.onnx.reading import parse_model
+from isamap.source import IsamapError
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "onnx-operators.md"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of a test: "right", "refused", "wrong" or "failed"; inputs that were made constants."""
+
+    name: str
+    operators: tuple[str, ...]
+    outcome: str
+    why: str = ""
+    constants: tuple[str, ...] = ()
+
+
+@cache
+def cases() -> dict[str, Any]:
+    """All tests by name."""
+    loader: Any = import_module("onnx.backend.test.loader")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = loader.load_model_tests(kind="node")
+    return {case.name: case for case in found if "expanded" not in case.name}
+
+
+def operators_of(case: Any) -> tuple[str, ...]:
+    """The operators of a test's model."""
+    return tuple(sorted({node.op_type for node in case.model.graph.node}))
+
+
+def imported(case: Any) -> tuple[Imported, tuple[str, ...]]:
+    """A test's model, with the inputs as constants without which it is refused."""
+    model = parse_model(case.model.SerializeToString(), Path(case.name))
+    names = [port.name for port in case.model.graph.input]
+    given = {n: array_of(v) for n, v in zip(names, case.data_sets[0][0], strict=False)}
+    constants: dict[str, Any] = {}
+    while True:
+        found = lower_model(model, case.name, {}, constants)
+        wanted = {t.constant for t in found.taken if t.where == "refused" and t.constant in given}
+        if found.program is not None or not wanted - constants.keys():
+            return found, tuple(constants)
+        constants |= {name: given[name] for name in wanted}
+
+
+def run_case(name: str, machine: str = "generic-c") -> Result:
+    """What comes of a test."""
+    case = cases()[name]
+    operators = operators_of(case)
+    try:
+        found, constants = imported(case)
+        compiled = compile_model(found, machine, jobs=1)
+    except IsamapError as error:
+        return Result(name, operators, "refused", error.diagnostics[0].message)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the table shows it
+        return Result(name, operators, "failed", f"{type(error).__name__}: {error}"[:300])
+    names = [port.name for port in case.model.graph.input]
+    for inputs, expected in case.data_sets:
+        given = {n: array_of(v) for n, v in zip(names, inputs, strict=False) if n in compiled.inputs}
+        try:
+            results = list(compiled(given).values())
+        except IsamapError as error:
+            return Result(name, operators, "failed", error.diagnostics[0].message, constants)
+        for result, wanted in zip(results, expected, strict=True):
+            said = difference(result, array_of(wanted), case.rtol, case.atol)
+            if said:
+                return Result(name, operators, "wrong", said, constants)
+    return Result(name, operators, "right", "", constants)
+
+
+def array_of(value: Any) -> Any:
+    """What a test gives as an array: some are tensors of protobuf."""
+    return (
+        import_module("onnx.numpy_helper").to_array(value)
+        if hasattr(value, "data_type")
+        else np.asarray(value)
+    )
+
+
+def difference(result: Any, wanted: Any, rtol: float, atol: float) -> str:
+    """How a result differs from what it should be; "" where it does not, by more than the test allows."""
+    if result.shape != wanted.shape:
+        return f"sizes {list(result.shape)} for {list(wanted.shape)}"
+    one, other = (a.astype(np.float64) if a.dtype.kind not in "biu" else a for a in (result, wanted))
+    if one.dtype.kind in "biu":
+        same = one.astype(object) == other.astype(object) if one.dtype != other.dtype else one == other
+        return "" if np.all(same) else f"{np.sum(~np.asarray(same, bool))} of {one.size} elements differ"
+    if result.dtype.name == "bfloat16":
+        rtol = max(rtol, 2**-6)  # two units in the last place, as ONNX's own runner allows
+    if np.allclose(one, other, rtol, atol, equal_nan=True):
+        return ""
+    return f"differs by {np.nanmax(np.abs(one - other)):.3g}"
+
+
+def run_all(names: Sequence[str], machine: str, jobs: int) -> Iterable[Result]:
+    """The results of tests, by so many processes."""
+    if jobs == 1:
+        yield from (run_case(name, machine) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+        waiting = {pool.submit(run_case, name, machine): name for name in names}
+        for done in as_completed(waiting):
+            try:
+                yield done.result()
+            except Exception as error:  # noqa: BLE001 - a process that ended
+                yield Result(waiting[done], operators_of(cases()[waiting[done]]), "failed", str(error))
+
+
+def table(results: Sequence[Result]) -> str:
+    """The page: each operator with how many of its tests are right."""
+    of: dict[str, list[Result]] = defaultdict(list)
+    for result in results:
+        of[", ".join(result.operators)].append(result)
+    right = sum(r.outcome == "right" for r in results)
+    fixed = sum(r.outcome == "right" and bool(r.constants) for r in results)
+    lines = [
+        "# Operators of ONNX",
+        "",
+        "What `python benchmarks/onnx_nodes.py --write` found: ONNX's own tests of its operators (those that",
+        f"are no expanded functions), compiled for `generic-c` and run. {right} of {len(results)} are right,",
+        f"{fixed} of them with inputs that decide sizes given as constants; the others are refused when the",
+        "model is imported, with the reason. None is wrong.",
+        "",
+        "| operator | right | of | refused for |",
+        "|---|---|---|---|",
+    ]
+    for name, found in sorted(of.items()):
+        good = sum(r.outcome == "right" for r in found)
+        reasons = dict.fromkeys(
+            r.why.partition("not taken: ")[2] or r.why for r in found if r.outcome != "right"
+        )
+        short = "; ".join(reason.replace("|", "/")[:100] for reason in list(reasons)[:2])
+        lines.append(f"| {name} | {good} | {len(found)} | {short} |")
+    return "\n".join(lines) + "\n"
+
+
+def main(words: Sequence[str]) -> int:
+    """Runs tests and says what came of them; exit code 1 where one is wrong."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("operators", nargs="*", help="patterns of operators; all by default")
+    parser.add_argument("--hw", default="generic-c")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--names", default="*", help="a pattern of tests")
+    parser.add_argument("--write", action="store_true", help="write docs/onnx-operators.md")
+    parser.add_argument("--to", default=str(Path(tempfile.gettempdir()) / "onnx_nodes.json"))
+    asked = parser.parse_args(words)
+    chosen = [
+        name
+        for name, case in cases().items()
+        if fnmatch(name, asked.names)
+        and (not asked.operators or any(fnmatch(op, p) for op in operators_of(case) for p in asked.operators))
+    ]
+    chosen.sort(key=lambda name: crc32(name.encode()))  # long ones are spread over the run
+    results: list[Result] = []
+    for result in run_all(chosen, asked.hw, asked.jobs):
+        results.append(result)
+        if len(results) % 50 == 0:
+            print(f"{len(results)} of {len(chosen)}", flush=True)
+        if result.outcome in ("wrong", "failed"):
+            print(f"{result.outcome} {result.name}: {result.why}", flush=True)
+    Path(asked.to).write_text(json.dumps([asdict(r) for r in results], indent=1), encoding="utf-8")
+    counts = {o: sum(r.outcome == o for r in results) for o in ("right", "refused", "wrong", "failed")}
+    print(", ".join(f"{count} {outcome}" for outcome, count in counts.items()))
+    if asked.write:
+        PAGE.write_text(table(sorted(results, key=lambda r: r.name)), encoding="utf-8")
+    return 1 if counts["wrong"] or counts["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

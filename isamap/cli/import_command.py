@@ -1,0 +1,132 @@
+"""`isamap import`: a model of ONNX as kernels, a graph file and weights in a folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.options import AsJson
+from isamap.cli.terminal import Progress
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.onnx.importing import Imported
+
+ModelName = Annotated[
+    str, typer.Argument(metavar="MODEL", help="The path of an .onnx file.", show_default=False)
+]
+OpenSizes = Annotated[
+    list[str] | None,
+    typer.Option("-D", metavar="NAME=VALUE", help="Sizes that the model leaves open.", show_default=False),
+]
+ConstantWords = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constant",
+        metavar="NAME=VALUE",
+        help="A value of an input for all calls: numbers with commas between, or a .npy file.",
+        show_default=False,
+    ),
+]
+
+
+def import_command(
+    model: ModelName,
+    sizes: OpenSizes = None,
+    constant: ConstantWords = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "-o", "--output", metavar="FOLDER", help="Where to; MODEL-graph by default.", show_default=False
+        ),
+    ] = None,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Replace files of FOLDER that were changed since they were written."),
+    ] = False,
+    as_json: AsJson = False,
+) -> Answer:
+    """Write a model of ONNX as kernels, a graph file and weights."""
+    from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
+    from isamap.onnx.graph_file import folder_files
+
+    folder = Path(output if output is not None else f"{Path(model).stem}-graph")
+    if output is not None:
+        check_replaceable(folder, force=force)
+    with Progress() as progress:
+        progress("import")
+        found = imported(model, sizes, constant)
+    payload: dict[str, object] = {"model": model, "coverage": coverage_json(found)}
+    if found.program is None:
+        return Answer(payload, coverage_text(found), tuple(Finding.of(d) for d in found.findings), 2)
+    files = folder_files(found.program)
+    facts: dict[str, object] = {"model": found.name, "kernels": len(found.program.kernels)}
+    files["manifest.json"] = manifest_text(facts, files)
+    paths = [str(path) for path in write_folder(folder, files, force=force)]
+    program = found.program
+    counts = f"{len(program.kernels)} kernels, {len(program.steps)} steps"
+    payload |= {"kernels": list(program.kernels), "steps": len(program.steps), "files": paths}
+    return Answer(payload, f"{coverage_text(found)}\n{counts}\nwrote {folder}")
+
+
+def imported(model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None) -> Imported:
+    """The model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
+    from isamap.onnx.graph_file import constants_of
+    from isamap.onnx.importing import import_model
+
+    numbers: dict[str, int] = {}
+    for name, value in _pairs(sizes, "-D").items():
+        if not value.isascii() or not value.isdigit() or len(value) > 9:
+            said = f"the size `{name}` is a whole number, not `{value[:40]}`"
+            raise UsageProblem(Diagnostic("size-syntax", said, help=f"write -D {name}=1"))
+        numbers[name] = int(value)
+    return import_model(model, sizes=numbers, constants=constants_of(_pairs(constants, "--constant")))
+
+
+def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            said = f"{option} takes NAME=VALUE, not `{word[:40]}`"
+            raise UsageProblem(Diagnostic("option-value", said))
+        found[name] = value
+    return found
+
+
+def coverage_json(found: Imported) -> list[dict[str, object]]:
+    """Each node with what became of it."""
+    return [
+        {
+            "node": t.node.called,
+            "operator": t.node.op,
+            "domain": t.node.domain,
+            "taken": t.where,
+            "why": t.why,
+        }
+        for t in found.taken
+    ]
+
+
+def coverage_text(found: Imported) -> str:
+    """Each operator with what became of its nodes."""
+    rows = Counter((t.node.op, t.where) for t in found.taken)
+    lines = [f"{found.name}: {len(found.taken)} nodes"]
+    wide = max((len(op) for op, _ in rows), default=0)
+    lines += [f"  {op:<{wide}}  {count:4} {_SAID[where]}" for (op, where), count in sorted(rows.items())]
+    return "\n".join(lines)
+
+
+_SAID = {
+    "kernel": "by kernels",
+    "move": "by moves",
+    "view": "nothing to compute",
+    "known": "computed now",
+    "function": "written by others",
+    "refused": "refused",
+}

@@ -1,0 +1,105 @@
+"""`isamap compile model.onnx`: a whole model as one library in C, in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isamap.cli.answers import Answer
+from isamap.cli.import_command import imported
+from isamap.cli.terminal import Progress
+from isamap.cli.words import read_choice, read_number
+from isamap.driver.request import MAX_LIMIT_S, MIN_LIMIT_S
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.onnx.program import Program
+
+WEIGHTS = ("embedded", "file")
+GRAPH = "graph.json"
+
+
+def is_model(word: str) -> bool:
+    """Whether a word is the path of a model, or of a graph file."""
+    return word.endswith(".onnx") or Path(word).name == GRAPH
+
+
+def refuse_beside_model(given: Mapping[str, object]) -> None:
+    """Nothing, where no option is given that is about one kernel. Raises: UsageProblem."""
+    for option, value in given.items():
+        if value:
+            said = f"`{option}` is about one kernel, and a model has many"
+            help_ = "`isamap import` writes the kernels of a model, each to be compiled by itself"
+            raise UsageProblem(Diagnostic("usage", said, help=help_))
+
+
+def compile_whole(
+    model: str,
+    machines: Sequence[str],
+    sizes: Sequence[str] | None,
+    constants: Sequence[str] | None,
+    output: str | None,
+    heuristic: str,
+    limit: str,
+    weights: str,
+    *,
+    force: bool,
+    cache: bool,
+) -> Answer:
+    """The files of a model's library in their folder."""
+    from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
+    from isamap.driver.request import ortools_version
+    from isamap.onnx.compiling import How, compile_program_of
+    from isamap.plan.plugins import check_name
+
+    if len(machines) > 1:
+        said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
+        raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
+    check_name("heuristic", heuristic)
+    how = How(machines[0], heuristic, read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S), cache=cache)
+    is_apart = read_choice(weights, "--weights", WEIGHTS) == "file"
+    if output is not None:
+        check_replaceable(Path(output), force=force)
+    with Progress() as progress:
+        progress("import")
+        program = _program(model, sizes, constants)
+        made = compile_program_of(program, how, progress, apart=is_apart)
+    emitted = made.emitted
+    folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
+    summary: dict[str, object] = {
+        "model": program.name,
+        "machine": made.machine.name,
+        "inputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.inputs],
+        "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
+        "kernels": made.kernels,
+        "steps": len(program.steps),
+        "workspace_bytes": emitted.workspace_bytes,
+        "weights_bytes": len(emitted.weights),
+    }
+    files = dict(emitted.files)
+    files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
+    paths = [str(path) for path in write_folder(folder, files, force=force)]
+    lines = [
+        f"{program.name} on {made.machine.name}: {made.kernels} kernels in {len(program.steps)} steps",
+        f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes",
+        f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
+    ]
+    return Answer(summary | {"files": paths}, "\n".join(lines), (), 4 if made.is_cut_short else 0)
+
+
+def _program(model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None) -> Program:
+    from isamap.onnx.graph_file import read_folder
+
+    if Path(model).name != GRAPH:
+        return imported(model, sizes, constants).whole()
+    refuse = {"-D": sizes, "--constant": constants}
+    for option, value in refuse.items():
+        if value:
+            said = f"`{option}` is about a model that is imported; a graph file has its sizes"
+            raise UsageProblem(Diagnostic("usage", said, help="give it to `isamap import`"))
+    return read_folder(Path(model))
+
+
+def _port(name: str, dtype: str, shape: tuple[int, ...]) -> dict[str, object]:
+    return {"name": name, "type": dtype, "shape": list(shape)}

@@ -1,0 +1,71 @@
+"""Values in the text of a kernel, with their types: elements that are read, numbers, and what is computed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan
+
+import numpy as np
+
+from isamap.ir import DTYPES, round_to
+
+
+class NotTaken(Exception):
+    """A node that no kernel performs, with the reason as a person reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A value as text. Of a number, its text is left until a type is asked for."""
+
+    text: str
+    dtype: str
+    number: float | bool | None = None
+
+
+def number(value: float | bool) -> Term:
+    """A number of Python: it takes the type of what it meets."""
+    if isinstance(value, bool):
+        return Term("true" if value else "false", "bool", value)
+    return Term("", "i64" if isinstance(value, int) else "f64", value)
+
+
+def wide(dtype: str) -> str:
+    """The type in which a value is computed: floats narrower than f32 in f32, all else in its own."""
+    known = DTYPES[dtype]
+    return "f32" if known.is_float and known.bits < 32 else dtype
+
+
+def cast(term: Term, dtype: str) -> Term:
+    """A value in another type, as torch and ONNX convert it. Raises: NotTaken."""
+    if term.number is not None:
+        return Term(_literal(term.number, dtype), dtype)
+    if term.dtype == dtype:
+        return term
+    before, after = DTYPES[term.dtype], DTYPES[dtype]
+    if dtype == "bool":
+        return Term(f"({term.text} != 0)", dtype)
+    if term.dtype == "bool":
+        return Term(f"select({term.text}, {dtype}(1), {dtype}(0))", dtype)
+    if after.is_float:
+        return Term(f"{dtype}({term.text})", dtype)
+    if before.is_float:
+        return Term(f"sat_{dtype}({term.text})", dtype)
+    return Term(f"wrap_{dtype}({term.text})", dtype)
+
+
+def _literal(value: float | bool, dtype: str) -> str:
+    """A number written out in a type, rounded once. Raises: NotTaken."""
+    known = DTYPES[dtype]
+    if dtype == "bool":
+        return "true" if value else "false"
+    if not known.is_float:
+        whole = int(value)
+        if whole != value or not known.low <= whole <= known.high:
+            raise NotTaken(f"{value} is no {dtype}")
+        return f"{dtype}({whole})"
+    if isnan(value):
+        raise NotTaken("NaN has no literal")
+    with np.errstate(over="ignore"):
+        rounded = float(round_to(np.asarray(value, np.float64), known))
+    return f"{dtype}({repr(rounded).replace('e+', 'e')})"

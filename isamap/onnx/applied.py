@@ -1,0 +1,191 @@
+"""A node with its inputs at hand: what operators are written in terms of.
+
+def relu(o: Applied) -> Value:
+    return o.map("max({0}, 0)", o[0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any
+
+import numpy as np
+
+from isamap.ir import DTYPES
+from isamap.models.terms import NotTaken, Term, cast, number, wide
+from isamap.onnx.graph import Array, Graph, Node
+from isamap.onnx.making import Making, Text, Value, axes_of, broadcast_index, broadcast_shape
+
+
+class NeedsConstant(NotTaken):
+    """A node whose code depends on an input that is known only when the model runs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"its input `{name}` decides sizes or steps, and is not known before the model runs")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A node, the version of its operators, its inputs, and the program that it adds to."""
+
+    node: Node
+    opset: int
+    making: Making
+    inputs: tuple[Value | None, ...]
+
+    # --- inputs ---
+
+    def __getitem__(self, number: int) -> Value:
+        """An input that has to be there. Raises: NotTaken."""
+        found = self.optional(number)
+        if found is None:
+            raise NotTaken(f"its input {number} is missing")
+        return found
+
+    def optional(self, number: int) -> Value | None:
+        """An input, None where it is left out."""
+        return self.inputs[number] if number < len(self.inputs) else None
+
+    @property
+    def all(self) -> tuple[Value, ...]:
+        """All inputs, of which none may be left out."""
+        return tuple(self[n] for n in range(len(self.inputs)))
+
+    def known(self, number: int) -> Array | None:
+        """The array of an input that is known, None where it is left out. Raises: NeedsConstant."""
+        found = self.optional(number)
+        if found is None:
+            return None
+        if found.known is None:
+            raise NeedsConstant(self.node.inputs[number])
+        return found.known
+
+    def integers(self, number: int) -> tuple[int, ...] | None:
+        """The whole numbers of an input, in their order."""
+        array = self.known(number)
+        return tuple(int(i) for i in array.reshape(-1)) if array is not None else None
+
+    # --- attributes ---
+
+    def has(self, name: str) -> bool:
+        """Whether an attribute is given."""
+        return self.node.attributes.get(name) is not None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """The value of an attribute."""
+        found = self.node.attributes.get(name)
+        return default if found is None else found
+
+    def integer(self, name: str, default: int) -> int:
+        """An attribute that is a whole number. Raises: NotTaken."""
+        found = self.attribute(name, default)
+        if not isinstance(found, int):
+            raise NotTaken(f"its attribute `{name}` is no whole number")
+        return found
+
+    def real(self, name: str, default: float) -> float:
+        """An attribute that is a number. Raises: NotTaken."""
+        found = self.attribute(name, default)
+        if not isinstance(found, int | float):
+            raise NotTaken(f"its attribute `{name}` is no number")
+        return float(found)
+
+    def word(self, name: str, default: str) -> str:
+        """An attribute that is a text. Raises: NotTaken."""
+        found = self.attribute(name, default)
+        if not isinstance(found, str):
+            raise NotTaken(f"its attribute `{name}` is no text")
+        return found
+
+    def list(self, name: str) -> tuple[int, ...] | None:
+        """An attribute that is a list of whole numbers; None where it is not given. Raises: NotTaken."""
+        found = self.attribute(name)
+        if found is None:
+            return None
+        if not isinstance(found, tuple) or not all(isinstance(one, int) for one in tuple_of(found)):
+            raise NotTaken(f"its attribute `{name}` is no list of whole numbers")
+        return tuple_of(found)
+
+    def graph(self, name: str) -> Graph:
+        """An attribute that is a graph. Raises: NotTaken."""
+        found = self.attribute(name)
+        if not isinstance(found, Graph):
+            raise NotTaken(f"its attribute `{name}` is no graph")
+        return found
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front. Raises: NotTaken."""
+        if not -rank <= axis < max(rank, 1):
+            raise NotTaken(f"the axis {axis} of a tensor of {rank} dimensions")
+        return axis % max(rank, 1)
+
+    @property
+    def results(self) -> int:
+        """How many results are asked for; those that are left out behind the last do not count."""
+        return max((n + 1 for n, name in enumerate(self.node.outputs) if name), default=0)
+
+    # --- steps ---
+
+    def text(self) -> Text:
+        """A kernel for this node."""
+        return Text(self.making, self.node.op.lower())
+
+    def map(self, template: str, *values: Value, dtype: str = "", inside: str = "") -> Value:
+        """A kernel of single elements: a text of `{0}`, `{1}`, …, which are repeated to one size.
+
+        They are computed in the type `inside`, by default that of the first one, or f32 where that is
+        narrower, and the result is cast to `dtype`, by default the type of the first.
+        """
+        first = next(v for v in values)
+        dtype = dtype or first.dtype
+        inside = inside or wide(first.dtype)
+        return self.formed(
+            lambda given: template.format(*(cast(t, inside).text for t in given)), values, dtype, inside
+        )
+
+    def formed(
+        self, form: Callable[[Sequence[Term]], str], values: Sequence[Value], dtype: str, inside: str
+    ) -> Value:
+        """The same by a function of terms, whose text has the type `inside`."""
+        text = self.text()
+        shape = broadcast_shape([v.shape for v in values])
+        axes, loops = axes_of(shape)
+        terms = [element(text, value, axes) for value in values]
+        result = text.write(dtype, shape)
+        text.loop(loops, f"{result.at(axes)} = {cast(Term(form(terms), inside), dtype).text};")
+        return text.done()
+
+
+def tuple_of(value: Any) -> tuple[Any, ...]:
+    """What is known to be a tuple."""
+    return tuple(value)
+
+
+def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
+    """An element of a value that is repeated to larger sizes: a literal, where it is one known number."""
+    literal = scalar_of(value)
+    if literal is not None:
+        return literal
+    operand = text.read(value)
+    return operand.term(broadcast_index(value.shape, axes))
+
+
+def scalar_of(value: Value) -> Term | None:
+    """The number of a value of one element that is known, as text; None where it is not."""
+    if value.known is None or value.count != 1 or not value.dtype:
+        return None
+    known = DTYPES[value.dtype]
+    found = value.known.reshape(-1)[0]
+    if value.dtype == "bool":
+        return cast(number(bool(found)), "bool")
+    if known.is_integer:
+        return cast(number(int(found)), value.dtype)
+    return None if isnan(float(found)) else cast(number(float(found)), value.dtype)
+
+
+def known_value(array: Array | Sequence[int] | Sequence[float], dtype: str) -> Value:
+    """A value that is known, of such a type."""
+    return Value(dtype, np.shape(array), known=np.asarray(array, DTYPES[dtype].numpy()))

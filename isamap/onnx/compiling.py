@@ -1,0 +1,191 @@
+"""A model as a library: distinct kernels compiled once, side by side, joined, built, and called."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isamap.codegen.c import EmittedC
+from isamap.codegen.child import permission_refused
+from isamap.codegen.in_process import large_room
+from isamap.codegen.worker import ask_permission, load_library
+from isamap.driver.compiling import compile_program
+from isamap.driver.inputs import find_profile, machine_of
+from isamap.driver.request import Request
+from isamap.driver.runnable import is_model
+from isamap.driver.side_by_side import all_jobs, done_side_by_side
+from isamap.ir import DTYPES
+from isamap.machine import Machine, at_one_length, load_machine, missing_features
+from isamap.machine.allowed import permission_numbers
+from isamap.onnx.building import build_model
+from isamap.onnx.emitting import Emitted, emit
+from isamap.onnx.graph import Array
+from isamap.onnx.importing import Imported, import_model
+from isamap.onnx.planning import plan
+from isamap.onnx.program import Program
+from isamap.onnx.types import stored
+from isamap.source import Diagnostic, Source, UsageProblem
+
+LEAST_AHEAD = 4
+"""Kernels for which processes are started: each needs a second or two before its first one."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How the kernels of a model are compiled."""
+
+    machine: str = "host"
+    heuristic: str = "greedy"
+    limit_s: float = 10.0
+    jobs: int = 0
+    cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A model in C, and the machine that it is for."""
+
+    emitted: Emitted
+    machine: Machine
+    model: bool
+    kernels: int
+    is_cut_short: bool
+
+
+def compile_program_of(
+    program: Program,
+    how: How,
+    watch: Callable[[str], None] = lambda _: None,
+    *,
+    runs: bool = False,
+    apart: bool = False,
+) -> Library:
+    """The C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
+    name = machine_of(how.machine)
+    machine = at_one_length(load_machine(name))
+    model = runs and is_model(machine, missing_features(machine), None)
+    profile = find_profile("default", name)
+    requests = [
+        Request(
+            Source(kernel, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
+            profile=profile, cache=how.cache,
+        )
+        for kernel, text in program.kernels.items()
+    ]  # fmt: skip
+    jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
+    kernels: dict[str, EmittedC] = {}
+    needed: dict[str, int] = {}
+    is_cut_short = False
+    for done, (number, (emitted, size, cut_short)) in enumerate(done_side_by_side(_compiled, requests, jobs)):
+        kernel = requests[number].kernel.name
+        watch(f"kernel {done + 1} of {len(requests)}: {kernel}")
+        kernels[kernel], needed[kernel] = emitted, size
+        is_cut_short |= cut_short
+    placed = plan(program, needed)
+    return Library(
+        emit(program, kernels, placed, machine, apart=apart), machine, model, len(requests), is_cut_short
+    )
+
+
+def _compiled(request: Request) -> tuple[EmittedC, int, bool]:
+    """The C of a kernel, its workspace in bytes, and whether the clock cut its schedule short."""
+    made = compile_program(request)
+    size: Any = made.outcome.summary["workspace"]["fixed_bytes"]
+    return made.emitted, int(size), made.outcome.is_cut_short
+
+
+class CompiledModel:
+    """A model that is called with its inputs by name, and gives its results by name.
+
+    It may be called from several threads at once: each call has a workspace of its own.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self.library = library
+        self.emitted = library.emitted
+        path = build_model(self.emitted, library.machine, library.model)
+        for permission in () if library.model else library.machine.target.permissions:
+            if not ask_permission(permission_numbers()[permission]):
+                raise permission_refused()
+        self._loaded = load_library(str(path))
+        self._run: Any = self._loaded[f"{self.emitted.name}_run"]
+        self._run.argtypes = (ctypes.c_void_p,) * 3
+        self._rooms: list[Any] = []
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Types and sizes of inputs by name."""
+        return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.inputs}
+
+    @property
+    def outputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Types and sizes of results by name."""
+        return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.outputs}
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """The results for such inputs. Raises: UsageProblem for other names, types or sizes."""
+        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
+        unknown = [name for name in inputs if name not in self.inputs]
+        if unknown:
+            raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
+        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        status = self._called([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        if status:
+            said = f"`{self.emitted.name}_run` returned {status}"
+            help_ = "an index among its inputs lies outside of what it leads into" if status == 100 else None
+            raise UsageProblem(Diagnostic("program-refused", said, help=help_))
+        return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
+
+    def _called(self, given: Sequence[int], made: Sequence[int]) -> int:
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = large_room(self.emitted.workspace_bytes + 64)
+        inputs = (ctypes.c_void_p * (len(given) + 1))(*given)
+        outputs = (ctypes.c_void_p * (len(made) + 1))(*made)
+        status = int(self._run(inputs, outputs, ctypes.addressof(room)))
+        self._rooms.append(room)
+        return status
+
+    def _given(self, name: str, inputs: Mapping[str, Any]) -> Array:
+        if name not in inputs:
+            raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
+        dtype, shape = self.inputs[name]
+        array = np.asarray(inputs[name])
+        wanted = DTYPES[dtype].numpy()
+        if array.shape != shape or not (
+            array.dtype == wanted or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
+        ):
+            said = f"`{name}` is an array {dtype}{list(shape)}, and {array.dtype}{list(array.shape)} is given"
+            raise _wrong(said)
+        return stored(array, dtype)
+
+
+def compile_model(
+    model: str | Path | Imported,
+    machine: str = "host",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    heuristic: str = "greedy",
+    limit_s: float = 10.0,
+    jobs: int = 0,
+) -> CompiledModel:
+    """A model of a file, or one that was imported, compiled for a machine.
+
+    `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
+    processes kernels are compiled, 0 for as many as there are cores.
+    Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
+    """
+    found = model if isinstance(model, Imported) else import_model(model, sizes=sizes, constants=constants)
+    how = How(machine, heuristic, limit_s, jobs)
+    return CompiledModel(compile_program_of(found.whole(), how, runs=True))
+
+
+def _wrong(said: str, *notes: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("argument-mismatch", said, notes=notes))

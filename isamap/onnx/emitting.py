@@ -1,0 +1,255 @@
+"""A program and the C of its kernels as one library: NAME.c, NAME.h, the weights, and a Makefile.
+
+    int mlp_run(const mlp_inputs *inputs, const mlp_outputs *outputs, void *workspace);
+
+Each kernel is a file of its own, as `isamap compile` writes it; `mlp_run` calls them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from isamap.codegen.c import EmittedC
+from isamap.codegen.c_names import Names, storage_type
+from isamap.codegen.toolchain import build_flags
+from isamap.ir import DTYPES
+from isamap.machine import Machine
+from isamap.machine.allowed import told
+from isamap.onnx.graph_file import weights_of
+from isamap.onnx.planning import LINE_BYTES, Plan
+from isamap.onnx.program import Call, Move, Passed, Port, Program
+from isamap.onnx.types import size_bytes
+from isamap.version import __version__
+
+MOVES = ("isamap_moves.c", "isamap_moves.h")
+MOST_WRITTEN = 1 << 18
+"""Bytes of weights that are written out in C; more lie in a file of their own that the assembler includes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The files of a model by name, those that a compiler is given, and how the library is called."""
+
+    name: str
+    files: Mapping[str, str | bytes]
+    sources: tuple[str, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    weights: bytes
+    is_apart: bool
+    workspace_bytes: int
+
+
+def emit(
+    program: Program, kernels: Mapping[str, EmittedC], plan: Plan, machine: Machine, *, apart: bool = False
+) -> Emitted:
+    """The files; with `apart`, weights are given to each call, and lie in `NAME.weights`."""
+    writer = _Writer(program, kernels, plan, apart)
+    name, weights = program.name, writer.weights
+    files: dict[str, str | bytes] = {f"{name}.h": writer.header(machine), f"{name}.c": writer.source(machine)}
+    if len(weights) > MOST_WRITTEN or apart:
+        files[f"{name}.weights"] = weights
+    for kernel in program.kernels:
+        files |= kernels[kernel].files()
+    moves = any(isinstance(step, Move) for step in program.steps)
+    if moves:
+        files |= {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in MOVES}
+    sources = (f"{name}.c", *(f"{kernel}.c" for kernel in program.kernels), *(MOVES[:1] if moves else ()))
+    files["Makefile"] = _makefile(name, sources, kernels, machine)
+    return Emitted(name, files, sources, program.inputs, program.outputs, weights, apart, plan.size_bytes)
+
+
+class _Writer:
+    """Writes the two files that are the model's own."""
+
+    def __init__(self, program: Program, kernels: Mapping[str, EmittedC], plan: Plan, apart: bool) -> None:
+        self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
+        members = Names()
+        self.inputs = [members.take(port.name) for port in program.inputs]
+        members = Names()
+        self.outputs = [members.take(port.name) for port in program.outputs]
+        self.weights, self.places = weights_of(program)
+
+    # --- the header ---
+
+    def header(self, machine: Machine) -> str:
+        name = self.program.name
+        guard = f"ISAMAP_{name.upper()}_H"
+        lines = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}. */"]
+        lines += [
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "",
+        ]
+        lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+        weights = (
+            ["  const void *weights; /* the bytes of " + f"{name}.weights, at a multiple of 64 */"]
+            if self.apart
+            else []
+        )
+        lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, weights)
+        lines += self._struct("outputs", "", self.program.outputs, self.outputs, [])
+        lines += [
+            "/* How many bytes of workspace a call needs; any alignment will do. */",
+            f"size_t {name}_workspace_bytes(void);",
+            "",
+            "/* 0, or where a call failed: the number that a kernel returned (its header has them), or 100",
+            "   where an index that is data lies outside. Arrays are dense and row-major; results share",
+            "   memory with nothing else. No state is kept: several threads may call it, each with a",
+            "   workspace of its own. */",
+            f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace);",
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "#endif",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _struct(
+        self, what: str, const: str, ports: Sequence[Port], members: Sequence[str], more: Sequence[str]
+    ) -> list[str]:
+        lines = ["typedef struct {", *more]
+        for port, member in zip(ports, members, strict=True):
+            said = f"{port.name}: " if port.name != member else ""
+            shape = ", ".join(map(str, port.passed.shape))
+            comment = _clean(f"{said}{port.passed.dtype}[{shape}]")
+            lines.append(f"  {const}{storage_type(DTYPES[port.passed.dtype])} *{member}; /* {comment} */")
+        if not ports and not more:
+            lines.append("  char unused;")
+        return [*lines, f"}} {self.program.name}_{what};", ""]
+
+    # --- the source ---
+
+    def source(self, machine: Machine) -> str:
+        name = self.program.name
+        moves = any(isinstance(step, Move) for step in self.program.steps)
+        includes = [
+            f"{name}.h",
+            *(f"{kernel}.h" for kernel in self.program.kernels),
+            *(MOVES[1:] if moves else ()),
+        ]
+        lines = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]
+        lines += [f'#include "{file}"' for file in includes]
+        lines += ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
+        lines += [f"  return {self.plan.size_bytes + LINE_BYTES - 1};", "}", ""]
+        lines += [
+            f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace) {{",
+            f"  const uintptr_t mask = {LINE_BYTES - 1};",
+            "  char *space = (char *)(((uintptr_t)workspace + mask) & ~mask);",
+        ]
+        if self.apart:
+            lines.append("  const unsigned char *weights = inputs->weights;")
+        lines += ["  int status = 0;", "  (void)space, (void)inputs;"]
+        for number, step in enumerate(self.program.steps):
+            lines += self._call(number, step) if isinstance(step, Call) else self._move(step)
+        return "\n".join([*lines, "  return status;", "}", ""])
+
+    def _weights(self) -> list[str]:
+        """Where weights are in the library."""
+        if not self.weights or self.apart:
+            return []
+        name = self.program.name
+        if len(self.weights) > MOST_WRITTEN:
+            return [
+                f'__asm__(".section .rodata\\n.balign {LINE_BYTES}\\n.local {name}_weights\\n"',
+                f'        "{name}_weights:\\n"',
+                f'        ".incbin \\"{name}.weights\\"\\n.previous\\n");',
+                f'extern const unsigned char {name}_weights[] __attribute__((visibility("hidden")));',
+                f"#define weights {name}_weights",
+                "",
+            ]
+        words = np.frombuffer(self.weights + bytes(-len(self.weights) % 8), "<u8")
+        rows = [", ".join(f"0x{word:x}" for word in words[n : n + 6]) for n in range(0, len(words), 6)]
+        return [
+            f"static const _Alignas({LINE_BYTES}) uint64_t words[{len(words)}] = {{",
+            *(f"  {row}," for row in rows),
+            "};",
+            "#define weights ((const unsigned char *)words)",
+            "",
+        ]
+
+    def place(self, passed: Passed) -> str:
+        """The address of a tensor in C."""
+        for ports, members, struct in (
+            (self.program.inputs, self.inputs, "inputs"),
+            (self.program.outputs, self.outputs, "outputs"),
+        ):
+            for port, member in zip(ports, members, strict=True):
+                if port.passed.tensor == passed.tensor:
+                    return f"{struct}->{member}"
+        if passed.tensor in self.places:
+            return f"(weights + {self.places[passed.tensor]})"
+        return f"(space + {self.plan.tensors[passed.tensor]})"
+
+    def _call(self, number: int, step: Call) -> list[str]:
+        interface = self.kernels[step.kernel].interface
+        operands = {**step.reads, **step.writes}
+        fields: list[str] = []
+        for field in interface.fields:
+            passed = operands[field.source]
+            if field.kind == "pointer":
+                const = "const " if field.source in step.reads else ""
+                value = f"({field.c_type.strip()})({const}void *){self.place(passed)}"
+            else:
+                value = str(size_bytes(passed.dtype, (passed.shape or (1,))[field.axis + 1 :]))
+            fields.append(f".{field.member} = {value}")
+        own = self.plan.steps.get(number)
+        room = f"space + {own}" if own is not None else "NULL"
+        return [
+            "  {",
+            f"    {interface.name}_args args = {{{', '.join(fields)}}};",
+            f"    if ((status = {interface.name}(&args, {room}, NULL)) != 0) return status;",
+            "  }",
+        ]
+
+    def _move(self, step: Move) -> list[str]:
+        reads = ", ".join(self.place(passed) for passed in step.reads)
+        writes = ", ".join(self.place(passed) for passed in step.writes)
+        return [
+            "  {",
+            f"    const void *const reads[] = {{{reads}}};",
+            f"    void *const writes[] = {{{writes}}};",
+            f"    static const int64_t numbers[] = {{{', '.join(map(str, step.numbers))}}};",
+            f"    if ((status = isamap_{step.function}(reads, writes, numbers)) != 0) return status;",
+            "  }",
+        ]
+
+
+def _clean(text: str) -> str:
+    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text).replace("*/", "* /")[:200]
+
+
+def _makefile(name: str, sources: Sequence[str], kernels: Mapping[str, EmittedC], machine: Machine) -> str:
+    common, of_gcc = build_flags("gcc")
+    model = any(kernel.model for kernel in kernels.values())
+    flags = ("-O2", "-std=c11") if model else (*machine.target.flags, *told(machine.target.features, "gcc"))
+    objects = " ".join(source.replace(".c", ".o") for source in sources)
+    return "\n".join(
+        [
+            "CC = gcc",
+            f"# For gcc: {' '.join(of_gcc)}; for clang: nothing.",
+            f"OWN_FLAGS = {' '.join(of_gcc)}",
+            f"CFLAGS = {' '.join((*flags, *common))} $(OWN_FLAGS) -fPIC",
+            "",
+            f"all: lib{name}.a lib{name}.so",
+            "",
+            f"lib{name}.a: {objects}",
+            "\tar rcs $@ $^",
+            "",
+            f"lib{name}.so: {objects}",
+            "\t$(CC) -shared -o $@ $^ -lm",
+            "",
+            "%.o: %.c",
+            "\t$(CC) $(CFLAGS) -c -o $@ $<",
+            "",
+        ]
+    )

@@ -1,0 +1,107 @@
+"""Operators that ONNX defines by others, as functions of nodes; and nodes as protobuf again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from isamap.onnx.graph import Attribute, Function, Graph, Node, Reference
+from isamap.onnx.making import Value
+from isamap.onnx.reading import read_function
+from isamap.onnx.types import NUMBERS
+
+
+def function_of(node: Node, inputs: Sequence[Value | None], opset: int) -> Function | None:
+    """The function that defines a node's operator; None where there is none.
+
+    Shapes of inputs are known, so that what depends on them is decided.
+    """
+    onnx: Any = import_module("onnx")
+    try:
+        schema = onnx.defs.get_schema(node.op, opset, node.domain)
+    except Exception:  # noqa: BLE001 - its error for an unknown operator is no public class
+        return None
+    proto = to_proto(node, list(node.inputs), list(node.outputs))
+    content = _body(onnx, schema, proto, inputs, opset)
+    if content is None:
+        return None
+    function = onnx.FunctionProto()
+    function.ParseFromString(content)
+    found = read_function(function, onnx)
+    defaults = {name: one.default_value for name, one in schema.attributes.items() if one.default_value.name}
+    missing = {name: value for name, value in defaults.items() if name not in node.attributes}
+    if missing:
+        given = read_attributes(onnx, missing.values())
+        found = replace(found, defaults=given)
+    return found
+
+
+def _body(onnx: Any, schema: Any, proto: Any, inputs: Sequence[Value | None], opset: int) -> bytes | None:
+    if schema.has_context_dependent_function:
+        types = [_type_proto(onnx, value) for value in inputs]
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+        for version in sorted(versions, reverse=True):
+            try:
+                return schema.get_context_dependent_function_with_opset_version(
+                    version, proto.SerializeToString(), types
+                )
+            except Exception:  # noqa: BLE001 - what it is not defined for raises errors of several kinds
+                continue
+        return None
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= opset]
+        if versions:
+            return schema.get_function_with_opset_version(max(versions))
+    return None
+
+
+def _type_proto(onnx: Any, value: Value | None) -> bytes:
+    if value is None:
+        return onnx.TypeProto().SerializeToString()
+    number = NUMBERS.get(value.dtype, 0)
+    return onnx.helper.make_tensor_type_proto(number, value.shape).SerializeToString()
+
+
+def read_attributes(onnx: Any, protos: Any) -> dict[str, Attribute]:
+    """Attributes of a schema by name."""
+    from isamap.onnx.reading import Reader
+
+    reader = Reader(Path("schema"), onnx)
+    return {proto.name: reader.attribute(proto, 0) for proto in protos}
+
+
+def with_attributes(function: Function, node: Node) -> list[Node]:
+    """The nodes of a function, with attributes of the node that calls it where they name those."""
+    given = {**function.defaults, **node.attributes}
+    return [_filled(inner, given) for inner in function.nodes]
+
+
+def _filled(node: Node, given: Any) -> Node:
+    attributes: dict[str, Attribute] = {}
+    for name, value in node.attributes.items():
+        if isinstance(value, Reference):
+            if value.name in given:
+                attributes[name] = given[value.name]
+        elif isinstance(value, Graph):
+            attributes[name] = replace(value, nodes=tuple(_filled(n, given) for n in value.nodes))
+        else:
+            attributes[name] = value
+    return replace(node, attributes=attributes)
+
+
+def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+    """A node as protobuf, under other names of what it reads and writes; graphs inside are left out."""
+    onnx: Any = import_module("onnx")
+    attributes: dict[str, Any] = {}
+    for name, value in node.attributes.items():
+        if value is None or isinstance(value, Graph | Reference):
+            continue
+        attributes[name] = onnx.numpy_helper.from_array(value) if hasattr(value, "dtype") else value
+    proto = onnx.helper.make_node(node.op, inputs, outputs, name=node.name, domain=node.domain)
+    for name, value in attributes.items():
+        kind = onnx.AttributeProto.FLOATS if value == () else None
+        proto.attribute.append(onnx.helper.make_attribute(name, value, attr_type=kind))
+    return proto

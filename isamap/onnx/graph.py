@@ -1,0 +1,100 @@
+"""A model as it was read: graphs of nodes, with names for what runs along their edges.
+
+    Graph("mlp", (Node("Gemm", "", "fc1", ("x", "w", "b"), ("h",), {"transB": 1}), …), …)
+
+Nothing here knows the format of files; nothing here is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """An input or a result: its name, its type, and its sizes, a name where one is open.
+
+    The type is "" for what no kernel computes with, and `said` how the file calls it. Of unknown rank, the
+    sizes are None.
+    """
+
+    name: str
+    dtype: str
+    sizes: tuple[int | str, ...] | None
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Node:
+    """An operation: inputs and results by name, "" for those that are left out."""
+
+    op: str
+    domain: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+
+    @property
+    def called(self) -> str:
+        """What a person finds it by."""
+        return self.name or next((f"the node that gives {name}" for name in self.outputs if name), "a node")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graph:
+    """Nodes in an order in which each finds what it needs; constants by name."""
+
+    name: str
+    nodes: tuple[Node, ...]
+    inputs: tuple[Signature, ...]
+    outputs: tuple[Signature, ...]
+    constants: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """In a function, an attribute of the node that calls it."""
+
+    name: str
+
+
+Attribute = (
+    int
+    | float
+    | str
+    | Array
+    | Graph
+    | Reference
+    | tuple[int, ...]
+    | tuple[float, ...]
+    | tuple[str, ...]
+    | None
+)
+"""The value of an attribute; None for one of a kind that no operator here takes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Function:
+    """An operation of the model's own, as a graph of others; `opsets` are the versions it is written in."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    opsets: Mapping[str, int]
+    defaults: Mapping[str, Attribute]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A graph, the versions of the sets of operators that it is written in, and functions of its own."""
+
+    graph: Graph
+    opsets: Mapping[str, int]
+    functions: Mapping[tuple[str, str], Function]

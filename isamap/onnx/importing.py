@@ -1,0 +1,181 @@
+"""A file of ONNX as a program of kernels and moves, with what became of each of its nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from isamap.ir import DTYPES
+from isamap.onnx.graph import Array, Model, Signature
+from isamap.onnx.lowering import Lowering, Names, Taken, known_names
+from isamap.onnx.making import Making, Value
+from isamap.onnx.program import Call, Passed, Port, Program, Step, reads_of, writes_of
+from isamap.onnx.reading import read_model
+from isamap.onnx.types import size_bytes, type_of
+from isamap.source import Diagnostic, UsageProblem
+
+MOST_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of each node, and the program, where all were taken."""
+
+    name: str
+    taken: tuple[Taken, ...]
+    findings: tuple[Diagnostic, ...]
+    program: Program | None
+
+    def whole(self) -> Program:
+        """The program. Raises: UsageProblem, where a node was refused."""
+        if self.program is None:
+            raise UsageProblem(*self.findings)
+        return self.program
+
+
+def import_model(
+    path: str | Path,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+) -> Imported:
+    """The program of a file. `sizes` gives open ones a number, `constants` inputs a value for all calls.
+
+    Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
+    """
+    file = Path(path)
+    return lower_model(read_model(file), file.stem, sizes or {}, constants or {})
+
+
+def lower_model(
+    model: Model, name: str, sizes: Mapping[str, int], constants: Mapping[str, Array]
+) -> Imported:
+    """The program of a model that was read; what is refused is among its findings."""
+    signatures = {port.name: port for port in model.graph.inputs}
+    _check_names(signatures, sizes, constants)
+    names: Names = known_names(model.graph.constants)
+    ports: list[Port] = []
+    for port in model.graph.inputs:
+        if port.name in constants:
+            names[port.name] = Value.of(_of_type(port, constants[port.name]))
+            continue
+        shape = _sizes_of(port, sizes)
+        names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
+        ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
+    lowering = Lowering(model)
+    lowering.run(model.graph, names, model.opsets)
+    findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
+    outputs = [names.get(port.name) for port in model.graph.outputs]
+    if not findings:
+        findings = [_no_type(port) for port in ports if not port.passed.dtype]
+        findings += [
+            _without(port.name)
+            for port, value in zip(model.graph.outputs, outputs, strict=True)
+            if value is None or not value.dtype
+        ]
+    program = None
+    if not findings:
+        found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
+        program = _program(_spelled(name), ports, found, lowering.making)
+    return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program)
+
+
+def _program(name: str, inputs: Sequence[Port], found: Mapping[str, Value], making: Making) -> Program:
+    """The steps that results need, each result in a tensor of its own."""
+    written = {passed.tensor for step in making.steps for passed in writes_of(step)}
+    outputs: list[Port] = []
+    for output, result in found.items():
+        value = result
+        is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
+        if not is_own:
+            copy = making.fresh(value.dtype, value.shape)
+            making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
+            value = copy
+        outputs.append(Port(output, Passed(value.tensor, value.dtype, value.shape)))
+    steps = _needed(making.steps, {port.passed.tensor for port in outputs})
+    read = {passed.tensor for step in steps for passed in reads_of(step)}
+    constants = {name: array for name, array in making.constants.items() if name in read}
+    called = {step.kernel for step in steps if isinstance(step, Call)}
+    kernels = {name: text for name, text in making.kernels.items() if name in called}
+    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps))
+
+
+def _needed(steps: Sequence[Step], wanted: set[str]) -> list[Step]:
+    kept: list[Step] = []
+    for step in reversed(steps):
+        if any(passed.tensor in wanted for passed in writes_of(step)):
+            wanted |= {passed.tensor for passed in reads_of(step)}
+            kept.append(step)
+    return kept[::-1]
+
+
+def _spelled(name: str) -> str:
+    """A name as C has it."""
+    found = re.sub(r"[^A-Za-z0-9_]", "_", name)[:40]
+    return found if found[:1].isalpha() else f"model_{found}"
+
+
+# --- sizes, and what is refused ---------------------------------------------------------------------------
+
+
+def _check_names(
+    ports: Mapping[str, Signature], sizes: Mapping[str, int], constants: Mapping[str, Array]
+) -> None:
+    unknown = [name for name in constants if name not in ports]
+    if unknown:
+        said = f"the model has no input `{unknown[0]}` that could be a constant"
+        raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {', '.join(ports)}",)))
+    open_sizes = {str(s) for port in ports.values() for s in port.sizes or () if isinstance(s, str)}
+    wrong = [name for name in sizes if name not in open_sizes]
+    if wrong:
+        said = f"the model has no open size `{wrong[0]}`"
+        there = ", ".join(sorted(open_sizes)) or "none"
+        raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its open sizes: {there}",)))
+
+
+def _of_type(port: Signature, array: Array) -> Array:
+    """A constant in the type of the input in whose place it is."""
+    return array.astype(DTYPES[port.dtype].numpy()) if port.dtype and type_of(array) != port.dtype else array
+
+
+def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The sizes of an input as numbers. Raises: UsageProblem."""
+    if port.sizes is None:
+        if not port.dtype:
+            return ()
+        said = f"the model does not say how many dimensions its input `{port.name}` has"
+        help_ = f"give it a value for all calls: --constant {port.name}=FILE.npy"
+        raise UsageProblem(Diagnostic("onnx-input", said, help=help_))
+    missing = [s for s in port.sizes if isinstance(s, str) and s not in sizes]
+    if missing:
+        said = f"the size `{missing[0]}` of the input `{port.name}` is open, and code is for known sizes"
+        raise UsageProblem(Diagnostic("onnx-input", said, help=f"give it a number: -D {missing[0]}=1"))
+    found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes)
+    if min(found, default=0) < 0:
+        raise UsageProblem(
+            Diagnostic(
+                "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="mend the file"
+            )
+        )
+    return found
+
+
+def _finding(taken: Taken) -> Diagnostic:
+    node = taken.node
+    where = f"{node.domain}." if node.domain else ""
+    help_ = "write it by other operators, or leave this part of the model to another program"
+    if taken.constant:
+        help_ = f"give it a value for all calls: --constant {taken.constant}=…"
+    return Diagnostic(
+        "onnx-node", f"`{node.called}` ({where}{node.op}) is not taken: {taken.why}", help=help_
+    )
+
+
+def _no_type(port: Port) -> Diagnostic:
+    return Diagnostic("onnx-input", f"no kernel computes with the type of the input `{port.name}`")
+
+
+def _without(name: str) -> Diagnostic:
+    return Diagnostic("onnx-damaged", f"nothing computes the result `{name}`, or no kernel has its type")

@@ -1,0 +1,227 @@
+"""A program in the making: values with types and sizes, of which some are known, and the texts of kernels.
+
+y = Text(making, "relu")                  kernel relu_… {
+a, b = y.read(x), y.write("f32", (3, 4))    in a0: f32[3, 4];
+y.loop(…)                                   out y0: f32[3, 4]; …
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from isamap.models.terms import NotTaken, Term
+from isamap.onnx.graph import Array
+from isamap.onnx.program import Call, Move, Passed, Step
+from isamap.onnx.types import stored, type_of
+
+Shape = tuple[int, ...]
+MOST_ELEMENTS = 1 << 31
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """What runs along an edge: a tensor of the program, or an array that is known before it runs.
+
+    The type is "" for one that no kernel computes with. `tensor` is "" where only the array is there.
+    """
+
+    dtype: str
+    shape: Shape
+    tensor: str = ""
+    known: Array | None = None
+
+    @staticmethod
+    def of(array: Array) -> Value:
+        """A value that is known."""
+        return Value(type_of(array), array.shape, known=array)
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    def shaped(self, shape: Sequence[int]) -> Value:
+        """The same elements, in the same order, under other sizes."""
+        found = tuple(int(size) for size in shape)
+        assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
+        known = self.known.reshape(found) if self.known is not None else None
+        return replace(self, shape=found, known=known)
+
+
+@dataclass(slots=True)
+class Making:
+    """Steps so far, constants by name, and the texts of kernels by theirs."""
+
+    steps: list[Step] = field(default_factory=list[Step])
+    constants: dict[str, Array] = field(default_factory=dict[str, Array])
+    kernels: dict[str, str] = field(default_factory=dict[str, str])
+    tensors: int = 0
+
+    def mark(self) -> tuple[int, frozenset[str], frozenset[str]]:
+        """Where the program stands, to come back to."""
+        return len(self.steps), frozenset(self.constants), frozenset(self.kernels)
+
+    def back_to(self, mark: tuple[int, frozenset[str], frozenset[str]]) -> None:
+        """Takes back what came behind a mark."""
+        count, constants, kernels = mark
+        del self.steps[count:]
+        self.constants = {name: one for name, one in self.constants.items() if name in constants}
+        self.kernels = {name: one for name, one in self.kernels.items() if name in kernels}
+
+    def fresh(self, dtype: str, shape: Shape) -> Value:
+        """A value that a step is about to write. Raises: NotTaken for one that is too large."""
+        if prod(shape) > MOST_ELEMENTS:
+            raise NotTaken(f"a result of {prod(shape)} elements is too large")
+        self.tensors += 1
+        return Value(dtype, shape, f"t{self.tensors - 1}")
+
+    def passed(self, value: Value) -> Passed:
+        """A value as a step reads it; what is known becomes a constant of the program."""
+        if not value.dtype:
+            raise NotTaken("no kernel computes with a tensor of this type")
+        if value.tensor:
+            return Passed(value.tensor, value.dtype, value.shape)
+        assert value.known is not None, "a value is in memory, or known"
+        array = stored(value.known, value.dtype)
+        name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
+        self.constants.setdefault(name, array.reshape(-1))
+        return Passed(name, value.dtype, value.shape)
+
+    def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
+        """A step that moves elements to or from where data says."""
+        if any(value.count for value in writes):
+            passed = [tuple(self.passed(v) for v in values) for values in (reads, writes)]
+            self.steps.append(Move(function, passed[0], passed[1], tuple(numbers)))
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array of a kernel in the making, by name. Of no dimension, it is one of one element."""
+
+    name: str
+    dtype: str
+    shape: Shape
+
+    def at(self, index: Sequence[str]) -> str:
+        """The element at such indices, which are 0 along axes of one element."""
+        there = [i if size != 1 else "0" for i, size in zip(index, self.shape, strict=True)]
+        return f"{self.name}[{', '.join(there or ['0'])}]"
+
+    def term(self, index: Sequence[str]) -> Term:
+        """The same as a value with its type."""
+        return Term(self.at(index), self.dtype)
+
+    def filled(self, index: Sequence[str], fill: str) -> str:
+        """The element, or `fill` where it lies outside."""
+        return f"({self.name}[{', '.join(index) or '0'}] else {fill})"
+
+
+class Text:
+    """The text of a kernel in the making, with what it reads and writes."""
+
+    def __init__(self, making: Making, name: str) -> None:
+        self.making = making
+        self.name = name
+        self._declared: list[str] = []
+        self._statements: list[str] = []
+        self._reads: dict[tuple[str, Shape], tuple[Operand, Passed]] = {}
+        self._writes: list[tuple[Operand, Value]] = []
+        self._temporaries = 0
+        self._definitions = ""
+
+    def define(self, function: str) -> None:
+        """The text of a function that statements call."""
+        self._definitions += function
+
+    def read(self, value: Value) -> Operand:
+        """An array to be read."""
+        passed = self.making.passed(value)
+        key = passed.tensor, passed.shape
+        if key not in self._reads:
+            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape)
+            self._reads[key] = made, passed
+        return self._reads[key][0]
+
+    def write(self, dtype: str, shape: Sequence[int]) -> Operand:
+        """An array that is a result; results come in the order in which they were asked for."""
+        value = self.making.fresh(dtype, tuple(int(size) for size in shape))
+        made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape)
+        self._writes.append((made, value))
+        return made
+
+    def temp(self, dtype: str, shape: Sequence[int]) -> Operand:
+        """An array that exists inside only."""
+        self._temporaries += 1
+        return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape))
+
+    def _declare(self, role: str, name: str, dtype: str, shape: Shape) -> Operand:
+        self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, shape)) or '1'}];")
+        return Operand(name, dtype, shape)
+
+    def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
+        """A nest with its statements; axes of one element are left out."""
+        self._statements.append(nest(axes, *statements, guard=guard))
+
+    def state(self, statement: str) -> None:
+        """A statement as it stands."""
+        self._statements.append(statement)
+
+    def done(self) -> Value:
+        """The only result, after the kernel was added to the program's steps."""
+        (value,) = self.all_done()
+        return value
+
+    def all_done(self) -> tuple[Value, ...]:
+        """The results, likewise."""
+        values = tuple(value for _, value in self._writes)
+        if any(value.count for value in values):
+            self._add()
+        return values
+
+    def _add(self) -> None:
+        body = "".join(f"  {line}\n" for line in (*self._declared, *self._statements))
+        digest = hashlib.sha256((self._definitions + body).encode()).hexdigest()[:8]
+        name = f"{self.name}_{digest}"
+        self.making.kernels[name] = f"{self._definitions}kernel {name}() {{\n{body}}}\n"
+        reads = {made.name: passed for made, passed in self._reads.values()}
+        writes = {made.name: self.making.passed(value) for made, value in self._writes}
+        self.making.steps.append(Call(name, reads, writes))
+
+
+def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str = "for") -> str:
+    """Statements in loops, without those of one iteration, whose axes no statement names."""
+    there = {name: size for name, size in axes.items() if size != 1}
+    body = " ".join(statements)
+    if not there:
+        return body
+    head = ", ".join(f"{name} in {size}" for name, size in there.items())
+    return f"{word} {head}{f' if {guard}' if guard else ''} {{ {body} }}"
+
+
+def axes_of(shape: Sequence[int], letter: str = "d") -> tuple[list[str], dict[str, int]]:
+    """Names for the axes of a shape, "0" for those of one element, and the loops over them."""
+    names = [f"{letter}{n}" if size != 1 else "0" for n, size in enumerate(shape)]
+    return names, {name: size for name, size in zip(names, shape, strict=True) if name != "0"}
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
+    """The sizes to which all of these are repeated. Raises: NotTaken."""
+    try:
+        return tuple(int(size) for size in np.broadcast_shapes(*shapes))
+    except ValueError:
+        listed = " and ".join(str(list(shape)) for shape in shapes)
+        raise NotTaken(f"sizes that do not go together: {listed}") from None
+
+
+def broadcast_index(shape: Shape, axes: Sequence[str]) -> list[str]:
+    """The index into an array of this shape that is repeated to a larger one with such axes."""
+    return list(axes[len(axes) - len(shape) :])

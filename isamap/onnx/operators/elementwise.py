@@ -1,0 +1,325 @@
+"""Operations on single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+
+from isamap.ir import DTYPES
+from isamap.models.terms import NotTaken, Term, cast, number, wide
+from isamap.onnx.applied import Applied, element
+from isamap.onnx.making import Value, axes_of, broadcast_shape
+from isamap.onnx.types import TYPES
+
+Lowered = Callable[[Applied], "Value | tuple[Value, ...]"]
+
+
+def floats(template: str, **defaults: float) -> Lowered:
+    """An operation on floats as a text of its inputs, and of attributes by name."""
+
+    def lowered(o: Applied) -> Value:
+        _check_floats(o)
+        inside = wide(o[0].dtype)
+        given = {name: cast(number(o.real(name, value)), inside).text for name, value in defaults.items()}
+        return o.formed(
+            lambda terms: template.format(*_in(terms, inside), **given), o.all, o[0].dtype, inside
+        )
+
+    return lowered
+
+
+def through_f64(template: str, definition: str = "") -> Lowered:
+    """The same of one float, computed in f64: what is written out would lose digits in f32."""
+
+    def lowered(o: Applied) -> Value:
+        _check_floats(o)
+        text = o.text()
+        if definition:
+            text.define(definition)
+        axes, loops = axes_of(o[0].shape)
+        value = Term(template.format(cast(element(text, o[0], axes), "f64").text), "f64")
+        y = text.write(o[0].dtype, o[0].shape)
+        text.loop(loops, f"{y.at(axes)} = {cast(value, y.dtype).text};")
+        return text.done()
+
+    return lowered
+
+
+def numbers(template: str) -> Lowered:
+    """An operation on numbers of all types."""
+    return lambda o: o.map(template, *_of_one_type(o))
+
+
+def compared(template: str, inside: str = "") -> Lowered:
+    """A comparison, or an operation on truths."""
+
+    def lowered(o: Applied) -> Value:
+        values = _of_one_type(o)
+        own = inside or (wide(values[0].dtype))
+        return o.formed(lambda terms: template.format(*_in(terms, own)), values, "bool", "bool")
+
+    return lowered
+
+
+def many(template: str, *, is_mean: bool = False) -> Lowered:
+    """An operation on any number of inputs, two at a time."""
+
+    def lowered(o: Applied) -> Value:
+        values = _of_one_type(o)
+        inside = wide(values[0].dtype)
+
+        def form(terms: Sequence[Term]) -> str:
+            found, *others = _in(terms, inside)
+            for other in others:
+                found = template.format(found, other)
+            return f"({found} / {len(terms)})" if is_mean else found
+
+        return o.formed(form, values, values[0].dtype, inside)
+
+    return lowered
+
+
+def _in(terms: Sequence[Term], dtype: str) -> list[str]:
+    return [cast(term, dtype).text for term in terms]
+
+
+def _check_floats(o: Applied) -> None:
+    if not all(DTYPES[v.dtype].is_float for v in o.all if v.dtype):
+        raise NotTaken(f"on {o[0].dtype} it has no kernel here")
+
+
+def _of_one_type(o: Applied) -> tuple[Value, ...]:
+    values = o.all
+    if len({v.dtype for v in values}) > 1:
+        raise NotTaken(f"inputs of the types {', '.join(v.dtype for v in values)}")
+    return values
+
+
+# --- those that need more than a text ---------------------------------------------------------------------
+
+
+def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
+    """A value cast to another type, as ONNX says. Raises: NotTaken."""
+    if value.dtype == dtype:
+        return value
+    if not dtype or not value.dtype:
+        raise NotTaken("no kernel computes with one of the types")
+    if dtype.startswith("f8") and DTYPES[value.dtype].is_float:
+        if not saturate:  # what is larger than the largest number is NaN, or infinite where there is that
+            return o.map("{0}", value, dtype=dtype)
+        most = cast(number(DTYPES[dtype].largest), wide(value.dtype)).text
+        return o.map(f"min(max({{0}}, -{most}), {most})", value, dtype=dtype)
+    return o.map("{0}", value, dtype=dtype, inside=value.dtype)
+
+
+def _cast(o: Applied) -> Value:
+    if o.word("round_mode", "up") != "up":
+        raise NotTaken("rounding modes of f8e8m0 have no kernel here")
+    return converted(o, o[0], TYPES.get(o.integer("to", 0), ""), saturate=bool(o.integer("saturate", 1)))
+
+
+def _cast_like(o: Applied) -> Value:
+    return converted(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1)))
+
+
+def _clip(o: Applied) -> Value:
+    x, inside = o[0], wide(o[0].dtype)
+    if o.opset < 11:
+        low, high = (cast(number(o.real(n, d)), inside).text for n, d in (("min", -3.4e38), ("max", 3.4e38)))
+        return o.map(f"min(max({{0}}, {low}), {high})", x)
+    low, high = o.optional(1), o.optional(2)
+    template, values = "{0}", [x]
+    for function, bound in (("max", low), ("min", high)):
+        if bound is not None:
+            template = f"{function}({template}, {{{len(values)}}})"
+            values.append(bound.shaped(()))
+    return o.map(template, *values) if len(values) > 1 else x
+
+
+def _sign(o: Applied) -> Value:
+    if DTYPES[o[0].dtype].kind == "uint":
+        return o.map("min({0}, 1)", o[0])
+    return o.map("select({0} > 0, 1, select({0} < 0, -1, {0}))", o[0])
+
+
+def _mod(o: Applied) -> Value:
+    a, b = _of_one_type(o)
+    if not o.integer("fmod", 0):
+        if DTYPES[a.dtype].is_float:
+            return o.map("fma(-round({0} / {1}, down), {1}, {0})", a, b, inside="f64")
+        if DTYPES[a.dtype].kind == "uint":
+            return o.map("({0} % {1})", a, b)
+        return o.map(
+            "select(({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0)), {0} % {1} + {1}, {0} % {1})", a, b
+        )
+    if not DTYPES[a.dtype].is_float:
+        return o.map("({0} % {1})", a, b)
+    return o.map("fma(-round({0} / {1}, zero), {1}, {0})", a, b, inside="f64")
+
+
+def _pow(o: Applied) -> Value:
+    x, y = o[0], o[1]
+    if not DTYPES[x.dtype].is_float and not DTYPES[y.dtype].is_float:
+        return _whole_power(o, x, y)
+    literal = y.known.reshape(-1)[0] if y.known is not None and y.count == 1 else None
+    simple = {1: "{0}", 2: "({0} * {0})", 3: "({0} * {0} * {0})", 0.5: "sqrt({0})", -1: "(1 / {0})"}
+    if literal is not None and float(literal) in simple and DTYPES[x.dtype].is_float:
+        return o.map(simple[float(literal)], x)
+    size = "exp({1} * log(abs({0})))"
+    is_odd = "(round({1} / 2, down) * 2 != {1})"
+    of_negative = f"select(round({{1}}, down) != {{1}}, inf - inf, select({is_odd}, -{size}, {size}))"
+    power = f"select({{1}} == 0, 1, select({{0}} < 0, {of_negative}, {size}))"
+    if not DTYPES[x.dtype].is_float:
+        power = f"round({power} * 1.000000000001, zero)"  # whole powers are whole, whatever log rounds
+    return o.map(power, x, y, inside="f64")
+
+
+def _whole_power(o: Applied, x: Value, y: Value) -> Value:
+    """Products of squares, which wrap around; negative powers are those of 1 and -1, or 0."""
+    text = o.text()
+    axes, loops = axes_of(shape := broadcast_shape([x.shape, y.shape]))
+    base = element(text, x, axes)
+    power = cast(element(text, y, axes), "i64").text
+    result = text.write(x.dtype, shape)
+    squares = [text.temp(x.dtype, shape) for _ in range(6)]
+    statements = [f"{squares[0].at(axes)} = {base.text};"]
+    for one, following in pairwise(squares):
+        statements.append(f"{following.at(axes)} = {one.at(axes)} * {one.at(axes)};")
+    factors = [f"select(({power} >> {n}) & 1 == 1, {s.at(axes)}, 1)" for n, s in enumerate(squares)]
+    b = base.text
+    negative = f"select({b} == 1, {b}, 0)"
+    if DTYPES[x.dtype].kind == "int":
+        negative = f"select(abs({b}) == 1, select({power} & 1 == 1, {b}, {b} * {b}), 0)"
+    value = f"select({power} < 0, {negative}, {' * '.join(factors)})"
+    text.loop(loops, *statements, f"{result.at(axes)} = {value};")
+    return text.done()
+
+
+def _where(o: Applied) -> Value:
+    chosen, one, other = o[0], o[1], o[2]
+    if one.dtype != other.dtype:
+        raise NotTaken(f"choosing between {one.dtype} and {other.dtype}")
+    return o.formed(
+        lambda t: f"select({t[0].text}, {t[1].text}, {t[2].text})", (chosen, one, other), one.dtype, one.dtype
+    )
+
+
+def _shift(o: Applied) -> Value:
+    sign = "<<" if o.word("direction", "") == "LEFT" else ">>"
+    return o.map(f"({{0}} {sign} {{1}})", *_of_one_type(o))
+
+
+def _is_infinite(o: Applied) -> Value | tuple[Value, ...]:
+    tests = [
+        f"({{0}} == {sign}inf)"
+        for sign, name in (("", "positive"), ("-", "negative"))
+        if o.integer(f"detect_{name}", 1)
+    ]
+    if not tests:
+        return o.formed(lambda t: f"({t[0].text} != {t[0].text}) & false", (o[0],), "bool", "bool")
+    return compared(f"({' | '.join(tests)})")(o)
+
+
+def _gelu(o: Applied) -> Value:
+    if o.word("approximate", "none") == "tanh":
+        return o.map("(0.5*{0} * (1 + tanh(0.7978845608028654 * ({0} + 0.044715*{0}*{0}*{0}))))", o[0])
+    return o.map("(0.5*{0} * (1 + erf({0} * 0.7071067811865476)))", o[0])
+
+
+def _prelu(o: Applied) -> Value:
+    return o.map("select({0} < 0, {0} * {1}, {0})", o[0], o[1])
+
+
+_SOFTPLUS = "(max({0}, 0) + log1p(exp(-abs({0}))))"
+# The quotient of polynomials is that of Cephes (atan.c, S. Moshier): within 2 units in the last place of f64.
+_ARC = """function arc_of_tangent(x: f64) {
+  let a = abs(x);
+  let r = select(a > 2.414213562373095, -1 / a, select(a <= 0.66, a, (a - 1) / (a + 1)));
+  let z = r * r;
+  let p2 = (-0.8750608600031904 * z - 16.157537187333652) * z - 75.00855792314705;
+  let p = (p2 * z - 122.88666844901361) * z - 64.85021904942025;
+  let q2 = ((z + 24.858464901423063) * z + 165.02700983169885) * z + 432.88106049129027;
+  let q = (q2 * z + 485.3903996359137) * z + 194.5506571482614;
+  let y = select(a > 2.414213562373095, 1.5707963267948966, select(a <= 0.66, 0, 0.7853981633974483));
+  let s = y + (r * (z * p / q) + r);
+  return select(x < 0, -s, s);
+}
+"""
+
+ELEMENTWISE: Mapping[str, Lowered] = {
+    "Abs": numbers("abs({0})"),
+    "Neg": numbers("(-{0})"),
+    "Relu": numbers("max({0}, 0)"),
+    "Sigmoid": floats("sigmoid({0})"),
+    "Tanh": floats("tanh({0})"),
+    "Exp": floats("exp({0})"),
+    "Log": floats("log({0})"),
+    "Sqrt": floats("sqrt({0})"),
+    "Erf": floats("erf({0})"),
+    "Sin": floats("sin({0})"),
+    "Cos": floats("cos({0})"),
+    "Tan": through_f64("(sin({0}) / cos({0}))"),
+    "Sinh": through_f64("(0.5 * (expm1({0}) - expm1(-{0})))"),
+    "Cosh": through_f64("(0.5 * (exp({0}) + exp(-{0})))"),
+    "Asinh": through_f64("select({0} < 0, -1, 1) * log(abs({0}) + sqrt({0} * {0} + 1))"),
+    "Acosh": through_f64("log({0} + sqrt(({0} - 1) * ({0} + 1)))"),
+    "Atanh": through_f64("(0.5 * log1p(2 * {0} / (1 - {0})))"),
+    "Atan": through_f64("arc_of_tangent({0})", _ARC),
+    "Asin": through_f64("arc_of_tangent({0} / sqrt((1 - {0}) * (1 + {0})))", _ARC),
+    "Acos": through_f64("2 * arc_of_tangent(sqrt((1 - {0}) / (1 + {0})))", _ARC),
+    "Reciprocal": floats("(1 / {0})"),
+    "Floor": floats("round({0}, down)"),
+    "Ceil": floats("round({0}, up)"),
+    "Round": floats("round({0}, even)"),
+    "Softplus": floats(_SOFTPLUS),
+    "Softsign": floats("({0} / (1 + abs({0})))"),
+    "Mish": floats(f"({{0}} * tanh({_SOFTPLUS}))"),
+    "Elu": floats("select({0} > 0, {0}, {alpha} * expm1({0}))", alpha=1.0),
+    "Selu": floats(
+        "({gamma} * select({0} > 0, {0}, {alpha} * expm1({0})))",
+        alpha=1.67326319217681884765625,
+        gamma=1.05070102214813232421875,
+    ),
+    "Celu": floats("(max({0}, 0) + min(0, {alpha} * expm1({0} / {alpha})))", alpha=1.0),
+    "LeakyRelu": floats("select({0} < 0, {0} * {alpha}, {0})", alpha=0.01),
+    "ThresholdedRelu": floats("select({0} > {alpha}, {0}, 0)", alpha=1.0),
+    "HardSigmoid": floats("max(0, min(1, {0} * {alpha} + {beta}))", alpha=0.2, beta=0.5),
+    "HardSwish": floats("({0} * max(0, min(1, {0} / 6 + 0.5)))"),
+    "Swish": floats("({0} * sigmoid({0} * {alpha}))", alpha=1.0),
+    "Shrink": floats(
+        "select({0} < -{lambd}, {0} + {bias}, select({0} > {lambd}, {0} - {bias}, 0))", lambd=0.5, bias=0.0
+    ),
+    "Gelu": _gelu,
+    "PRelu": _prelu,
+    "Add": numbers("({0} + {1})"),
+    "Sub": numbers("({0} - {1})"),
+    "Mul": numbers("({0} * {1})"),
+    "Div": numbers("({0} / {1})"),
+    "Sign": _sign,
+    "Mod": _mod,
+    "Pow": _pow,
+    "Max": many("max({0}, {1})"),
+    "Min": many("min({0}, {1})"),
+    "Sum": many("({0} + {1})"),
+    "Mean": many("({0} + {1})", is_mean=True),
+    "Not": compared("(~{0})"),
+    "And": compared("({0} & {1})"),
+    "Or": compared("({0} | {1})"),
+    "Xor": compared("({0} ^ {1})"),
+    "Equal": compared("({0} == {1})"),
+    "Less": compared("({0} < {1})"),
+    "LessOrEqual": compared("({0} <= {1})"),
+    "Greater": compared("({0} > {1})"),
+    "GreaterOrEqual": compared("({0} >= {1})"),
+    "IsNaN": compared("({0} != {0})"),
+    "IsInf": _is_infinite,
+    "BitwiseAnd": numbers("({0} & {1})"),
+    "BitwiseOr": numbers("({0} | {1})"),
+    "BitwiseXor": numbers("({0} ^ {1})"),
+    "BitwiseNot": numbers("(~{0})"),
+    "BitShift": _shift,
+    "Where": _where,
+    "Clip": _clip,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+}

@@ -1,0 +1,123 @@
+"""Numbers of few bits with scales and zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from isamap.ir import DTYPES
+from isamap.models.terms import NotTaken, Term, cast, number, wide
+from isamap.onnx.applied import Applied, element
+from isamap.onnx.making import Text, Value, axes_of
+from isamap.onnx.operators.elementwise import Lowered
+from isamap.onnx.operators.products import multiplied
+from isamap.onnx.operators.windows import convolved
+from isamap.onnx.types import TYPES
+
+
+def _scaled(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
+    """Along which axis a scale differs, and how many neighbours share one; (0, 0) for one scale of all."""
+    if scale.count == 1 and scale.rank < 2:
+        return 0, 0
+    axis, block = o.axis(o.integer("axis", 1), x.rank), o.integer("block_size", 0)
+    if scale.rank == 1 and not block:
+        if scale.count != x.shape[axis]:
+            raise NotTaken(f"{scale.count} scales for {x.shape[axis]} elements")
+        return axis, 1
+    wanted = tuple(-(-size // block) if n == axis and block else size for n, size in enumerate(x.shape))
+    if not block or scale.shape != wanted:
+        raise NotTaken(f"scales {list(scale.shape)} for {list(x.shape)}")
+    return axis, block
+
+
+def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
+    """The scale or zero point of an element."""
+    if block == 0:
+        return element(text, value.shaped(()), ())
+    if value.rank == 1:
+        return text.read(value).term([at[axis]])
+    index = [f"({name} / {block})" if n == axis and name != "0" else name for n, name in enumerate(at)]
+    return text.read(value).term(index)
+
+
+def _quantize(o: Applied) -> Value:
+    x, scale, zero = o[0], o[1], o.optional(2)
+    dtype = zero.dtype if zero is not None else TYPES.get(o.integer("output_dtype", 2), "")
+    if not dtype or DTYPES[dtype].kind == "bool":
+        raise NotTaken("to that type it has no kernel here")
+    axis, block = _scaled(o, x, scale)
+    text = o.text()
+    y = text.write(dtype, x.shape)
+    at, loops = axes_of(x.shape)
+    precision = TYPES.get(o.integer("precision", 0), "") or (
+        wide(scale.dtype) if DTYPES[x.dtype].is_float else "f32"
+    )
+    inside = wide(precision)
+    by = cast(_of(text, scale, at, axis, block), inside).text
+    value = f"({cast(element(text, x, at), inside).text} / {by})"
+    known = DTYPES[dtype]
+    if known.is_float:
+        if o.integer("saturate", 1):
+            most = cast(number(known.largest), inside).text
+            value = f"min(max({value}, -{most}), {most})"
+        text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
+        return text.done()
+    value = f"round({value}, even)"
+    if zero is not None:
+        value = f"({value} + {cast(_of(text, zero, at, axis, block), inside).text})"
+    text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
+    return text.done()
+
+
+def _dequantize(o: Applied) -> Value:
+    x, scale, zero = o[0], o[1], o.optional(2)
+    dtype = TYPES.get(o.integer("output_dtype", 0), "") or scale.dtype
+    axis, block = _scaled(o, x, scale)
+    text = o.text()
+    y = text.write(dtype, x.shape)
+    at, loops = axes_of(x.shape)
+    inside = wide(scale.dtype)
+    value = element(text, x, at)
+    if zero is not None and not DTYPES[x.dtype].is_float:
+        less = cast(_of(text, zero, at, axis, block), "i32").text
+        value = Term(f"({cast(value, 'i32').text} - {less})", "i32")
+    found = f"({cast(value, inside).text} * {cast(_of(text, scale, at, axis, block), inside).text})"
+    text.loop(loops, f"{y.at(at)} = {cast(Term(found, inside), dtype).text};")
+    return text.done()
+
+
+def requantised(
+    o: Applied, total: Value, scales: tuple[Value, Value, Value], zero: Value, axis: int
+) -> Value:
+    """Sums in i32 by two scales over a third, rounded, onto a zero point; scales may differ along an axis."""
+    spread = [_along(s, total.rank, axis) for s in scales]
+
+    def form(terms: Sequence[Term]) -> str:
+        value, a, b, y, point = (cast(term, "f32").text for term in terms)
+        return f"(round({value} * ({a} * {b} / {y}), even) + {point})"
+
+    return o.formed(form, (total, *spread, _along(zero, total.rank, axis)), zero.dtype, "f32")
+
+
+def _along(value: Value, rank: int, axis: int) -> Value:
+    """One number of all, or one for each element along an axis; others as they are."""
+    if value.count == 1:
+        return value.shaped(())
+    return value.shaped([value.count if n == axis else 1 for n in range(rank)]) if value.rank == 1 else value
+
+
+def _linear_matmul(o: Applied) -> Value:
+    total = multiplied(o, o[0], o[3], "i32", (o[2], o[5]))
+    return requantised(o, total, (o[1], o[4], o[6]), o[7], total.rank - 1)
+
+
+def _linear_conv(o: Applied) -> Value:
+    total = convolved(o, o[0], o[3], o.optional(8), "i32", (o[2], o[5]))
+    return requantised(o, total, (o[1], o[4], o[6]), o[7], 1)
+
+
+QUANTISED: Mapping[str, Lowered] = {
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "QLinearMatMul": _linear_matmul,
+    "QLinearConv": _linear_conv,
+}

@@ -1,0 +1,54 @@
+"""Where the tensors between steps lie in one workspace, and where kernels have theirs.
+
+    plan(program, {"gemm_1f": 4096})     {"t0": 0, "t1": 1024, "#3": 2048}, 6144
+
+A tensor lives from the step that writes it until behind the last that reads it; the workspace of a kernel as
+long as its step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isamap.onnx.program import Call, Program, reads_of, writes_of
+from isamap.onnx.types import size_bytes
+from isamap.plan.placement import Buffer, check_placement
+from isamap.scheduler.memory.allocation import pack
+
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Offsets of tensors by name and of steps' own workspaces by number. Units: bytes."""
+
+    tensors: Mapping[str, int]
+    steps: Mapping[int, int]
+    size_bytes: int
+
+
+def plan(program: Program, needed: Mapping[str, int]) -> Plan:
+    """The places of all tensors between steps; `needed` are the workspaces of kernels by name."""
+    outside = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
+    begin: dict[str, int] = {}
+    end: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    for n, step in enumerate(program.steps):
+        for passed in (*reads_of(step), *writes_of(step)):
+            if passed.tensor not in outside:
+                begin.setdefault(passed.tensor, n)
+                end[passed.tensor] = n + 1
+                sizes[passed.tensor] = size_bytes(passed.dtype, passed.shape)
+    buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
+    own = {
+        n: needed[step.kernel]
+        for n, step in enumerate(program.steps)
+        if isinstance(step, Call) and needed.get(step.kernel)
+    }
+    buffers += [Buffer(f"#{n}", n, n + 1, size, LINE_BYTES) for n, size in own.items()]
+    offsets = pack(buffers)
+    total = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
+    assert not check_placement(buffers, offsets, total), "the packer broke its rules"
+    tensors = {t: offsets.get(t, 0) for t in begin}
+    return Plan(tensors, {n: offsets[f"#{n}"] for n in own}, total)

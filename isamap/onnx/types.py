@@ -1,0 +1,75 @@
+"""Number types of ONNX: what they are called here, and how arrays of them lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from isamap.ir import DTYPES
+from isamap.onnx.graph import Array
+
+TYPES = {
+    1: "f32",
+    2: "u8",
+    3: "i8",
+    4: "u16",
+    5: "i16",
+    6: "i32",
+    7: "i64",
+    9: "bool",
+    10: "f16",
+    11: "f64",
+    12: "u32",
+    13: "u64",
+    16: "bf16",
+    17: "f8e4m3",
+    19: "f8e5m2",
+    21: "u4",
+    22: "i4",
+}
+"""By the numbers of `TensorProto.DataType`; all others are of no kernel."""
+NUMBERS = {name: number for number, name in TYPES.items()}
+
+SAID = {
+    0: "no type",
+    8: "string",
+    14: "complex64",
+    15: "complex128",
+    18: "float8e4m3fnuz",
+    20: "float8e5m2fnuz",
+    23: "float4e2m1",
+    24: "float8e8m0",
+    25: "uint2",
+    26: "int2",
+}
+"""How the others are called."""
+
+_SPELLED = {"int4": "i4", "uint4": "u4"}
+
+
+def type_of(array: Array) -> str:
+    """What the type of an array is called; "" for one that no kernel computes with."""
+    return _type_of(array.dtype)
+
+
+def _type_of(dtype: np.dtype[Any]) -> str:
+    if dtype.name in _SPELLED:
+        return _SPELLED[dtype.name]
+    for name, known in DTYPES.items():
+        if name not in ("tf32", "i4", "u4") and known.numpy() == dtype:
+            return name
+    return ""
+
+
+def stored(array: Array, dtype: str) -> Array:
+    """The array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
+    return np.ascontiguousarray(array, dtype=DTYPES[dtype].numpy()).reshape(array.shape)
+
+
+def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """How many bytes an array takes."""
+    total = DTYPES[dtype].size_bytes
+    for size in shape:
+        total *= size
+    return total

@@ -1,0 +1,32 @@
+"""The codes of models: of files of ONNX, of their nodes, and of graph files."""
+
+from __future__ import annotations
+
+from isamap.source.diagnostic import Explanation
+
+MODEL_CODES: dict[str, Explanation] = {
+    "graph-damaged": Explanation(
+        "a graph file that cannot be read",
+        "A graph file names tensors, kernels and moves in the order in which they run: each tensor is "
+        "written once, before it is read, and always seen in one size; other files lie in the same folder.",
+    ),
+    "onnx-damaged": Explanation(
+        "a file that is no model of ONNX",
+        "The file is cut off, of another format, contradicts itself, or leads to files outside of its "
+        "folder. Nothing of it was run.",
+    ),
+    "onnx-input": Explanation(
+        "an input of a model that code cannot be made for",
+        "Code is made for known sizes and for the number types of the language: open sizes get a number by "
+        "`-D`, and an input that decides sizes a value for all calls by `--constant`.",
+    ),
+    "onnx-missing": Explanation(
+        "the package that reads ONNX is not installed",
+        "`pip install 'isamap[onnx]'` brings it.",
+    ),
+    "onnx-node": Explanation(
+        "a node of a model that is not taken",
+        "No kernel, move or function of ONNX performs this node as it stands, and nothing else is put in its "
+        "place. docs/onnx-operators.md lists what is taken; `isamap import --json` says it of each node.",
+    ),
+}

@@ -1,0 +1,181 @@
+"""Models of ONNX compiled whole: what they compute is what ONNX's own evaluator does, or they are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+
+from onnx_models import Described, evaluated, imported, make
+
+from isamap.cli import main
+from isamap.onnx import compile_model
+from isamap.onnx.graph import Array
+from isamap.source import UsageProblem
+
+RNG = np.random.default_rng(0)
+MACHINE = "generic-c"  # on which a kernel is compiled in half a second
+
+
+def drawn(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def compare(model: Any, inputs: dict[str, Array]) -> None:
+    compiled = compile_model(imported(model), MACHINE, jobs=1)
+    for found, wanted in zip(compiled(inputs).values(), evaluated(model, inputs), strict=True):
+        assert found.dtype == wanted.dtype
+        np.testing.assert_allclose(found.astype(float), wanted.astype(float), rtol=1e-4, atol=1e-5)
+
+
+MODELS: dict[str, tuple[Any, dict[str, Array], list[str], dict[str, Array]]] = {
+    "reshaped results of a product": (
+        [
+            ("MatMul", ["x", "w"], ["m"], {}),
+            ("Shape", ["x"], ["s"], {"end": 1}),
+            ("Concat", ["s", "rest"], ["shape"], {"axis": 0}),
+            ("Reshape", ["m", "shape"], ["y"], {}),
+        ],
+        {"x": drawn(3, 4)},
+        ["y"],
+        {"w": drawn(4, 6), "rest": np.asarray([2, 3])},
+    ),
+    "a strided convolution in groups, of SAME sizes, then a pool of ceiled ones": (
+        [
+            ("Conv", ["x", "w", "b"], ["c"], {"group": 2, "strides": [2, 1], "auto_pad": "SAME_LOWER"}),
+            ("AveragePool", ["c"], ["y"], {"kernel_shape": [2, 3], "strides": [2, 2], "ceil_mode": 1}),
+        ],
+        {"x": drawn(1, 4, 5, 6)},
+        ["y"],
+        {"w": drawn(6, 2, 3, 2), "b": drawn(6)},
+    ),
+    "an input, a constant and one value twice as results": (
+        [
+            ("Identity", ["x"], ["a"], {}),
+            ("Relu", ["x"], ["r"], {}),
+            ("Identity", ["r"], ["b"], {}),
+            ("Identity", ["k"], ["c"], {}),
+        ],
+        {"x": drawn(2, 3)},
+        ["a", "r", "b", "c"],
+        {"k": drawn(4)},
+    ),
+    "names that are no identifiers, and one of C": (
+        [("Add", ["a/b:0", "int"], ["%y"], {})],
+        {"a/b:0": drawn(3), "int": drawn(3)},
+        ["%y"],
+        {},
+    ),
+    "a branch that is known, and rows by index": (
+        [("Gather", ["x", "rows"], ["g"], {"axis": 1}), ("Softmax", ["g"], ["y"], {"axis": 1})],
+        {"x": drawn(2, 5, 3), "rows": np.asarray([[0, -1], [4, 2]])},
+        ["y"],
+        {},
+    ),
+    "sums of bytes behind zero points, and back": (
+        [
+            ("QLinearMatMul", ["a", "s", "za", "b", "s", "zb", "s", "za"], ["q"], {}),
+            ("DequantizeLinear", ["q", "s", "za"], ["y"], {}),
+        ],
+        {"a": RNG.integers(0, 255, (3, 8), np.uint8)},
+        ["y"],
+        {
+            "b": RNG.integers(-128, 127, (8, 4), np.int8),
+            "s": np.asarray(0.02, np.float32),
+            "za": np.asarray(120, np.uint8),
+            "zb": np.asarray(3, np.int8),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_computes_what_the_evaluator_does(name: str) -> None:
+    nodes, inputs, outputs, constants = MODELS[name]
+    compare(make(nodes, inputs, outputs, constants), inputs)
+
+
+def test_a_recurrent_layer_masks_what_is_behind_the_end_of_a_sequence() -> None:
+    x, w, r = drawn(4, 2, 3), drawn(2, 8, 3), drawn(2, 8, 2)
+    nodes = [
+        (
+            "LSTM",
+            ["x", "w", "r", "", "lengths"],
+            ["y", "h", "c"],
+            {"hidden_size": 2, "direction": "bidirectional"},
+        )
+    ]
+    inputs = {"x": x, "lengths": np.asarray([4, 2], np.int32)}
+    compiled = compile_model(
+        imported(make(nodes, inputs, ["y", "h", "c"], {"w": w, "r": r})), MACHINE, jobs=1
+    )
+    whole = compiled(inputs)
+    assert not whole["y"][2:, :, 1].any()
+    short = {"x": np.ascontiguousarray(x[:2]), "lengths": np.asarray([2, 2], np.int32)}
+    other = compile_model(imported(make(nodes, short, ["y", "h", "c"], {"w": w, "r": r})), MACHINE, jobs=1)(
+        short
+    )
+    np.testing.assert_allclose(whole["h"][:, 1], other["h"][:, 1], rtol=1e-5)
+    np.testing.assert_allclose(whole["y"][:2, :, 1], other["y"][:, :, 1], rtol=1e-5)
+
+
+def test_wrong_inputs_are_refused() -> None:
+    x = drawn(2, 3)
+    compiled = compile_model(imported(make([("Relu", ["x"], ["y"], {})], {"x": x}, ["y"])), MACHINE)
+    for given, said in (
+        ({}, "the input `x` is missing"),
+        ({"x": x, "z": x}, "there is no input `z`"),
+        ({"x": x.T}, r"`x` is an array f32\[2, 3\], and float32\[3, 2\] is given"),
+        ({"x": x.astype(np.float64)}, "float64"),
+    ):
+        with pytest.raises(UsageProblem, match=said):
+            compiled(given)
+
+
+def test_an_index_outside_is_refused_and_nothing_is_read() -> None:
+    inputs = {"x": drawn(3, 2), "i": np.asarray([0, 3])}
+    compiled = compile_model(imported(make([("Gather", ["x", "i"], ["y"], {})], inputs, ["y"])), MACHINE)
+    with pytest.raises(UsageProblem, match="returned 100"):
+        compiled(inputs)
+
+
+def test_a_graph_file_compiles_to_the_same_library(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nodes, inputs, outputs, constants = MODELS["reshaped results of a product"]
+    (tmp_path / "made.onnx").write_bytes(make(nodes, inputs, outputs, constants).SerializeToString())
+    monkeypatch.chdir(tmp_path)
+    assert main(["import", "made.onnx", "-o", "graph"]) == 0
+    for source, folder in (("made.onnx", "one"), ("graph/graph.json", "other")):
+        assert main(["compile", source, "--hw", MACHINE, "--heuristic", "greedy", "-o", folder]) == 0
+    capsys.readouterr()
+    names = {path.name for path in (tmp_path / "one").iterdir()}
+    assert {"made.c", "made.h", "Makefile", "manifest.json"} <= names
+    for name in names:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
+
+
+def test_what_is_refused_is_named_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs = {"x": drawn(2, 3), "shape": np.asarray([3, 2])}
+    nodes: Described = [("Reshape", ["x", "shape"], ["r"], {}), ("NonZero", ["r"], ["y"], {})]
+    path = tmp_path / "made.onnx"
+    path.write_bytes(make(nodes, inputs, ["y"]).SerializeToString())
+    assert main(["import", str(path), "--json", "-o", str(tmp_path / "out")]) == 2
+    said = json.loads(capsys.readouterr().out)
+    assert [(one["operator"], one["taken"]) for one in said["coverage"]] == [
+        ("Reshape", "refused"),
+        ("NonZero", "refused"),
+    ]
+    assert said["diagnostics"][0]["code"] == "onnx-node"
+    assert said["diagnostics"][0]["help"] == "give it a value for all calls: --constant shape=…"
+    assert (
+        main(["import", str(path), "--constant", "shape=[3,2]", "--json", "-o", str(tmp_path / "out")]) == 2
+    )
+    said = json.loads(capsys.readouterr().out)
+    assert [one["taken"] for one in said["coverage"]] == ["view", "refused"]
+    assert not (tmp_path / "out").exists()
