@@ -3,17 +3,13 @@
 `vfmadd_zmm_f32(a = v1, b = v2, c = v0)` with `emit: c = _mm512_fmadd_ps(a, b, c)` is
 `v0 = _mm512_fmadd_ps(v1, v2, v0);`.
 
-Configuration state as the bytes that an instruction loads, fields little endian, all else zero.
-
-The calls that load what an instruction requires of a machine's states, and release it again.
-
 Generated tests and timings of single instructions share them; whole programs get theirs from `lower`.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import assert_never
 
@@ -24,14 +20,16 @@ from isamap.codegen.c_names import Names, literal, storage_type
 from isamap.codegen.c_steps import build_steps
 from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
 from isamap.codegen.cmodel import Model, ModelOperand
-from isamap.ir import Const, DType, Index, Instruction, Operand, Read, product
+from isamap.ir import Const, DType, Index, Operand, Read, product
 from isamap.lower.program import Argument, Configure, Hint, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import (
     EmitArg,
+    EmitArithmetic,
     EmitCall,
     EmitNothing,
     EmitSemantics,
     EmitSteps,
+    EmitValue,
     Machine,
     MachineInstruction,
 )
@@ -149,14 +147,29 @@ class Issuer:
 
     def _argument(
         self,
-        arg: EmitArg | EmitCall,
+        arg: EmitValue,
         entry: MachineInstruction,
         operands: Mapping[str, RegisterRef | MemoryRef],
         params: Mapping[str, Argument],
         here: Here,
     ) -> Text:
-        if isinstance(arg, EmitCall):
-            return self._call(arg, entry, operands, params, here)
+        match arg:
+            case EmitCall():
+                return self._call(arg, entry, operands, params, here)
+            case EmitArithmetic(operator, left, right):
+                sides = (self._argument(side, entry, operands, params, here) for side in (left, right))
+                return infix(next(sides), operator, next(sides))
+            case EmitArg():
+                return self._named(arg, entry, operands, params, here)
+
+    def _named(
+        self,
+        arg: EmitArg,
+        entry: MachineInstruction,
+        operands: Mapping[str, RegisterRef | MemoryRef],
+        params: Mapping[str, Argument],
+        here: Here,
+    ) -> Text:
         match arg.kind:
             case "literal":
                 found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
@@ -170,7 +183,7 @@ class Issuer:
             case "operand":
                 found = self._operand(arg, entry.instruction.operand(arg.name), operands[arg.name], here)
             case "constant":
-                found = index_text(Index.of(self.asked[arg.name]) * arg.factor, here.names.of, self.used)
+                found = index_text(Index.of(self.asked[arg.name]), here.names.of, self.used)
             case "state" | "value":
                 raise AssertionError("states are configured, values are of steps")
         return cast(arg.cast, found) if arg.cast else found
@@ -250,17 +263,19 @@ class Issuer:
     # --- calls of models
 
     def _model_call(self, issue: Issue, entry: MachineInstruction, here: Here) -> list[str]:
-        model = self.models.get(entry.name)
+        operands, params = dict(issue.operands), dict(issue.params)
+        numbers = self._numbers(operands, here) if isinstance(entry.emit, EmitSteps) else {}
+        called = " ".join([entry.name, *map(str, numbers.values())])
+        model = self.models.get(called)
         if model is None:
             registers = frozenset(n for n, m in self.machine.memories.items() if m.kind == "registers")
             if isinstance(entry.emit, EmitSteps) and not self.model:
                 held = {o.name: str(self._operand_type(o)) for o in entry.instruction.operands}
-                model = build_steps(entry.instruction, entry.emit, registers, self.names, held)
+                model = build_steps(entry.instruction, entry.emit, registers, self.names, held, numbers)
             else:
                 model = build_call(entry.instruction, registers, self.names, model=self.model)
-            self.models[entry.name] = model
+            self.models[called] = model
             self.used |= model.used
-        operands, params = dict(issue.operands), dict(issue.params)
         copies, renamed = self._copies(operands, model, here)
         args: list[Text] = []
         for m in model.operands:
@@ -277,6 +292,16 @@ class Issuer:
         ref = operands[model.result.operand.name]
         assert isinstance(ref, RegisterRef), "a result by value is in a register"
         return [f"{self._register(model.result, here.values[ref.value], here)} = {found};"]
+
+    def _numbers(self, operands: Mapping[str, RegisterRef | MemoryRef], here: Here) -> dict[str, int]:
+        """The numbers of registers that have no C variable: those that calls are told are constants in C."""
+        found: dict[str, int] = {}
+        for name, ref in operands.items():
+            value = here.values[ref.value] if isinstance(ref, RegisterRef) else None
+            if value is not None and self.value_type(value) is None:
+                assert value.register is not None, f"{value.name} has no register"
+                found[name] = value.register
+        return found
 
     def _strides(self, m: ModelOperand, ref: MemoryRef, here: Here) -> list[Text]:
         ratio = here.elements[ref.buffer].size_bytes, m.operand.dtype.size_bytes
@@ -338,43 +363,3 @@ def _width(c_type: str | None) -> str:
 
 def _no_access(read: Read) -> Text:
     raise AssertionError(f"a parameter cannot read {read.buffer}")
-
-
-Fields = Mapping[str, tuple[tuple[str, int | None, int], ...]]
-
-
-def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fields:
-    """`(state, field, index, value)` gathered state by state, in their order."""
-    found: dict[str, tuple[tuple[str, int | None, int], ...]] = {}
-    for state, name, index, value in settings:
-        found[state] = (*found.get(state, ()), (name, index, value))
-    return found
-
-
-def load_states(issuer: Issuer, fields: Fields) -> list[str]:
-    """The statements that load states."""
-    found: list[str] = []
-    for state, own in fields.items():
-        setter = _performer(issuer.machine, state, release=False)
-        if setter is not None:
-            found.append(issuer.configuration(Configure(setter, state, own)))
-    return found
-
-
-def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
-    """The statements that release what the instruction requires."""
-    found: list[str] = []
-    for state in dict.fromkeys(r.field.state for r in instruction.requires):
-        name = _performer(issuer.machine, state, release=True)
-        if name is not None:
-            found.append(issuer.configuration(Configure(name, state, (), True)))
-    return found
-
-
-def _performer(machine: Machine, state: str, release: bool) -> str | None:
-    """The instruction that loads or releases a state by a call; None where the machine has none."""
-    for entry in machine.instructions.values():
-        own = entry.instruction
-        if state in (own.releases_state if release else own.sets_state) and isinstance(entry.emit, EmitCall):
-            return entry.name
-    return None

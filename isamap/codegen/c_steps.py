@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.codegen.c_names import Names, storage_type
-from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, prefix
+from isamap.codegen.c_text import POSTFIX, PREFIX, SUM, Text, call, cast, index_text, infix, prefix
 from isamap.codegen.cmodel import Model, ModelOperand, is_register, passing
 from isamap.ir import Index, Instruction
 from isamap.ir import product as index_product
-from isamap.machine import EmitArg, EmitCall, EmitSteps
+from isamap.machine import EmitArg, EmitArithmetic, EmitCall, EmitSteps, EmitValue
 
 
 def build_steps(
@@ -25,25 +25,29 @@ def build_steps(
     registers: frozenset[str],
     file_names: Names,
     held: Mapping[str, str],
+    numbers: Mapping[str, int],
 ) -> Model:
     """The function that stands for an instruction: its calls, in their order.
 
-    `held` are the C types of its operands in registers, of which the function is given the addresses.
+    `held` are the C types of its operands in registers, of which the function is given the addresses;
+    `numbers` those of registers that have numbers in the code, for which alone the function is.
     """
-    name = file_names.take(instruction.name)
-    operands = passing(instruction, registers)
+    name = file_names.take("_".join([instruction.name, *map(str, numbers.values())]))
+    operands = tuple(m for m in passing(instruction, registers) if m.operand.name not in numbers)
     in_registers = {m.operand.name for m in operands if is_register(m.operand, registers)}
     held = {name: c_type for name, c_type in held.items() if name in in_registers}
-    writer = _Writer(operands, file_names.inside(), held)
+    writer = _Writer(operands, file_names.inside(), held, numbers)
     given = ", ".join(
         [*writer.parameters(), *(f"int64_t {writer.names.take(p.name)}" for p in instruction.params)]
     )
     lines = [f"static inline void {name}({given}) {{"]
     for step in emit.steps:
         text = writer.call(step.call)
-        lines.append(
-            f"  {step.c_type} {writer.names.take(step.value)} = {text};" if step.value else f"  {text};"
-        )
+        if step.c_type:
+            text = f"{step.c_type} {writer.names.take(step.value)} = {text}"
+        elif step.value:
+            text = f"{writer.room(step.value, '*')} = {text}"
+        lines.append(f"  {text};")
     return Model(name, operands, instruction.params, "\n".join([*lines, "}"]) + "\n", frozenset(writer.used))
 
 
@@ -53,14 +57,20 @@ def call_text(emit: EmitCall) -> Text:
     for arg in emit.names:
         if arg.kind == "value":
             names.take(arg.name)
-    return _Writer((), names, {}).call(emit)
+    return _Writer((), names, {}, {}).call(emit)
 
 
 class _Writer:
     """Writes calls over the parameters of one function."""
 
-    def __init__(self, operands: tuple[ModelOperand, ...], names: Names, held: Mapping[str, str]) -> None:
-        self.held = held
+    def __init__(
+        self,
+        operands: tuple[ModelOperand, ...],
+        names: Names,
+        held: Mapping[str, str],
+        numbers: Mapping[str, int],
+    ) -> None:
+        self.held, self.numbers = held, numbers
         self.operands = {m.operand.name: m for m in operands}
         self.names = names
         self.used: set[str] = set()
@@ -78,9 +88,16 @@ class _Writer:
         made = call(emit.function, *(self.argument(a) for a in emit.args))
         return cast(emit.cast, made) if emit.cast else made
 
-    def argument(self, arg: EmitArg | EmitCall) -> Text:
-        if isinstance(arg, EmitCall):
-            return self.call(arg)
+    def argument(self, arg: EmitValue) -> Text:
+        match arg:
+            case EmitCall():
+                return self.call(arg)
+            case EmitArithmetic(operator, left, right):
+                return infix(self.argument(left), operator, self.argument(right))
+            case EmitArg():
+                return self.name(arg)
+
+    def name(self, arg: EmitArg) -> Text:
         match arg.kind:
             case "literal":
                 found = Text(arg.name, PREFIX if arg.name.startswith("-") else POSTFIX)
@@ -94,11 +111,17 @@ class _Writer:
                 raise AssertionError("programs are made for machines at one length")
         return cast(arg.cast, found) if arg.cast else found
 
+    def room(self, name: str, operator: str) -> Text:
+        """The address of a register operand's variable, or the variable."""
+        found = cast(f"{self.held[name]} *", Text(self.names.of(name)))
+        return prefix(operator, found) if operator else found
+
     def place(self, arg: EmitArg) -> Text:
         """The address of an element, or the bytes between rows; of a register its value or its address."""
-        if arg.name in self.held:
-            room = cast(f"{self.held[arg.name]} *", Text(self.names.of(arg.name)))
-            return room if arg.attribute == "ref" else prefix("*", room)
+        if arg.name in self.numbers:
+            return Text(str(self.numbers[arg.name]))
+        if arg.name in self.held and not arg.place:
+            return self.room(arg.name, "" if arg.attribute == "ref" else "*")
         m = self.operands[arg.name]
         o = m.operand
         dense = tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))

@@ -13,16 +13,19 @@ if TYPE_CHECKING:
     from isamap.machine.chain import join_word, list_machines, machine_digest, split_word
     from isamap.machine.checks import check_machine
     from isamap.machine.costs import cost_params, cost_value
-    from isamap.machine.lengths import at_one_length, passed_when_run
-    from isamap.machine.links import shared_link
-    from isamap.machine.load import LineHint, line_hints, load_machine
-    from isamap.machine.model import (
-        Cost,
+    from isamap.machine.emit_nodes import (
         EmitArg,
+        EmitArithmetic,
         EmitCall,
         EmitNothing,
         EmitSemantics,
         EmitSteps,
+        EmitValue,
+    )
+    from isamap.machine.lengths import at_one_length, passed_when_run
+    from isamap.machine.load import LineHint, line_hints, load_machine
+    from isamap.machine.model import (
+        Cost,
         Link,
         Machine,
         MachineInstruction,
@@ -41,14 +44,15 @@ _HOMES = {
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
-    "links": ("shared_link",),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("PARTS",),
     "load": ("LineHint", "line_hints", "load_machine"),
+    "emit_nodes": (
+        "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "EmitValue",
+    ),
     "model": (
-        "Cost", "EmitArg", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "Link", "Machine",
-        "MachineInstruction", "Memory", "State", "caches_from_nearest", "held_between", "line_bytes",
-        "unset_state",
+        "Cost", "Link", "Machine", "MachineInstruction", "Memory", "State", "caches_from_nearest",
+        "held_between", "line_bytes", "unset_state",
     ),
 }  # fmt: skip
 
@@ -56,10 +60,12 @@ __all__ = [
     "PARTS",
     "Cost",
     "EmitArg",
+    "EmitArithmetic",
     "EmitCall",
     "EmitNothing",
     "EmitSemantics",
     "EmitSteps",
+    "EmitValue",
     "LineHint",
     "Link",
     "Machine",
@@ -82,7 +88,6 @@ __all__ = [
     "machine_digest",
     "missing_features",
     "passed_when_run",
-    "shared_link",
     "split_word",
     "unset_state",
 ]

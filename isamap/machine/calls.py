@@ -7,13 +7,15 @@ that an allow-listed header declares, and nothing of the instruction may be forg
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from isamap.ir import Instruction, Operand, Param
 from isamap.machine import allowed
-from isamap.machine.emission import Argument, CallTemplate, Nested, Word
+from isamap.machine.emission import Argument, Arithmetic, CallTemplate, Nested, Word, Written
+from isamap.machine.emit_nodes import EmitArg, EmitArithmetic, EmitCall, EmitSteps, EmitValue
 from isamap.machine.families import Row
-from isamap.machine.model import EmitArg, EmitCall, EmitSteps, Memory, State
+from isamap.machine.model import Memory, State
 from isamap.machine.tree import Findings, nearest
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
@@ -29,7 +31,7 @@ class Surroundings:
     states: Mapping[str, State]
     headers: tuple[str, ...]
     values: Collection[str] = ()
-    constants: Collection[str] = ()
+    constants: Mapping[str, Param] = field(default_factory=dict[str, Param])
 
 
 def resolve_call(
@@ -43,7 +45,7 @@ def resolve_call(
     result = None
     if template.result is not None and instruction is not None:
         with found.collect():
-            result = _result(template.result, row, instruction, around)
+            result = named_result(template.result, row, instruction, around)
     call = replace(resolve_nested(template.call, row, instruction, around, found), result=result)
     if instruction is not None and not found.diagnostics:  # what is misspelt would be missed as well
         for problem in forgotten_by(call, instruction, around, template.span):
@@ -63,16 +65,56 @@ def resolve_nested(
         function = _function(written.function, row, around)
     with found.collect():
         cast = _cast(written.cast, row)
-    args: list[EmitArg | EmitCall] = []
-    for arg in written.args:
-        if isinstance(arg, Nested):
-            args.append(resolve_nested(arg, row, instruction, around, found))
-            continue
-        with found.collect():
-            argument_cast = _cast(arg.cast, row)
-            if instruction is not None:
-                args.append(_argument(arg, argument_cast, row, instruction, around))
-    return EmitCall(None, cast, function, tuple(args), written.function.span)
+    values = (_value(arg, row, instruction, around, found) for arg in written.args)
+    args = tuple(value for value in values if value is not None)
+    return EmitCall(None, cast, function, args, written.function.span)
+
+
+def _value(
+    written: Written, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
+) -> EmitValue | None:
+    """An argument; None where what is wrong with it is found, or no instruction is known."""
+    match written:
+        case Nested():
+            return resolve_nested(written, row, instruction, around, found)
+        case Arithmetic(operator):
+            left = _value(written.left, row, instruction, around, found)
+            right = _value(written.right, row, instruction, around, found)
+            if left is None or right is None:
+                return None
+            with found.collect():
+                _check_number(left, written.left.start, instruction)
+                _check_number(right, written.right.start, instruction)
+            return EmitArithmetic(_OPERATORS[operator.text], left, right)
+        case Argument():
+            with found.collect():
+                cast = _cast(written.cast, row)
+                if instruction is not None:
+                    return _argument(written, cast, row, instruction, around)
+            return None
+
+
+_OPERATORS: Mapping[str, Literal["+", "*", "<<"]] = {"+": "+", "*": "*", "<<": "<<"}
+
+
+def _check_number(value: EmitValue, word: Word, instruction: Instruction | None) -> None:
+    """Refuse to compute with what is no whole number. Raises: SpecProblem."""
+    typed = {p.name for p in instruction.params if p.dtype is not None} if instruction is not None else set()
+    match value:
+        case EmitArithmetic():
+            return
+        case EmitArg("literal" | "constant"):
+            return
+        case EmitArg("param", name) if name not in typed:
+            return
+        case EmitArg("operand", _, "index" | "stride"):
+            return
+        case EmitArg() | EmitCall():
+            raise _problem(
+                "emit-arithmetic", f"nothing is computed with `{value}`", word.span,
+                "allowed are whole numbers, constants of the machine, integer parameters,",
+                "and `.index` and `.stride` of operands",
+            )  # fmt: skip
 
 
 def check_c_types(instruction: Instruction, memories: Mapping[str, Memory], span: Span) -> None:
@@ -131,7 +173,8 @@ def _cast(word: Word | None, row: Row) -> str | None:
     return name
 
 
-def _result(word: Word, row: Row, instruction: Instruction, around: Surroundings) -> str:
+def named_result(word: Word, row: Row, instruction: Instruction, around: Surroundings) -> str:
+    """The operand that a call or a step writes by its name. Raises: SpecProblem."""
     name = substitute_text(word.text, row)
     operand = next((o for o in _passed_operands(instruction) if o.name == name), None)
     if operand is None:
@@ -161,9 +204,7 @@ def _argument(
         return EmitArg("literal", name, None, cast)
     if name in around.constants:
         _check_attribute(attribute, name, (None,), "a constant of the machine", span)
-        return EmitArg("constant", name, None, cast, factor=_factor(arg.factor, row))
-    if arg.factor is not None:
-        raise _unknown(name, arg.name.span, "constant of the machine", around.constants)
+        return EmitArg("constant", name, None, cast)
     if name in around.values:
         _check_attribute(attribute, name, (None,), "a value", span)
         return EmitArg("value", name, None, cast)
@@ -197,16 +238,6 @@ def _argument(
     operands = [o.name for o in _passed_operands(instruction)]
     known = [*operands, *(p.name for p in instruction.params), *_configured(instruction), *around.values]
     raise _unknown(name, arg.name.span, "operand, parameter or state", known)
-
-
-def _factor(word: Word | None, row: Row) -> int:
-    """The number that stands before a constant, which a family's variable may be."""
-    text = "1" if word is None else substitute_text(word.text, row)
-    if word is None or is_digits(text):
-        return int(text)
-    raise _problem(
-        "emit-name", f"`{text}` is no whole number", word.span, "a constant is passed times a number"
-    )
 
 
 def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:
@@ -259,8 +290,8 @@ def forgotten_by(
     call: EmitCall | EmitSteps, instruction: Instruction, around: Surroundings, span: Span
 ) -> Iterator[SpecProblem]:
     """What of an instruction does not appear in its call, or in none of its calls."""
-    result = call.result if isinstance(call, EmitCall) else None
-    arguments = [a for c in call.calls for a in c.args if isinstance(a, EmitArg)]
+    results = {call.result} if isinstance(call, EmitCall) else call.results
+    arguments = call.names
     for operand in _passed_operands(instruction):
         memory = around.memories[operand.memory or ""]
         if memory.kind == "cache":
@@ -269,7 +300,7 @@ def forgotten_by(
         is_value = named == "compiler"
         mine = [a for a in arguments if a.kind == "operand" and a.name == operand.name]
         attributes = {a.attribute for a in mine} | {"stride" for a in mine if any(a.place[:1])}
-        if is_value and operand.role != "in" and result != operand.name and "ref" not in attributes:
+        if is_value and operand.role != "in" and operand.name not in results and "ref" not in attributes:
             yield _forgotten(f"the result `{operand.name}`", span, f"write `{operand.name} = …`")
         if not attributes and not (is_value and operand.role == "out"):
             what = "the old value of" if is_value and operand.role == "inout" else "the operand"
@@ -302,10 +333,10 @@ def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> I
         isinstance(a, EmitArg) and a.kind == "state" for a in call.args
     )
     for given, arg in zip(written.args, call.args, strict=True):
-        if isinstance(arg, EmitCall) or arg.kind not in ("state", "literal"):
+        if not isinstance(arg, EmitArg) or arg.kind not in ("state", "literal"):
             yield _problem(
                 "emit-configuration", f"{what}: nothing is computed for it",
-                given.function.span if isinstance(given, Nested) else given.name.span,
+                given.start.span,
                 "allowed are images of states that it loads or releases, and whole numbers",
                 advice="leave the argument out" if is_passed else f"pass `{states[0]}.addr`",
             )  # fmt: skip

@@ -4,8 +4,9 @@
 
     emission = [operand "="] call | step {step}
     call     = ["(" type ")"] function "(" [argument {"," argument}] ")"
-    argument = call | ["(" type ")"] (integer | name [place] ["." attribute])
-    step     = ["for" name "in" integer {"," name "in" integer} ":"] [type name [place] "="] call ";"
+    argument = value {("+" | "*" | "<<") value}
+    value    = call | ["(" type ")"] (integer | name [place] ["." attribute])
+    step     = ["for" name "in" sum {"," name "in" sum} ":"] [operand "=" | type name [place] "="] call ";"
     type     = name {name}
     place    = "[" sum {"," sum} "]"        sum of products of integers and of what `for` counts
 
@@ -24,7 +25,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from isamap.machine.model import EmitNothing, EmitSemantics
+from isamap.machine.emit_nodes import EmitNothing, EmitSemantics
 from isamap.machine.tree import MAX_FINDINGS, Findings, Scalar
 from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem, is_digits
 from isamap.syntax import parse_template
@@ -106,8 +107,9 @@ def _blanks(text: str) -> str:
 MOST_NESTED = 8
 """How deep calls may stand in each other: hardware has no instruction that takes so many words to say."""
 
-_TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|[0-9]+))|([=(),.*])|(\S))")
-_IN_STEPS = re.compile(_TOKEN.pattern.replace(",.*]", r",.*\[\]+:;]"))
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|[0-9]+))|(<<|[=(),.*+])|(\S))")
+_IN_STEPS = re.compile(_TOKEN.pattern.replace(",.*+]", r",.*+\[\]:;]"))
+_BINDING = {"<<": 1, "+": 2, "*": 3}
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +126,30 @@ Sum = tuple[tuple[Word, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`(cast) name[place].attribute`, or `factor*name`; a number's `name` is its text."""
+    """`(cast) name[place].attribute`; a number's `name` is its text."""
 
     name: Word
     attribute: Word | None
     cast: Word | None
     place: tuple[Sum, ...] = ()
-    factor: Word | None = None
+
+    @property
+    def start(self) -> Word:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Arithmetic:
+    """`left operator right`, names unresolved."""
+
+    operator: Word
+    left: Written
+    right: Written
+
+    @property
+    def start(self) -> Word:
+        """The word that errors point at."""
+        return self.left.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +158,14 @@ class Nested:
 
     cast: Word | None
     function: Word
-    args: tuple[Argument | Nested, ...]
+    args: tuple[Written, ...]
+
+    @property
+    def start(self) -> Word:
+        return self.function
+
+
+Written = Argument | Arithmetic | Nested
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +184,12 @@ class CallTemplate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`for turn in count, …: type name[place] = call;`, once for all that it counts; names unresolved."""
+    """`for turn in count, …: type name[place] = call;`, once for all that it counts; names unresolved.
 
-    turns: tuple[tuple[Word, Word], ...]
+    Without a type, `name` is an operand in a register.
+    """
+
+    turns: tuple[tuple[Word, Sum], ...]
     c_type: Word | None
     name: Word | None
     place: tuple[Sum, ...]
@@ -218,16 +247,19 @@ class _Parser:
         return StepsTemplate(tuple(found), self.whole)
 
     def step(self) -> Step:
-        turns: list[tuple[Word, Word]] = []
+        turns: list[tuple[Word, Sum]] = []
         if self.follows("for"):
             while not turns or self.follows(","):
                 self.at += 1  # `for`, and each comma
                 turn = self.name("a name to count by")
                 self.take("in")
-                turns.append((turn, self.name("a whole number", numbers=True)))
+                turns.append((turn, self.sum("a whole number")))
             self.take(":")
         c_type, name, place = None, None, ()
-        if not self.follows("(") and not self.follows("(", 1):
+        if self.follows("=", 1):
+            name = self.name("an operand")
+            self.take("=")
+        elif not self.follows("(") and not self.follows("(", 1):
             c_type, name = self.c_type(), self.name("a name")
             place = self.place()
             self.take("=")
@@ -247,18 +279,22 @@ class _Parser:
         found: list[Sum] = []
         while self.follows("," if found else "["):
             self.at += 1
-            terms: list[tuple[Word, ...]] = []
-            while not terms or self.follows("+"):
-                self.at += bool(terms)
-                factors = [self.name("a place", numbers=True)]
-                while self.follows("*"):
-                    self.take("*")
-                    factors.append(self.name("a place", numbers=True))
-                terms.append(tuple(factors))
-            found.append(tuple(terms))
+            found.append(self.sum("a place"))
         if found:
             self.take("]")
         return tuple(found)
+
+    def sum(self, what: str) -> Sum:
+        """`2*i + 1`."""
+        terms: list[tuple[Word, ...]] = []
+        while not terms or self.follows("+"):
+            self.at += bool(terms)
+            factors = [self.name(what, numbers=True)]
+            while self.follows("*"):
+                self.take("*")
+                factors.append(self.name(what, numbers=True))
+            terms.append(tuple(factors))
+        return tuple(terms)
 
     def nested(self, cast: Word | None, function: Word, depth: int) -> Nested:
         if depth > MOST_NESTED:
@@ -266,7 +302,7 @@ class _Parser:
                 f"calls stand {MOST_NESTED} deep in each other at most", function, "split the instruction"
             )
         self.take("(")
-        args: list[Argument | Nested] = []
+        args: list[Written] = []
         while not self.follows(")"):
             if args:
                 self.take(",")
@@ -274,14 +310,19 @@ class _Parser:
         self.take(")")
         return Nested(cast, function, tuple(args))
 
-    def argument(self, depth: int) -> Argument | Nested:
+    def argument(self, depth: int, least: int = 1) -> Written:
+        """A value, or several with operators between them that bind at least so tightly."""
+        left = self.value(depth)
+        while (sign := self.peek()) is not None and (own := _BINDING.get(sign.text, 0)) >= least:
+            self.at += 1
+            left = Arithmetic(sign, left, self.argument(depth, own + 1))
+        return left
+
+    def value(self, depth: int) -> Argument | Nested:
         cast = self.cast()
         name = self.name("an argument", numbers=True)
         if self.follows("(") and not is_digits(name.text.lstrip("-")[:1]):
             return self.nested(cast, name, depth + 1)
-        if self.follows("*") and (is_digits(name.text) or name.text.startswith("$")):
-            self.take("*")
-            return Argument(self.name("a constant of the machine"), None, cast, factor=name)
         place, attribute = self.place(), None
         if self.follows("."):
             self.take(".")

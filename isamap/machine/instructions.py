@@ -18,10 +18,11 @@ from isamap.ir.samples import sample_sizes
 from isamap.machine.calls import Surroundings, check_c_types, resolve_call
 from isamap.machine.costs import read_cost
 from isamap.machine.emission import CallTemplate, Declarations, StepsTemplate, Template, parse_emit
+from isamap.machine.emit_nodes import Emission, EmitNothing
 from isamap.machine.encoding_checks import resolve_encoding
 from isamap.machine.encodings import Encoding
 from isamap.machine.families import Row, check_variables, describe_row
-from isamap.machine.model import Cost, Emission, EmitNothing, MachineInstruction, Memory
+from isamap.machine.model import Cost, MachineInstruction, Memory
 from isamap.machine.sequences import resolve_steps
 from isamap.machine.spec import CostSpec, InstructionSpec
 from isamap.machine.tree import Findings, Scalar
@@ -229,9 +230,8 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
 
 def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
     """How an instruction is emitted. Raises: SpecProblem."""
-    around = Surroundings(
-        world.memories, world.states, world.target.headers, constants=[c.name for c in world.constants]
-    )
+    constants = {c.name: c for c in world.constants}
+    around = Surroundings(world.memories, world.states, world.target.headers, constants=constants)
     match written.template:
         case CallTemplate() as call:
             return resolve_call(call, written.row, instruction, around)

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
+from isamap.machine.emit_nodes import Emission, EmitCall, EmitNothing, EmitSemantics, EmitSteps
 from isamap.machine.encodings import Encoding, ProgramFormat
-from isamap.machine.target_fields import Length
+from isamap.machine.target_fields import Attributes, Length
 from isamap.machine.timings import (
     MODEL,
     NO_LOOPS,
@@ -141,117 +142,6 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class EmitArg:
-    """One argument: `c.index`, `(__mmask16) L.mask`, `8`; a literal's `name` is its text.
-
-    A `value` is what an earlier step made. `place` is an element of an operand, () the first one.
-    A `constant` of the machine is passed times `factor`.
-    """
-
-    kind: Literal["operand", "param", "literal", "state", "value", "constant"]
-    name: str
-    attribute: str | None = None
-    cast: str | None = None
-    place: tuple[int, ...] = ()
-    factor: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class EmitCall:
-    """`result = (cast) function(args)`; one that is an argument has no result.
-
-    `span` is where its function stands.
-    """
-
-    result: str | None
-    cast: str | None
-    function: str
-    args: tuple[EmitArg | EmitCall, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def calls(self) -> tuple[EmitCall, ...]:
-        """It and the calls in it, in the order in which they are written."""
-        return (self, *(c for a in self.args if isinstance(a, EmitCall) for c in a.calls))
-
-    @property
-    def names(self) -> tuple[EmitArg, ...]:
-        """All that they are given, but for calls."""
-        return tuple(a for c in self.calls for a in c.args if isinstance(a, EmitArg))
-
-    @property
-    def held(self) -> int:
-        """How many results of calls in it wait at a time for the others and for it itself."""
-        calls = [a for a in self.args if isinstance(a, EmitCall)]
-        return max((before + max(1, call.held) for before, call in enumerate(calls)), default=0)
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """All that they call."""
-        return tuple(c.function for c in self.calls)
-
-    def __str__(self) -> str:
-        def shown(arg: EmitArg | EmitCall) -> str:
-            if isinstance(arg, EmitCall):
-                return str(arg)
-            name = arg.name if arg.attribute is None else f"{arg.name}.{arg.attribute}"
-            return f"({arg.cast}) {name}" if arg.cast else name
-
-        result = f"{self.result} = " if self.result else ""
-        cast = f"({self.cast}) " if self.cast else ""
-        return f"{result}{cast}{self.function}({', '.join(shown(a) for a in self.args)})"
-
-
-@dataclass(frozen=True, slots=True)
-class EmitStep:
-    """`c_type value = call`, or the call alone where it makes no value."""
-
-    c_type: str
-    value: str
-    call: EmitCall
-
-
-@dataclass(frozen=True, slots=True)
-class EmitSteps:
-    """Calls one after the other, of an instruction whose operands lie in memory, and what was written."""
-
-    steps: tuple[EmitStep, ...]
-    text: str
-
-    @property
-    def calls(self) -> tuple[EmitCall, ...]:
-        """All calls, in the order in which they are written."""
-        return tuple(c for step in self.steps for c in step.call.calls)
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """All that they call."""
-        return tuple(dict.fromkeys(c.function for c in self.calls))
-
-    def __str__(self) -> str:
-        return " ".join(self.text.split())
-
-
-@dataclass(frozen=True, slots=True)
-class EmitSemantics:
-    """The instruction's own meaning, rendered as plain C."""
-
-    def __str__(self) -> str:
-        return "semantics"
-
-
-@dataclass(frozen=True, slots=True)
-class EmitNothing:
-    """The instruction is described, matched and interpreted, but there is no way to emit it yet."""
-
-    def __str__(self) -> str:
-        return "none"
-
-
-Emission = EmitCall | EmitSteps | EmitSemantics | EmitNothing
-
-
-@dataclass(frozen=True, slots=True)
 class Cost:
     """The unit that is occupied for `interval_ns`, and the time until the result can be used.
 
@@ -298,6 +188,7 @@ class Target:
     emulator: str | None = None  # under which programs run, on the model `cpu` of its processors
     cpu: str | None = None
     parts: tuple[tuple[str, EmitCall], ...] = ()
+    attributes: Attributes = field(default_factory=Attributes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -373,12 +264,14 @@ def line_bytes(machine: Machine) -> int:
 
 
 def unset_state(instruction: Instruction, machine: Machine) -> str:
-    """A state that an instruction requires and that nothing loads as a whole, the only way in which programs
-    are given theirs; "" where there is none.
+    """A state that an instruction requires and that nothing loads as a whole, nor sets the field by itself;
+    "" where there is none.
     """
-    needed = dict.fromkeys(required.field.state for required in instruction.requires)
     loaded = {state for m in machine.instructions.values() for state in m.instruction.sets_state}
-    return next((state for state in needed if state not in loaded), "")
+    free = [m.instruction for m in machine.instructions.values() if not m.instruction.operands]
+    fields = {(s.field.state, s.field.field) for i in free for s in i.settings}
+    needed = (required.field for required in instruction.requires)
+    return next((f.state for f in needed if f.state not in loaded and (f.state, f.field) not in fields), "")
 
 
 def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:

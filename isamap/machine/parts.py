@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from isamap.ir import Instruction
 from isamap.machine.calls import Surroundings, resolve_nested
 from isamap.machine.emission import CallTemplate, parse_emit
-from isamap.machine.model import EmitCall
+from isamap.machine.emit_nodes import EmitCall
 from isamap.machine.target_fields import PartText
 from isamap.machine.tree import Findings
 

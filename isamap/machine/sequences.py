@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
-from isamap.ir import Instruction, Operand
+from isamap.ir import Index, Instruction, Operand
 from isamap.machine import allowed
-from isamap.machine.calls import Surroundings, forgotten_by, resolve_nested
-from isamap.machine.emission import Argument, Nested, Step, StepsTemplate, Sum, Word
+from isamap.machine.calls import Surroundings, forgotten_by, named_result, resolve_nested
+from isamap.machine.emission import Argument, Arithmetic, Nested, Step, StepsTemplate, Sum, Word, Written
+from isamap.machine.emit_nodes import EmitStep, EmitSteps
 from isamap.machine.families import Row
-from isamap.machine.model import EmitStep, EmitSteps
 from isamap.machine.tree import Findings
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
@@ -39,20 +39,21 @@ def resolve_steps(
             _check_memories(template, instruction, around)
     for step in template.steps:
         with found.collect():
-            for turn in _turns(step, row):
+            for turn, ends in _turns(step, row, around):
                 here = replace(around, values=values)
-                steps.append(_Turned(turn, row, instruction, here, found).step(step))
-                values += [steps[-1].value] if steps[-1].value else []
+                made = _Turned(turn, row, instruction, here, found).step(step)
+                steps.append(replace(made, turns=ends))
+                values += [made.value] if made.c_type else []
                 if len(steps) > MOST_CALLS:
                     raise _problem(f"these are more than {MOST_CALLS} calls", step.call.function.span)
         found.raise_any()  # what is wrong once is wrong in all turns
     text = substitute_text(template.span.text, row)
-    made = EmitSteps(tuple(steps), text)
+    whole = EmitSteps(tuple(steps), text)
     if instruction is not None:
-        for problem in forgotten_by(made, instruction, around, template.span):
+        for problem in forgotten_by(whole, instruction, around, template.span):
             found.diagnostics += problem.diagnostics
     found.raise_any()
-    return made
+    return whole
 
 
 def _check_memories(template: StepsTemplate, instruction: Instruction, around: Surroundings) -> None:
@@ -61,9 +62,9 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: S
         memory = around.memories.get(operand.memory or "")
         if operand.role == "temp" or memory is None or memory.kind != "registers":
             continue
-        if memory.named != "compiler" or not operand.shape:
+        if memory.named == "chosen" or not operand.shape:
             raise _problem(
-                f"several calls work on memory and on C's vectors; `{operand.name}` lives in `{memory.name}`",
+                f"several calls work on memory, vectors and tiles; `{operand.name}` lives in `{memory.name}`",
                 template.span,
                 "write one call, whose arguments may be calls",
             )
@@ -71,13 +72,35 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: S
         raise _problem("a state is loaded and released by one call", template.span)
 
 
-def _turns(step: Step, row: Row) -> Iterator[Turn]:
-    """What `for` counts, all combinations, the last fastest."""
-    counts = [_number(count, {}, row) for _, count in step.turns]
-    if prod(counts) > MOST_CALLS:
-        raise _problem(f"these are more than {MOST_CALLS} calls", step.turns[0][1].span)
+def _turns(
+    step: Step, row: Row, around: Surroundings
+) -> Iterator[tuple[Turn, tuple[tuple[int, Index], ...]]]:
+    """What `for` counts, all combinations, the last fastest; beside each number that depends on constants of
+    the machine, which count as their largest values, how far is counted.
+    """
+    ends = [_count(count, row, around) for _, count in step.turns]
+    largest = {name: c.high for name, c in around.constants.items() if c.high is not None}
+    counts = [end.substitute(largest).value for end in ends]
+    known = [count for count in counts if count is not None]
+    if len(known) < len(counts) or prod(known) > MOST_CALLS:
+        raise _problem(f"these are more than {MOST_CALLS} calls", step.turns[0][1][0][0].span)
     names = [name.text for name, _ in step.turns]
-    yield from (dict(zip(names, at, strict=True)) for at in product(*map(range, counts)))
+    for at in product(*map(range, known)):
+        open_ends = tuple((n, end) for n, end in zip(at, ends, strict=True) if end.value is None)
+        yield dict(zip(names, at, strict=True)), open_ends
+
+
+def _count(count: Sum, row: Row, around: Surroundings) -> Index:
+    """How far `for` counts: whole numbers, and constants of the machine."""
+
+    def factor(word: Word) -> Index:
+        text = substitute_text(word.text, row)
+        return Index.of(text) if text in around.constants else Index.of(_number(word, {}, row))
+
+    total = Index.of(0)
+    for term in count:
+        total = total + prod(map(factor, term), start=Index.of(1))
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +115,12 @@ class _Turned:
 
     def step(self, step: Step) -> EmitStep:
         call = resolve_nested(self.nested(step.call), self.row, self.instruction, self.around, self.found)
-        if step.name is None or step.c_type is None:
+        if step.name is None:
             return EmitStep("", "", call)
+        if step.c_type is None:
+            known = self.instruction
+            named = named_result(step.name, self.row, known, self.around) if known is not None else ""
+            return EmitStep("", named, call)
         c_type, value = substitute_text(step.c_type.text, self.row), self.value(step.name, step.place)
         if not allowed.is_c_type(c_type):
             raise _problem(f"`{c_type}` is not a type of values", step.c_type.span, allowed.shown_types())
@@ -104,8 +131,16 @@ class _Turned:
 
     def nested(self, call: Nested) -> Nested:
         """A call with the names of values and places as this turn has them."""
-        args = [self.nested(a) if isinstance(a, Nested) else self.argument(a) for a in call.args]
-        return replace(call, args=tuple(args))
+        return replace(call, args=tuple(self.written(a) for a in call.args))
+
+    def written(self, arg: Written) -> Written:
+        match arg:
+            case Nested():
+                return self.nested(arg)
+            case Arithmetic():
+                return replace(arg, left=self.written(arg.left), right=self.written(arg.right))
+            case Argument():
+                return self.argument(arg)
 
     def argument(self, arg: Argument) -> Argument:
         name = substitute_text(arg.name.text, self.row)
@@ -123,7 +158,7 @@ class _Turned:
             len(place) != len(extents)
             or not all(inside)
             or arg.attribute is None
-            or arg.attribute.text != "addr"
+            or arg.attribute.text not in ("addr", "ref")
         ):
             at, shape = (", ".join(map(str, numbers)) for numbers in (place, operand.shape))
             raise _problem(

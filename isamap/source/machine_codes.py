@@ -45,6 +45,12 @@ MACHINE_CODES: dict[str, Explanation] = {
         "`language` declares memories, views, states and machine constants. Each instruction stands in "
         "`instructions`, beside its cost and emission.",
     ),
+    "emit-arithmetic": Explanation(
+        "arithmetic with what is no whole number",
+        "Arguments may be computed with `+`, `*` and `<<` from whole numbers, constants of the machine, "
+        "integer parameters, and `.index` and `.stride` of operands. Elements and addresses are passed as "
+        "they are: `a[1, 0].addr` is the address of an element.",
+    ),
     "emit-attribute": Explanation(
         "an attribute that does not exist",
         "Names in an emission have a fixed set of attributes: `addr`, `value` and `stride` of operands in "
@@ -85,9 +91,10 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "emit-sequence": Explanation(
         "calls one after the other that do not fit",
-        "An emission of several calls is a function of memory and vectors: each value that a call makes has "
-        "a C type and a name of its own, places are whole numbers inside of the operand's shape, and `for` "
-        "counts from 0 up to a whole number. At most 4096 calls are made so.",
+        "An emission of several calls is a function of memory and registers: each value that a call makes "
+        "has a C type and a name of its own, places are whole numbers inside of the operand's shape, and "
+        "`for` counts from 0 up to a whole number, or a multiple of a constant of the machine. At most 4096 "
+        "calls are made so.",
     ),
     "emit-syntax": Explanation(
         "an emission that cannot be read",
@@ -237,6 +244,11 @@ MACHINE_CODES: dict[str, Explanation] = {
         "Language text stands in a literal block (`semantics: |`), as it is, so that errors point into it.",
     ),
     "too-many-instructions": Explanation("too many instructions", "A machine has a limit of instructions."),
+    "unknown-attribute": Explanation(
+        "an attribute that functions may not be marked with",
+        "`target.attributes` marks emitted functions for a mode that the processor works in. Known are those "
+        "that the family of processors lists in `hw_specs/families`.",
+    ),
     "unknown-c-type": Explanation(
         "a C type that is not allowed",
         "Register operands have C's scalar types or the vector and mask types of the intrinsics' headers.",

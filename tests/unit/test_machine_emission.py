@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isamap.machine import EmitArg, EmitCall, Machine, load_machine
+from isamap.machine import EmitArg, EmitArithmetic, EmitCall, EmitSteps, Machine, load_machine
 from isamap.machine.emission import MOST_NESTED
 from isamap.source import SpecProblem
 
@@ -109,3 +109,64 @@ def test_all_that_is_wrong_in_calls_is_told_at_once(tmp_path: Path) -> None:
         ("emit-function", "system"),
         ("emit-name", "b"),
     ]
+
+
+SIZED = """\
+isamap: 1
+name: sized
+summary: one of the tests
+extends: generic-c
+sources: {t: the test}
+target: {headers: [immintrin.h]}
+language: |
+  machine Q: 1..4 = 2;
+  memory v: registers(count = 16, bytes = 16*Q, named = compiler);
+memories: {v: {c_types: {i32: __m128i}}}
+instructions:
+  - for: {T: i32, K: 3}
+    semantics: |
+      instruction joined(imm S: 0..3) {
+        in a: $T[4*Q, 4] @ mem strides(any, 1);
+        out z: $T[4*Q] @ v;
+        for i in 4*Q { z[i] = a[i, 0]; }
+      }
+    emit: EMIT
+    cost: {unit: scalar, interval_ns: 1, latency_ns: 1}
+    source: t
+"""
+
+
+def emitted(folder: Path, emit: str, length: int | None = None) -> EmitCall | EmitSteps:
+    path = folder / "sized.yaml"
+    path.write_text(SIZED.replace("EMIT", emit), encoding="utf-8")
+    machine = load_machine(str(path) + (f"@Q={length}" if length else ""))
+    found = machine.instructions["joined"].emit
+    assert isinstance(found, EmitCall | EmitSteps)
+    return found
+
+
+def test_arguments_are_computed_as_c_does(tmp_path: Path) -> None:
+    written = "z = _mm_set1_epi32(a.addr, a.stride, 1 + 2*Q << 3*S + $K, $K*Q)"
+    found = emitted(tmp_path, written)
+    assert isinstance(found, EmitCall)
+    assert str(found.args[2]) == "1 + 2 * Q << 3 * S + 3"
+    shift = found.args[2]
+    assert isinstance(shift, EmitArithmetic)
+    assert (str(shift.left), shift.operator, str(shift.right)) == ("1 + 2 * Q", "<<", "3 * S + 3")
+
+
+def test_constants_of_a_machine_become_numbers_at_one_length(tmp_path: Path) -> None:
+    found = emitted(tmp_path, "z = _mm_set1_epi32(a.addr, a.stride, S + 2*Q, $K*Q)", 4)
+    assert isinstance(found, EmitCall)
+    assert [str(a) for a in found.args[2:]] == ["S + 8", "12"]
+
+
+def test_steps_are_as_many_as_vectors_are_long(tmp_path: Path) -> None:
+    steps = "|\n      for i in 2*Q + 1: _mm_set1_epi32(a[i, 0].addr, S);\n      z = _mm_set1_epi32(a.stride);"
+    counts: dict[int | None, int] = {}
+    for length in (None, 1, 3):
+        found = emitted(tmp_path, steps, length)
+        assert isinstance(found, EmitSteps)
+        assert found.results == {"z"}
+        counts[length] = len(found.calls)
+    assert counts == {None: 9 + 1, 1: 3 + 1, 3: 7 + 1}
