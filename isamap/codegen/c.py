@@ -11,6 +11,7 @@ from typing import assert_never
 
 from isamap.codegen.c_body import BodyWriter
 from isamap.codegen.c_functions import HELPERS, helper_texts
+from isamap.codegen.c_heads import with_attributes
 from isamap.codegen.c_images import image_text
 from isamap.codegen.c_interface import Interface, build_interface, entry_text, header_text
 from isamap.codegen.c_issue import Issuer
@@ -76,6 +77,8 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
         parts += [run_text(name), *writer.regions]
     parts += [body, entry]
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
+    if not model:
+        source = with_attributes(source, machine.target.attributes)
     packs = tuple(emit_c(pack, machine, model=model) for pack in program.packs)
     header, strict = header_text(interface, title), program.kernel.strict
     return EmittedC(name, source, header, interface, model, strict, packs)

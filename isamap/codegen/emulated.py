@@ -35,11 +35,11 @@ def _file(name: str) -> str:
 
 
 def served_files(
-    functions: Sequence[str] | Interface, needed: Sequence[tuple[str, int, int]] = ()
+    functions: Sequence[str] | Interface, needed: Sequence[tuple[str, int, int]] = (), support: str = ""
 ) -> dict[str, str]:
     """The files of a program around checks, or around an emitted program.
 
-    `needed` are features, and the bits that tell of them.
+    `needed` are features, and the bits that tell of them; `support` are functions that libraries may lack.
     """
     lines = [f'#include "{_HEADER}"']
     rows: list[str] = []
@@ -53,7 +53,7 @@ def served_files(
     lines += ["const isamap_function isamap_functions[] = {", *rows, "  {0, 0, 0, 0, 0, 0},", "};"]
     bits = [f'  {{"{name}", {key}, {bit}}},' for name, key, bit in needed]
     lines += ["const isamap_feature isamap_needed[] = {", *bits, "  {0, 0, 0},", "};"]
-    return {_HEADER: _file(_HEADER), _MAIN: _file(_MAIN), _TABLE: "\n".join(lines) + "\n"}
+    return {_HEADER: _file(_HEADER), _MAIN: _file(_MAIN), _TABLE: "\n".join(lines) + "\n" + support}
 
 
 def _around(interface: Interface) -> list[str]:

@@ -17,14 +17,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from isamap.codegen.c_functions import HELPERS, helper_texts
+from isamap.codegen.c_heads import with_attributes
 from isamap.codegen.c_images import image_text
-from isamap.codegen.c_issue import Here, Issuer, fields_by_state, load_states, release_states
+from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_names import Names, compute_type, storage_type
+from isamap.codegen.c_states import fields_by_state, load_states, release_states
 from isamap.codegen.c_text import index_text
 from isamap.ir import Assign, Index, Instruction, Loop, Operand, Param, Read, Scalar, Stmt
 from isamap.ir import product as index_product
 from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
-from isamap.machine import EmitCall, EmitNothing, Machine, MachineInstruction
+from isamap.machine import EmitCall, EmitNothing, EmitSteps, Machine, MachineInstruction
 from isamap.machine.allowed import is_sizeless
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
@@ -115,7 +117,8 @@ def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
     ]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
-    return "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+    source = "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+    return source if model else with_attributes(source, machine.target.attributes)
 
 
 class _Function:
@@ -299,7 +302,7 @@ def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bo
     """A load or store for an operand; without `encoded`, one for any of its shapes."""
     for entry in machine.instructions.values():
         i = entry.instruction
-        if not isinstance(entry.emit, EmitCall) or len(i.operands) != 2 or not is_copy(i):
+        if not isinstance(entry.emit, EmitCall | EmitSteps) or len(i.operands) != 2 or not is_copy(i):
             continue
         outer, inner = sorted(i.operands, key=lambda x: x.memory == o.memory)
         if inner.memory != o.memory or inner.dtype != o.dtype or (inner.role == "out") != load:

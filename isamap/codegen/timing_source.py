@@ -20,9 +20,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.codegen.c_functions import HELPERS, helper_texts
+from isamap.codegen.c_heads import with_attributes
 from isamap.codegen.c_images import image_text
-from isamap.codegen.c_issue import Here, Issuer, fields_by_state, load_states, release_states
+from isamap.codegen.c_issue import Here, Issuer
 from isamap.codegen.c_names import Names, compute_type, storage_type
+from isamap.codegen.c_states import fields_by_state, load_states, release_states
 from isamap.codegen.silicon_source import BARRIER, Form, find_move
 from isamap.ir import Index, Operand, Scalar
 from isamap.ir import product as index_product
@@ -138,7 +140,8 @@ def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], samp
     parts += [_HIDING.splitlines(), sampled_by.splitlines()]
     parts += [image_text(name, image) for image, name in issuer.images.items()]
     parts += [m.text.splitlines() for m in issuer.models.values()]
-    return "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+    source = "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+    return with_attributes(source, machine.target.attributes)
 
 
 def sampler(clock: str = WALL) -> str:

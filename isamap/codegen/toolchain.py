@@ -26,7 +26,7 @@ from isamap.codegen.c_interface import Interface
 from isamap.codegen.cache import Cache, cache_root, digest, own_root
 from isamap.codegen.emulated import served_files
 from isamap.machine import Machine
-from isamap.machine.allowed import permission_numbers, told, told_by
+from isamap.machine.allowed import permission_numbers, support, told, told_by
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 
 _NAMES = ("isamap_pool.c", "isamap_pool.h")
@@ -188,7 +188,7 @@ def build(
     if served is None:
         steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, *mains)]
     else:
-        files = {**files, **served_files(served.functions, told_by(served.features))}
+        files = {**files, **served_files(served.functions, told_by(served.features), support(served.target))}
         steps = [*_served_steps(flags, served.target, main)]
     written = {name: _as_text(content) for name, content in sorted(files.items())}
     texts = [part for item in written.items() for part in item]

@@ -31,12 +31,14 @@ class Runs:
     """A program that runs others for a processor.
 
     `target` is what a compiler is told to make such a program, `before` what stands before the name of one,
-    `package` the package of Debian that brings it.
+    `package` the package of Debian that brings it. `support` are functions in C that compilers call, and that
+    their libraries for the target may lack.
     """
 
     target: tuple[str, ...]
     package: str
     before: tuple[str, ...] = ()
+    support: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,7 @@ class Family:
     of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
     compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` ones are
     as long as the processor has them. `emulators` are programs that run others for these processors.
+    `attributes` are what functions may be marked with.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -65,6 +68,7 @@ class Family:
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     hwcaps: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     emulators: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
+    attributes: tuple[str, ...] = ()
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -86,9 +90,15 @@ class Family:
             content.get("told", {}),
             {name: (key, bit) for name, (key, bit) in content.get("hwcaps", {}).items()},
             {
-                name: Runs(tuple(runs["target"]), runs["package"], tuple(runs.get("before", ())))
+                name: Runs(
+                    tuple(runs["target"]),
+                    runs["package"],
+                    tuple(runs.get("before", ())),
+                    runs.get("support", ""),
+                )
                 for name, runs in content.get("emulators", {}).items()
             },
+            tuple(content.get("attributes", ())),
         )
 
 
@@ -110,6 +120,16 @@ def headers() -> dict[str, Header]:
 def features() -> tuple[str, ...]:
     """Features that detection knows."""
     return tuple(feature for family in families() for feature in family.features)
+
+
+def attributes() -> tuple[str, ...]:
+    """What functions may be marked with."""
+    return tuple(attribute for family in families() for attribute in family.attributes)
+
+
+def support(target: tuple[str, ...]) -> str:
+    """Functions in C that programs which a compiler makes when it is told so may lack."""
+    return next((runs.support for runs in emulators().values() if runs.target == target), "")
 
 
 def told(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:

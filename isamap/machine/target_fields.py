@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -31,6 +32,14 @@ class Length:
 
 
 @dataclass(frozen=True, slots=True)
+class Attributes:
+    """What functions are marked with: those that are `entered` from elsewhere, and those that are inlined."""
+
+    entered: tuple[str, ...] = ()
+    inlined: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class PartText:
     """A part of elementary functions as a file writes it: its name, and the call that performs it."""
 
@@ -52,8 +61,10 @@ class TargetSpec:
     emulator: str | None = None
     cpu: str | None = None
     parts: tuple[PartText, ...] = ()
+    attributes: Attributes = field(default_factory=Attributes)
 
 
+_ATTRIBUTES = Keys({key: ListOf(words(allowed.attributes)) for key in ("entered", "inlined")})
 TARGET = Keys(
     {
         "toolchains": ListOf(words(lambda: allowed.TOOLCHAINS)),
@@ -66,6 +77,7 @@ TARGET = Keys(
         "cpu": TEXT,
         "lengths": NamedBy(TEXT),
         "parts": NamedBy(TEXT),
+        "attributes": _ATTRIBUTES,
     }
 )
 
@@ -75,14 +87,17 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
     if node is None:
         return TargetSpec()
     keys = read_mapping(node, "`target`", TARGET, findings)
+    marked = read_mapping(keys.get("attributes"), "`attributes`", _ATTRIBUTES, findings)
 
-    def texts(key: str, what: str, known: tuple[str, ...]) -> tuple[str, ...]:
+    def texts(
+        key: str, what: str, known: tuple[str, ...], given: Mapping[str, Node] = keys
+    ) -> tuple[str, ...]:
         def check(text: Scalar) -> bool:
             if text.text not in known:
                 findings.unknown(f"unknown-{what}", what, text.text, text.span, known)
             return text.text in known
 
-        return read_texts(keys.get(key), f"`{key}`", findings, check)
+        return read_texts(given.get(key), f"`{key}`", findings, check)
 
     def check_flag(text: Scalar) -> bool:
         fine = allowed.is_flag(text.text)
@@ -104,6 +119,9 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
         read_emulator(keys.get("emulator"), findings),
         read_cpu(keys.get("cpu"), findings),
         _read_parts(keys.get("parts"), findings),
+        Attributes(
+            *(texts(key, "attribute", allowed.attributes(), marked) for key in ("entered", "inlined")),
+        ),
     )
 
 

@@ -17,7 +17,7 @@ from isamap.machine.families import Row
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.parts import resolve_parts
 from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec
-from isamap.machine.target_fields import TargetSpec
+from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Scalar
 from isamap.source import Span
@@ -149,6 +149,10 @@ def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
         new.emulator or old.emulator,
         new.cpu or old.cpu,
         tuple(parts.items()),
+        Attributes(
+            joined(old.attributes.entered, new.attributes.entered),
+            joined(old.attributes.inlined, new.attributes.inlined),
+        ),
     )
 
 
