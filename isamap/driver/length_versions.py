@@ -135,10 +135,10 @@ def _joined(
 
 def _check_emission(name: str, machine: Machine, described: Machine) -> None:
     """Only calls are the same text for all lengths."""
-    entry, whole = machine.instructions[name], described.instructions[name]
+    entry, whole = machine.instructions[name], described.instructions.get(name)
     if isinstance(entry.emit, EmitCall | EmitNothing):
         return
-    if (entry.instruction, entry.emit) != (whole.instruction, whole.emit):
+    if whole is None or (entry.instruction, entry.emit) != (whole.instruction, whole.emit):
         raise UsageProblem(
             Diagnostic(
                 "several-lengths",

@@ -18,18 +18,20 @@ from typing import assert_never
 from isamap.ir import F64, Call, Cast, Const, Expr, Index, IndexValue, Param, Read, Scalar
 from isamap.ir.substitute import substitute_routine
 from isamap.machine.chain import Given
-from isamap.machine.emulators import cpu_at
-from isamap.machine.model import (
+from isamap.machine.emit_nodes import (
     Emission,
     EmitArg,
+    EmitArithmetic,
     EmitCall,
     EmitNothing,
     EmitSemantics,
+    EmitStep,
     EmitSteps,
-    Machine,
-    MachineInstruction,
-    Memory,
+    EmitValue,
 )
+from isamap.machine.emulators import cpu_at
+from isamap.machine.model import Machine, MachineInstruction, Memory
+from isamap.machine.rows import with_whole_tiles
 from isamap.source import Diagnostic, UsageProblem
 
 
@@ -92,7 +94,8 @@ def passed_when_run(machine: Machine, described: Machine) -> Machine:
 
     def entry(name: str, at: MachineInstruction) -> MachineInstruction:
         values = {p.name: _typical(p) for p in described.constants if p.name not in asked}
-        return replace(at, emit=_emitted(described.instructions[name].emit, values))
+        written = described.instructions.get(name, at)  # that of a whole tile is made of that of a row
+        return replace(at, emit=_emitted(written.emit, values))
 
     return replace(machine, instructions={name: entry(name, at) for name, at in machine.instructions.items()})
 
@@ -109,12 +112,14 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
         raise UsageProblem(Diagnostic("option-value", said, notes=(f"its constants: {known}",)))
     indices: dict[str, Index | int] = dict(values)
     lengths = tuple(replace(length, value=values.get(length.constant)) for length in machine.target.lengths)
+    memories = {name: _memory(memory, indices) for name, memory in machine.memories.items()}
+    instructions = {n: _instruction(e, indices, values) for n, e in machine.instructions.items()}
     return replace(
         machine,
         constants=(),
         target=replace(machine.target, lengths=lengths, cpu=cpu_at(machine.target.cpu, values)),
-        memories={name: _memory(memory, indices) for name, memory in machine.memories.items()},
-        instructions={n: _instruction(e, indices, values) for n, e in machine.instructions.items()},
+        memories=memories,
+        instructions=with_whole_tiles(instructions, memories),
         hints={n: _instruction(e, indices, values) for n, e in machine.hints.items()},
     )
 
@@ -164,23 +169,40 @@ def _emitted(emit: Emission, values: Mapping[str, int]) -> Emission:
         case EmitCall():
             return _call(emit, values)
         case EmitSteps(steps):
-            return replace(emit, steps=tuple(replace(s, call=_call(s.call, values)) for s in steps))
+            kept = (step for step in steps if _is_counted(step, values))
+            return replace(emit, steps=tuple(replace(s, call=_call(s.call, values)) for s in kept))
         case EmitSemantics() | EmitNothing():
             return emit
         case _ as unreachable:
             assert_never(unreachable)
 
 
+def _is_counted(step: EmitStep, values: Mapping[str, int]) -> bool:
+    """Whether `for` still counts so far: steps are spelt out for the largest values of constants."""
+    ends = ((turn, end.substitute(values).value) for turn, end in step.turns)
+    return all(end is None or turn < end for turn, end in ends)
+
+
 def _call(call: EmitCall, values: Mapping[str, int]) -> EmitCall:
     return replace(call, args=tuple(_passed(arg, values) for arg in call.args))
 
 
-def _passed(arg: EmitArg | EmitCall, values: Mapping[str, int]) -> EmitArg | EmitCall:
-    if isinstance(arg, EmitCall):
-        return _call(arg, values)
-    if arg.kind != "constant" or arg.name not in values:
-        return arg
-    return replace(arg, kind="literal", name=str(arg.factor * values[arg.name]), factor=1)
+def _passed(arg: EmitValue, values: Mapping[str, int]) -> EmitValue:
+    match arg:
+        case EmitCall():
+            return _call(arg, values)
+        case EmitArithmetic(operator, left, right):
+            sides = (_passed(left, values), _passed(right, values))
+            numbers = [
+                int(s.name, 0) for s in sides if isinstance(s, EmitArg) and s.kind == "literal" and not s.cast
+            ]
+            if operator == "*" and len(numbers) == 2:  # as people write it
+                return EmitArg("literal", str(numbers[0] * numbers[1]))
+            return EmitArithmetic(operator, *sides)
+        case EmitArg("constant", name) if name in values:
+            return replace(arg, kind="literal", name=str(values[name]))
+        case EmitArg():
+            return arg
 
 
 def _fixed(cost: Expr, values: Mapping[str, int]) -> Expr:

@@ -29,6 +29,7 @@ from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
 from isamap.machine.lengths import at_given
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
+from isamap.machine.rows import with_whole_tiles
 from isamap.machine.spec import read_spec
 from isamap.machine.tree import Findings, Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
@@ -115,6 +116,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
     world = _world(sources)
     priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
     hints = {name: item for name, item in priced.items() if is_hint(item.instruction, world.memories)}
+    instructions = {name: item for name, item in priced.items() if name not in hints}
     return Machine(
         name=world.chain[0],
         summary=world.summary,
@@ -124,7 +126,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         states=world.states,
         units=world.units,
         links=tuple(world.links.values()),
-        instructions={name: item for name, item in priced.items() if name not in hints},
+        instructions=instructions if world.constants else with_whole_tiles(instructions, world.memories),
         target=world.target,
         clock_ghz=world.clock_ghz,
         thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,

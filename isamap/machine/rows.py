@@ -1,0 +1,187 @@
+"""Tiles that are filled and emptied a row at a time: one move of the whole tile, made of the move of a row.
+
+    instruction load_row(imm S: 0..3) {           instruction load_row_rows() {
+      in a: f32[4] @ mem;                           in a: f32[4, 4] @ mem strides(any, 1);
+      inout z: f32[4, 4] @ acc;                     out z: f32[4, 4] @ acc;
+      for j in 4 { z[S, j] = a[j]; }                for S in 4, j in 4 { z[S, j] = a[S, j]; }
+    }                                             }
+
+What a description says of one row, whose number is a parameter, holds for all of them one after the other:
+the whole is matched, priced and scheduled as any other instruction, and is emitted as a call for each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from isamap.ir import F64, Assign, Axis, Cast, Const, Expr, Index, Instruction, Loop, Operand, Read
+from isamap.machine.costs import cost_value
+from isamap.machine.emit_nodes import (
+    Emission,
+    EmitArg,
+    EmitArithmetic,
+    EmitCall,
+    EmitNothing,
+    EmitSemantics,
+    EmitStep,
+    EmitSteps,
+    EmitValue,
+)
+from isamap.machine.model import Cost, MachineInstruction, Memory
+from isamap.source import added
+
+Instructions = Mapping[str, MachineInstruction]
+
+
+def with_whole_tiles(
+    instructions: Instructions, memories: Mapping[str, Memory]
+) -> dict[str, MachineInstruction]:
+    """The instructions, and behind them one of a whole tile for each that moves a row of one."""
+    found = dict(instructions)
+    for entry in instructions.values():
+        row = _row_of(entry.instruction, memories)
+        whole = _whole(entry, row) if row is not None and entry.encoding is None else None
+        if whole is not None:
+            found.setdefault(whole.name, whole)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A move of one row: the parameter that says which, how many rows there are, the loop over elements."""
+
+    param: str
+    count: int
+    tile: Operand
+    memory: Operand
+    loop: Loop
+
+
+def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | None:
+    """What a move of a row is made of; None for all other instructions."""
+    if (
+        len(instruction.operands) != 2
+        or len(instruction.params) != 1
+        or instruction.where
+        or instruction.lets
+    ):
+        return None
+    tiles = [o for o in instruction.operands if memories[o.memory or ""].kind == "registers"]
+    if len(tiles) != 1 or len(instruction.body) != 1 or instruction.requires or instruction.settings:
+        return None
+    (tile,), (param,), (loop,) = tiles, instruction.params, instruction.body
+    memory = next(o for o in instruction.operands if o is not tile)
+    if not isinstance(loop, Loop) or loop.ordered or loop.guard is not None or len(loop.body) != 1:
+        return None
+    (assign,) = loop.body
+    if not isinstance(assign, Assign) or assign.op is not None or assign.guard is not None:
+        return None
+    inner = assign.value.value if isinstance(assign.value, Cast) else assign.value
+    if not isinstance(inner, Read) or inner.fill is not None:
+        return None
+    into = assign.target.buffer == tile.name
+    ends = (assign.target, inner) if into else (inner, assign.target)
+    if {e.buffer for e in ends} != {tile.name, memory.name} or len(memory.shape) != 1:
+        return None
+    if (tile.role, memory.role) != (("inout", "in") if into else ("in", "out")):
+        return None
+    axis = next((n for n, i in enumerate(ends[0].index) if i == Index.of(param.name)), None)
+    if axis is None or param.dtype is not None or not _is_whole(ends[0], tile, axis, loop.axes):
+        return None
+    count = tile.shape[axis].value
+    if count is None or (param.low, param.high) != (Index.of(0), Index.of(count - 1)):
+        return None
+    return None if param.name in ends[1].index[0].symbols else _Row(param.name, count, tile, memory, loop)
+
+
+def _is_whole(place: Read, tile: Operand, axis: int, axes: tuple[Axis, ...]) -> bool:
+    """Whether all elements of one row are moved."""
+    extents = {Index.of(a.name): a.extent for a in axes}
+    others = [
+        (at, size) for n, (at, size) in enumerate(zip(place.index, tile.shape, strict=True)) if n != axis
+    ]
+    return len(others) == len(axes) and all(extents.get(at) == size for at, size in others)
+
+
+# --- the whole tile ---------------------------------------------------------------------------------------
+
+
+def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
+    """The move of all rows; None where several calls move one."""
+    emit = _emission(entry.emit, row)
+    if emit is None:
+        return None
+    own = entry.instruction
+    index = Index.of(row.param)
+
+    def read(e: Read) -> Read:
+        return replace(e, index=(index, *e.index)) if e.buffer == row.memory.name else e
+
+    def value(e: Expr) -> Expr:
+        match e:
+            case Read():
+                return read(e)
+            case Cast(inner):
+                return replace(e, value=value(inner))
+            case _:
+                return e
+
+    (assign,) = row.loop.body
+    assert isinstance(assign, Assign), "looked at before"
+    moved = replace(assign, target=read(assign.target), value=value(assign.value))
+    axes = (Axis(row.param, Index.of(row.count)), *row.loop.axes)
+    rows = replace(
+        row.memory,
+        shape=(Index.of(row.count), *row.memory.shape),
+        strides=(None, *(row.memory.strides or (Index.of(1),))),
+    )
+    tile = replace(row.tile, role="in" if row.tile.role == "in" else "out")
+    named = {row.memory.name: rows, row.tile.name: tile}
+    instruction = replace(
+        own,
+        name=f"{own.name}_rows",
+        params=(),
+        operands=tuple(named[o.name] for o in own.operands),
+        body=(replace(row.loop, axes=axes, body=(moved,)),),
+    )
+    return replace(entry, instruction=instruction, emit=emit, cost=_cost(entry.cost, row), stated=None)
+
+
+def _cost(cost: Cost, row: _Row) -> Cost:
+    """Rows begin one after the other, and the last one ends it."""
+    *before, last = (cost_value(cost.interval_ns, {row.param: n}) for n in range(row.count))
+    latency = cost_value(cost.latency_ns, {row.param: row.count - 1})
+    begun = added(before)
+    return Cost(cost.unit, Const(begun + last, F64), Const(begun + latency, F64))
+
+
+def _emission(emit: Emission, row: _Row) -> Emission | None:
+    match emit:
+        case EmitCall():
+            steps = tuple(EmitStep("", emit.result or "", _at(emit, row, n)) for n in range(row.count))
+            known = all(name.kind != "param" for step in steps for name in step.call.names)
+            return EmitSteps(steps, f"for {row.param} in {row.count}: {emit};") if known else None
+        case EmitSteps():
+            return None
+        case EmitSemantics() | EmitNothing():
+            return emit
+
+
+def _at(call: EmitCall, row: _Row, number: int) -> EmitCall:
+    """The call of one row, with its number and where it lies."""
+
+    def passed(value: EmitValue) -> EmitValue:
+        match value:
+            case EmitCall():
+                return _at(value, row, number)
+            case EmitArithmetic(operator, left, right):
+                return EmitArithmetic(operator, passed(left), passed(right))
+            case EmitArg("param", row.param, None):
+                return replace(value, kind="literal", name=str(number))
+            case EmitArg("operand", row.memory.name):
+                return replace(value, place=(number, 0))
+            case EmitArg():
+                return value
+
+    return replace(call, result=None, args=tuple(passed(a) for a in call.args))
