@@ -20,6 +20,7 @@ from isamap.lower.hoist import with_copies_in_front
 from isamap.lower.packed_operands import packing_program, symbols_of
 from isamap.lower.program import Block, Buffer, For, LoweredProgram, Names, Node, arrays_in, tensor_of
 from isamap.lower.registers import configured, number_registers
+from isamap.lower.settings import with_settings
 from isamap.lower.software_pipeline import in_pipeline
 from isamap.lower.steps import Tree
 from isamap.lower.verifier import check_program, check_tree
@@ -183,9 +184,10 @@ def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
 
 
 def configure(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """The configuration that those registers need, loaded and given back."""
+    """What those registers need loaded, and given back; fields that instructions require, set."""
     packs = tuple(configure(pack, setting) for pack in program.packs)
-    return replace(program, body=configured(program.body, setting.machine), packs=packs)
+    body = with_settings(configured(program.body, setting.machine), setting.machine)
+    return replace(program, body=body, packs=packs)
 
 
 SHAPE: tuple[TreePass, ...] = (

@@ -138,8 +138,11 @@ def _mentions(node: Node) -> set[str]:
 
 
 def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
-    """Per value the configuration that the issues naming it require of its register."""
+    """Per value the configuration that the issues naming it require of its register, in states loaded as a
+    whole: a field that is set by itself may change while a value lives.
+    """
     found: dict[str, set[tuple[str, str, int]]] = {}
+    loaded = {state for m in machine.instructions.values() for state in m.instruction.sets_state}
 
     def walk(items: tuple[Node, ...]) -> None:
         for node in items:
@@ -150,7 +153,9 @@ def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
                     registers = {n: r.value for n, r in operands if isinstance(r, RegisterRef)}
                     for require in item.requires:
                         ref, wanted = require.field, require.value.substitute(numbers).value
-                        if isinstance(ref.index, str) and ref.index in registers and wanted is not None:
+                        known = ref.state in loaded and wanted is not None
+                        if isinstance(ref.index, str) and ref.index in registers and known:
+                            assert wanted is not None, "known"
                             found.setdefault(registers[ref.index], set()).add((ref.state, ref.field, wanted))
                 case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
                     walk(body)

@@ -99,7 +99,9 @@ _OPERATORS: Mapping[str, Literal["+", "*", "<<"]] = {"+": "+", "*": "*", "<<": "
 
 def _check_number(value: EmitValue, word: Word, instruction: Instruction | None) -> None:
     """Refuse to compute with what is no whole number. Raises: SpecProblem."""
-    typed = {p.name for p in instruction.params if p.dtype is not None} if instruction is not None else set()
+    typed = (
+        {p.name for p in instruction.params if p.dtype is not None} if instruction is not None else set[str]()
+    )
     match value:
         case EmitArithmetic():
             return

@@ -89,7 +89,7 @@ def _why_not(
 ) -> str:
     machine, instruction = suppliers.machine, suppliers.machine.instructions[mapping.instruction].instruction
     if state := unset_state(instruction, machine):
-        return f"it requires `{state}`, and no instruction loads that state as a whole"
+        return f"it requires `{state}`, and no instruction sets it"
     pattern = pattern_of(instruction)
     assert pattern is not None
     tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))

@@ -8,7 +8,7 @@ import pytest
 
 from isamap import verify
 from isamap.ir import print_routine
-from isamap.machine import Machine, cost_value, load_machine
+from isamap.machine import EmitArg, EmitSteps, Machine, cost_value, load_machine
 
 TEXT = """\
 isamap: 1
@@ -97,10 +97,13 @@ def test_the_whole_tile_is_rows_one_after_the_other(tmp_path: Path) -> None:
 
 def test_each_row_is_told_its_number_and_its_place(tmp_path: Path) -> None:
     emit = machine(tmp_path).instructions["load_row_rows"].emit
-    calls = [(call.args[1], str(call.args[2])) for call in emit.calls]  # type: ignore[union-attr]
-    assert [(a.place, text) for a, text in calls] == [  # type: ignore[union-attr]
-        ((n, 0), f"2 * {n} + 1") for n in range(4)
-    ]
+    assert isinstance(emit, EmitSteps)
+    found: list[tuple[tuple[int, ...], str]] = []
+    for call in emit.calls:
+        _, address, number = call.args
+        assert isinstance(address, EmitArg)
+        found.append((address.place, str(number)))
+    assert found == [((n, 0), f"2 * {n} + 1") for n in range(4)]
 
 
 def test_columns_are_rows_of_memory(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def _without_state(operand: OperandTile, suppliers: Suppliers) -> str | None:
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
         state = unset_state(item.instruction, suppliers.machine)
         if state and (operand.memory, operand.dtype) in outputs:
-            return f"{item.name} requires `{state}`, and no instruction loads that state as a whole"
+            return f"{item.name} requires `{state}`, and no instruction sets it"
     return None
 
 

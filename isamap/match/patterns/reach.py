@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from isamap.ir import Constraint, Index, Operand
 from isamap.ir.bind import comparison_holds
+from isamap.ir.nodes import ParamKind
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of
 from isamap.match.patterns.unify import Binding
 
@@ -40,25 +41,27 @@ def solve(index: Index, size: int) -> Params | None:
     return {symbol: rest // coefficient.value} if rest % coefficient.value == 0 and rest > 0 else None
 
 
-def extents_of(pattern: Pattern, params: Mapping[str, int]) -> tuple[dict[str, int], dict[str, str]]:
-    """Extents of the axes that are numbers, and of those whose extent is a scalar parameter, its name."""
-    numbers, masked = _extents(pattern, (*params.items(),))
+def extents_of(
+    pattern: Pattern, params: Mapping[str, int], kinds: tuple[ParamKind, ...] = ("scalar",)
+) -> tuple[dict[str, int], dict[str, str]]:
+    """Extents of axes that are numbers, and of those whose extent is a parameter of `kinds`, its name."""
+    numbers, masked = _extents(pattern, (*params.items(),), kinds)
     return dict(numbers), dict(masked)
 
 
 @lru_cache(maxsize=1 << 14)
 def _extents(
-    pattern: Pattern, params: tuple[tuple[str, int], ...]
+    pattern: Pattern, params: tuple[tuple[str, int], ...], kinds: tuple[ParamKind, ...]
 ) -> tuple[tuple[tuple[str, int], ...], tuple[tuple[str, str], ...]]:
     known = dict(params)
-    scalars = {p.name for p in pattern.instruction.params if p.kind == "scalar" and p.dtype is None}
+    given = {p.name for p in pattern.instruction.params if p.kind in kinds and p.dtype is None}
     numbers: dict[str, int] = {}
     masked: dict[str, str] = {}
     for axis in pattern.axes:
         extent = axis.extent.substitute(known)
         if extent.value is not None:
             numbers[axis.name] = extent.value
-        elif str(extent) in scalars:
+        elif str(extent) in given:
             masked[axis.name] = str(extent)
     return (*numbers.items(),), (*masked.items(),)
 
@@ -109,12 +112,12 @@ def axis_limits(
     shape: tuple[int, ...],
     valid: Valid,
 ) -> tuple[dict[str, int], dict[str, Index]] | None:
-    """Extents of the instruction's axes, and values of the scalar parameters that mask it.
+    """Extents of the instruction's axes, and values of the parameters that mask it.
 
-    None when it would not write all valid elements. A masked axis has the extent of the coordinate that it
-    runs over.
+    None when it would not write all valid elements, or when a parameter that is chosen before the run would
+    have to be what only the run knows. A masked axis has the extent of the coordinate that it runs over.
     """
-    known, masked = extents_of(pattern, params)
+    known, masked = extents_of(pattern, params, ("scalar", "choose"))
     limits: dict[str, int] = dict(known)
     masks: dict[str, Index] = {}
     for subscript, size, part in zip(subscripts, shape, valid, strict=True):
@@ -124,7 +127,10 @@ def axis_limits(
             if len(axes) > 1:
                 return None
             limits[held[0]] = size
-            masks[masked[held[0]]] = part if part is not None else Index.of(size)
+            param, many = masked[held[0]], part if part is not None else Index.of(size)
+            if many.value is None and pattern.instruction.param(param).kind == "choose":
+                return None
+            masks[param] = many
         elif any(a not in known for a in axes):
             return None
         digits = digits_of(subscript, {a: limits[a] for a in axes})

@@ -1,0 +1,202 @@
+"""Fields of states, set one by one before the instructions that require them.
+
+An instruction may require that a field has a value (`requires loader.stride == stride(x, 0)`), and another
+one, without operands, sets it (`sets loader.stride = S`):
+
+    mvin(x = A[…], …)    ->    config_load(S = A.s0)  mvin(x = A[…], …)
+
+It is set where it may have another value only: in front of loops that change nothing about it, and not again
+while it stays. What the time of such instructions is, no price of a schedule counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.ir import Index, Instruction
+from isamap.ir.nodes import StateRef
+from isamap.lower.program import (
+    Block,
+    Declare,
+    For,
+    If,
+    Issue,
+    MemoryRef,
+    Node,
+    Parallel,
+    RegisterRef,
+    Share,
+)
+from isamap.machine import Machine
+from isamap.source import Diagnostic, Infeasible
+
+Field = tuple[str, str, int | None]
+Known = Mapping[Field, Index]
+
+
+def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
+    """The nodes with the instructions that set what others require. Raises: Infeasible where none sets it."""
+    setters = [m.instruction for m in machine.instructions.values() if m.instruction.settings]
+    free = tuple(i for i in setters if not i.operands)
+    declared = (node for node in _within(nodes) if isinstance(node, Declare))
+    registers = {value.name: value.register for node in declared for value in node.values}
+    return _Pass(machine, free, registers).block(nodes, {})[0] if free else nodes
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """Goes through nodes in their order, with what is known of fields when each begins."""
+
+    machine: Machine
+    setters: Sequence[Instruction]
+    registers: Mapping[str, int | None]
+
+    def block(self, nodes: tuple[Node, ...], known: Known) -> tuple[tuple[Node, ...], Known]:
+        found: list[Node] = []
+        for node in nodes:
+            made, known = self.node(node, known)
+            found += made
+        return tuple(found), known
+
+    def node(self, node: Node, known: Known) -> tuple[tuple[Node, ...], Known]:
+        match node:
+            case Issue():
+                before, known = self.setting(self.wanted(node), known)
+                return (*before, node), known
+            case Block(_, body):
+                inner, known = self.block(body, known)
+                return (replace(node, body=inner),), known
+            case For(variable, _, body):
+                before, known = self.setting(self.wanted_throughout(body, variable), known)
+                inner, known = self.loop(body, known, variable)
+                return (*before, replace(node, body=inner)), known
+            case If(_, body) | Share(body=body):
+                inner, end = self.block(body, known)
+                return (replace(node, body=inner),), _agreed(known, end)
+            case Parallel(_, body):  # a state belongs to a thread, and which thread does what is not known
+                inner, _ = self.block(body, {})
+                return (replace(node, body=inner),), {}
+            case _:
+                return (node,), known
+
+    def loop(self, body: tuple[Node, ...], known: Known, variable: str) -> tuple[tuple[Node, ...], Known]:
+        """The body of a loop, which begins with what was known in front of it and stays through the body."""
+        while True:
+            inner, end = self.block(body, known)
+            kept = {f: v for f, v in _agreed(known, end).items() if variable not in v.symbols}
+            if kept == known:
+                return inner, kept
+            known = kept
+
+    def setting(self, wanted: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
+        """The instructions that make fields what is wanted, and what is known behind them."""
+        before: list[Node] = []
+        for name, value in wanted.items():
+            if known.get(name) == value:
+                continue
+            for setter in self.setters:
+                params = _params(setter, name, wanted, known)
+                if params is not None:
+                    before.append(Issue(setter.name, (), tuple(params.items())))
+                    known = {**known, **_values(setter, params)}
+                    break
+        unset = next((name for name, value in wanted.items() if known.get(name) != value), None)
+        if unset is not None:
+            state, what, index = unset
+            place = f"{state}.{what}" if index is None else f"{state}.{what}[{index}]"
+            said = (
+                f"`{place}` has to be {wanted[unset]}, and no instruction of {self.machine.name} sets it so"
+            )
+            raise Infeasible(Diagnostic("state-not-set", said))
+        return tuple(before), known
+
+    def wanted_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
+        """What all issues in a loop that require something of a field require alike, in each iteration."""
+        found: dict[Field, set[Index]] = {}
+        inside = {variable}
+        for node in _within(body):
+            match node:
+                case Issue():
+                    for name, value in self.wanted(node).items():
+                        found.setdefault(name, set()).add(value)
+                case For(counter):
+                    inside.add(counter)
+                case Parallel(counters):
+                    inside |= {counter for counter, _ in counters}
+                case _:
+                    pass
+        return {
+            n: v for n, values in found.items() if len(values) == 1 for v in values if not v.symbols & inside
+        }
+
+    def wanted(self, issue: Issue) -> dict[Field, Index]:
+        """The values that an issue requires of fields that are set one by one."""
+        item = self.machine.instructions[issue.instruction].instruction
+        settable = {(s.field.state, s.field.field) for setter in self.setters for s in setter.settings}
+        bound: dict[str, Index | int] = {n: v for n, v in issue.params if isinstance(v, int | Index)}
+        operands = dict(issue.operands)
+        for name, ref in operands.items():
+            if isinstance(ref, MemoryRef):
+                bound |= {f"stride({name},{axis})": stride for axis, stride in enumerate(ref.strides)}
+        found: dict[Field, Index] = {}
+        for require in item.requires:
+            ref = require.field
+            if (ref.state, ref.field) in settable:
+                register = operands.get(ref.index) if isinstance(ref.index, str) else None
+                index = self.registers[register.value] if isinstance(register, RegisterRef) else ref.index
+                assert not isinstance(index, str), "a field is indexed by a register that has a number"
+                found[(ref.state, ref.field, index)] = require.value.substitute(bound)
+        return found
+
+
+def _within(nodes: tuple[Node, ...]) -> Iterator[Node]:
+    """All nodes, and those inside of them."""
+    for node in nodes:
+        yield node
+        match node:
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
+                yield from _within(body)
+            case _:
+                pass
+
+
+def _agreed(one: Known, other: Known) -> dict[Field, Index]:
+    return {name: value for name, value in one.items() if other.get(name) == value}
+
+
+def _key(ref: StateRef) -> Field:
+    assert not isinstance(ref.index, str), "what sets a field has no operands that could index it"
+    return ref.state, ref.field, ref.index
+
+
+def _params(
+    setter: Instruction, name: Field, wanted: Mapping[Field, Index], known: Known
+) -> dict[str, Index] | None:
+    """With which parameters an instruction sets a field as wanted, and other wanted ones too; None if it
+    does not. What nothing is wanted of stays as it is known to be.
+    """
+    params: dict[str, Index] = {}
+    for setting in setter.settings:
+        own = _key(setting.field)
+        value = wanted.get(own, known.get(own))
+        param = next((p for p in setter.params if setting.value == Index.of(p.name)), None)
+        if param is not None and value is None:
+            params.setdefault(param.name, param.low or Index.of(0))
+        elif param is not None and value is not None:
+            number = value.value
+            low, high = (end.value if end is not None else None for end in (param.low, param.high))
+            if number is not None and not (
+                (low is None or low <= number) and (high is None or number <= high)
+            ):
+                return None
+            params[param.name] = value
+        elif own == name and setting.value != value:
+            return None
+    sets = any(_key(setting.field) == name for setting in setter.settings)
+    return params if sets and len(params) == len(setter.params) else None
+
+
+def _values(setter: Instruction, params: Mapping[str, Index]) -> dict[Field, Index]:
+    """What fields hold behind an instruction."""
+    return {_key(s.field): s.value.substitute(params) for s in setter.settings}
