@@ -6,6 +6,7 @@ program of an architecture needs a C library, half a minute to build once: one a
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from isamap import compile as compile_kernel
 from isamap import verify
 from isamap.codegen.child import Emulator, RunProblem, emulator_for
 from isamap.codegen.silicon import check_machine
@@ -24,6 +26,8 @@ OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16", "aarch64-s
 OF_OTHERS = ("riscv-rvv", "power10-mma", "wasm-simd128")
 FOR_ALL = ("qemu-aarch64", "qemu-riscv64", "qemu-ppc64le", "qemu-loongarch64", "node")
 OF_NEWER_EMULATORS = ("loongarch-lasx",)
+# Their first version with each, right: Debian 12's own has a wrong `smopa`.
+NEWER_FOR = {"aarch64-sme": (8, 2)}
 EVERY_NTH = 12  # of the instructions, where others try all: `generic-c` is asked for of each architecture
 
 needs_qemu = pytest.mark.skipif(
@@ -39,6 +43,15 @@ def has_model(emulator: str, model: str) -> bool:
         return False
     listed = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True, check=False)
     return model in listed.stdout.split()
+
+
+def version(emulator: str) -> tuple[int, ...]:
+    """The version of an emulator of QEMU; () where it is not here."""
+    if shutil.which(emulator) is None:
+        return ()
+    said = subprocess.run([emulator, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    return tuple(map(int, found.groups())) if found else ()
 
 
 def own(name: str, every: int) -> list[str]:
@@ -95,7 +108,47 @@ def test_instruction_sets_of_newer_emulators_run(name: str, capsys: pytest.Captu
     assert say(capsys, tried([name])) == 1
 
 
+@pytest.mark.parametrize("name", NEWER_FOR)
+def test_instruction_sets_that_older_emulators_get_wrong_run(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emulator = load_machine(name).target.emulator or ""
+    if version(emulator) < NEWER_FOR[name]:
+        pytest.skip(f"needs {emulator} {'.'.join(map(str, NEWER_FOR[name]))} or newer")
+    assert say(capsys, tried([name])) == 1
+
+
 SIZES = {"M": 5, "N": 6, "K": 7}
+
+
+@pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize(
+    ("kernel", "machine", "by", "without", "sizes"),
+    [
+        ("gemm_f32", "aarch64-sme", "fmopa", [], (35, 37, 9)),
+        ("gemm_s8s8", "aarch64-sme", "smopa", [], (70, 70, 70)),
+        ("gemm_s8s8", "aarch64-bf16", "smmla_q", [], (33, 37, 70)),
+        ("gemm_bf16", "aarch64-bf16", "bfmmla_q", [], (33, 37, 70)),
+        ("gemm_f32", "aarch64-neon", "fma_lanes_q_f32", ["fma_q_f32", "fma_n_q_f32"], (9, 13, 10)),
+        ("gemm_s8s8", "aarch64-dotprod", "sdot_lanes_q", ["sdot_q", "dot2_q_i8", "mla_q_i32"], (9, 13, 33)),
+    ],
+)
+def test_products_in_tiles_joined_rows_and_by_lane(
+    kernel: str, machine: str, by: str, without: list[str], sizes: tuple[int, int, int], tmp_path: Path
+) -> None:
+    """Whole tiles and what is left of them, by the instruction that is meant: others are left out."""
+    target = load_machine(machine).target
+    if version(target.emulator or "") < NEWER_FOR.get(machine, (1,)):
+        pytest.skip(f"needs a newer {target.emulator}")
+    path = tmp_path / "own.yaml"
+    path.write_text(
+        f"isamap: 1\nname: own\nsummary: less\nextends: {machine}\nremove: [{', '.join(without)}]\n"
+    )
+    given = dict(zip("MNK", sizes, strict=True))
+    files = compile_kernel(kernel, path, given, heuristic="greedy").files
+    assert by in files[f"{kernel}.schedule"]
+    cases = verify(kernel, path, given, schedule=files[f"{kernel}.schedule"])
+    assert [p.message for case in cases for p in case.problems] == []
 
 
 @needs_qemu
