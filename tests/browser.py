@@ -1,6 +1,6 @@
 """A headless Chromium, told what to do through a pipe: keys, the mouse, sizes and modes of a page.
 
-    with Browser() as browser:
+    with Browser(folder) as browser:
         browser.open(path)
         browser.press("Tab")
         browser.value("document.activeElement.id")
@@ -17,7 +17,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -44,18 +43,17 @@ def chromium() -> str | None:
 
 
 class Browser:
-    """One page of a browser; what goes wrong in its script is collected in `errors`."""
+    """One page of a browser that keeps its files in `folder`; `errors` are those of the page's script."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
         program = chromium()
         assert program is not None, "asked before"
-        self.profile = tempfile.mkdtemp(prefix="isamap-browser-")
         near, self._to = os.pipe()
         self._from, far = os.pipe()
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (near, far)]
         command = [sys.executable, "-c", EXEC, *map(str, ends), program, *OPTIONS]
         self.process = subprocess.Popen(
-            [*command, f"--user-data-dir={self.profile}", "about:blank"],
+            [*command, f"--user-data-dir={folder}", "about:blank"],
             pass_fds=ends,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -83,7 +81,6 @@ class Browser:
         self.process.wait()
         os.close(self._to)
         os.close(self._from)
-        shutil.rmtree(self.profile, ignore_errors=True)
 
     def ask(self, method: str, params: Mapping[str, object] | None = None) -> dict[str, Any]:
         """The answer to one message."""

@@ -7,19 +7,17 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
-from math import inf, sqrt
 from pathlib import Path
 from typing import Any, Generic
 
 from isamap.bench.cases import Form
 from isamap.bench.ceilings import Peaks, measure_bandwidths
 from isamap.bench.contender import Contender
-from isamap.bench.kept_rows import append_row, cores_for, keep_environment, open_rows
+from isamap.bench.kept_rows import cores_for, keep_environment, open_rows, rows_in_turn
 from isamap.bench.kind import C, Kind, Rules
 from isamap.bench.libraries import HOLDS
 from isamap.bench.measure import Bench, empty_row, measure_row
@@ -31,7 +29,6 @@ from isamap.source import IsamapError
 from isamap.tune.profile import Profile
 from isamap.version import __version__
 
-GOLDEN = (sqrt(5) - 1) / 2
 LIBRARIES = ("torch", "mkl", "onnxruntime", "numpy", "ortools")
 
 
@@ -111,10 +108,8 @@ def run_campaign(
 ) -> tuple[tuple[Row, ...], dict[str, object]]:
     """The rows, and where they were measured. Raises: UsageProblem, MissingTool.
 
-    With `minutes`, rows are measured in an order that spreads over the suite, so that those that were reached
-    stand for all; the others say in `left_out` that they were not.
+    Rows that are not reached within `minutes` say so in `left_out`.
     """
-    stop = time.monotonic() + 60 * campaign.minutes if campaign.minutes is not None else inf
     cores = cores_for(campaign.threads)
     known = open_rows(campaign.folder, campaign.resume, Row.from_json)
     loops = build_loops()
@@ -126,33 +121,23 @@ def run_campaign(
     bandwidths = measure_bandwidths(loops)
     held: Mapping[str, str] = HOLDS[campaign.hold] if campaign.hold else {}
     asked = [(case, form) for case in campaign.cases for form in campaign.forms]
-    rows = {
-        i: known[k]
-        for i, (c, f) in enumerate(asked)
-        if (k := empty_row(campaign.kind, c, f, rules).key) in known
-    }
-    left = [index for index in range(len(asked)) if index not in rows]
+    empty = [empty_row(campaign.kind, case, form, rules) for case, form in asked]
     with ExitStack() as stack:
         contenders = [
             stack.enter_context(Contender(name, campaign.threads, held, cores))
             for name in ("isamap", *campaign.against)
         ]
         bench = Bench(contenders, bandwidths, Peaks())
-        for index in left if campaign.minutes is None else sorted(left, key=_spread):
-            case, form = asked[index]
-            if time.monotonic() > stop:
-                said = f"not reached within {campaign.minutes:g} minutes"
-                rows[index] = empty_row(campaign.kind, case, form, rules, said)
-                continue
-            watch(f"row {len(rows) + 1} of {len(asked)}: {case.label} {form.name}")
-            rows[index] = _row(campaign.kind, case, form, rules, bench)
-            append_row(campaign.folder, rows[index])
-    return tuple(rows[index] for index in range(len(asked))), where
-
-
-def _spread(index: int) -> float:
-    """Orders indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
-    return index * GOLDEN % 1.0
+        rows = rows_in_turn(
+            empty,
+            known,
+            lambda index: _row(campaign.kind, *asked[index], rules, bench),
+            lambda row, said: replace(row, left_out=said),
+            campaign.folder,
+            campaign.minutes,
+            watch,
+        )
+    return rows, where
 
 
 def _row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:

@@ -87,6 +87,11 @@ class Form:
     def is_float(self) -> bool:
         return self.sum == "f32"
 
+    @property
+    def requantises(self) -> bool:
+        """Whether sums of integers leave as bytes: scaled, rounded half to even, saturated."""
+        return not self.is_float and self.c != self.sum
+
     def element_bytes(self, operand: str) -> int:
         """Units: bytes of one element of operand A, B or C."""
         return DTYPES[{"A": self.a, "B": self.b, "C": self.c}[operand]].size_bytes
@@ -96,9 +101,23 @@ class Form:
         return read if getattr(self, operand.lower()) == self.sum else f"{self.sum}({read})"
 
 
+def scale_of(depth: int) -> float:
+    """A power of two by which few sums of so many products of random bytes saturate."""
+    return 2.0 ** -(6 + depth.bit_length() // 2)
+
+
+def requantising(form: Form, target: str, sums: str, depth: int) -> str:
+    """The assignment that brings sums back to the type of the result."""
+    scale = f"{scale_of(depth):.24f}".rstrip("0")  # exact, and without an exponent
+    return f"{target} = sat_{form.c}(round(f32({sums}) * {scale}, even));"
+
+
 F32 = Form("f32", "f32", "f32", "f32", "f32")
 BF16 = Form("bf16", "bf16", "bf16", "bf16", "f32")
 BF16_F32 = Form("bf16_f32", "bf16", "bf16", "f32", "f32")
 S8S8 = Form("s8s8", "i8", "i8", "i32", "i32")
 U8S8 = Form("u8s8", "u8", "i8", "i32", "i32")
+S8 = Form("s8", "i8", "i8", "i8", "i32")
 FORMS = {form.name: form for form in (F32, BF16, BF16_F32, S8S8, U8S8)}
+SIMULATED_FORMS = {"int8": S8, "int8-sums": S8S8, "bf16": BF16, "f32": F32}
+"""What is asked of machines that are simulated: bytes whose sums leave as bytes, or as they are."""

@@ -15,7 +15,7 @@ from math import prod
 
 import numpy as np
 
-from isamap.bench.cases import BF16, F32, U8S8, Form
+from isamap.bench.cases import BF16, F32, U8S8, Form, requantising
 from isamap.bench.kind import Work
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
@@ -140,21 +140,30 @@ def shapes(case: ConvCase) -> dict[str, tuple[int, ...]]:
 
 def conv_source(case: ConvCase, form: Form, beta: int = 0) -> Source:
     """The row in the kernel language; what is outside of an image reads as 0."""
-    axes = axes_of(case)
-    at = {
-        name: ", ".join(index for index, _ in of)
-        for name, of in (("X", axes.x), ("F", axes.f), ("Y", axes.y))
-    }
-    size = {name: ", ".join(map(str, shape)) for name, shape in shapes(case).items()}
+    return written_out(case, form, axes_of(case))
+
+
+def written_out(case: ConvCase, form: Form, axes: Axes) -> Source:
+    """The row's text with arrays that are subscripted so."""
+    every = {"X": axes.x, "F": axes.f, "Y": axes.y}
+    at = {name: ", ".join(index for index, _ in of) for name, of in every.items()}
+    size = {name: ", ".join(str(extent) for _, extent in of) for name, of in every.items()}
     made = [loop for loop in axes.loops if loop[0] in "ngkpq"]
     image = f"X[{at['X']}]" if case.pad_h == case.pad_w == 0 else f"(X[{at['X']}] else 0)"
     left, right = form.widened("A", image), form.widened("B", f"F[{at['F']}]")
-    accumulate = f" accumulate {form.sum}" if form.c != form.sum else ""
+    accumulate = f" accumulate {form.sum}" if form.is_float and form.c != form.sum else ""
+    # Sums that leave as bytes have an array of their own.
+    sums, temp, end = "Y", "", ""
+    if form.requantises:
+        depth = case.r * case.s * case.c // case.groups
+        sums, temp = "S", f"  temp S: {form.sum}[{size['Y']}];\n"
+        scaled = requantising(form, f"Y[{at['Y']}]", f"S[{at['Y']}]", depth)
+        end = f"  for {_loops(made)} {{ {scaled} }}\n"
     text = (
         f"kernel convolution() {{\n  in X: {form.a}[{size['X']}];\n  in F: {form.b}[{size['F']}];\n"
-        f"  out Y: {form.c}[{size['Y']}]{accumulate};\n"
-        f"  for {_loops(made)} {{ Y[{at['Y']}] = 0; }}\n"
-        f"  for {_loops(axes.loops)} {{ Y[{at['Y']}] += {left} * {right}; }}\n}}\n"
+        f"  out Y: {form.c}[{size['Y']}]{accumulate};\n{temp}"
+        f"  for {_loops(made)} {{ {sums}[{at['Y']}] = 0; }}\n"
+        f"  for {_loops(axes.loops)} {{ {sums}[{at['Y']}] += {left} * {right}; }}\n{end}}}\n"
     )
     return Source("convolution.ir", text)
 

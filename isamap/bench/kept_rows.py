@@ -1,4 +1,4 @@
-"""Rows of a benchmark in a folder, each on disk before the next begins: what was stopped can go on.
+"""Rows of a benchmark, one after the other, each on disk before the next begins: what was stopped can go on.
 
 rows.jsonl          a line of JSON per row, written when the row is done
 environment.json    where it ran
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
+from math import inf, sqrt
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from isamap.source import Diagnostic, UsageProblem, replace_file
 
+GOLDEN = (sqrt(5) - 1) / 2
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
 
 
@@ -26,7 +29,17 @@ class Kept(Protocol):
     def as_json(self) -> dict[str, Any]: ...
 
 
+class Measured(Kept, Protocol):
+    """A row of a suite, with what people call it."""
+
+    @property
+    def label(self) -> str: ...
+    @property
+    def form(self) -> str: ...
+
+
 R = TypeVar("R", bound=Kept)
+M = TypeVar("M", bound=Measured)
 
 
 def cores_for(threads: int) -> frozenset[int]:
@@ -61,6 +74,39 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
             known[row.key] = row
     replace_file(path, "".join(_line(row) for row in known.values()).encode(), durable=True)
     return known
+
+
+def rows_in_turn(
+    asked: Sequence[M],
+    known: Mapping[str, M],
+    measure: Callable[[int], M],
+    unreached: Callable[[M, str], M],
+    folder: Path | None,
+    minutes: float | None,
+    watch: Callable[[str], None],
+) -> tuple[M, ...]:
+    """Each empty row measured, known or, behind so many minutes, said to be `unreached`.
+
+    With `minutes`, rows are measured in an order that spreads over the suite, so that those that were reached
+    stand for all.
+    """
+    stop = time.monotonic() + 60 * minutes if minutes is not None else inf
+    rows = {index: known[row.key] for index, row in enumerate(asked) if row.key in known}
+    left = [index for index in range(len(asked)) if index not in rows]
+    for index in left if minutes is None else sorted(left, key=_spread):
+        row = asked[index]
+        if time.monotonic() > stop:
+            rows[index] = unreached(row, f"not reached within {minutes:g} minutes")
+            continue
+        watch(f"row {len(rows) + 1} of {len(asked)}: {row.label} {row.form}")
+        rows[index] = measure(index)
+        append_row(folder, rows[index])
+    return tuple(rows[index] for index in range(len(asked)))
+
+
+def _spread(index: int) -> float:
+    """Orders indices so that any first few of them lie evenly among all (multiples of the golden ratio)."""
+    return index * GOLDEN % 1.0
 
 
 def append_row(folder: Path | None, row: Kept) -> None:

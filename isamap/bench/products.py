@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Form
+from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Form, requantising
 from isamap.bench.kind import Work
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
@@ -109,14 +109,21 @@ def kernel_text(case: GemmCase, form: Form, beta: int) -> str:
     a, at = ("K, M", "k, m") if case.b_transposed else ("M, K", "m, k")
     b, bt = ("N, K", "n, k") if case.a_transposed else ("K, N", "k, n")
     size, side, loop = ("G, ", "g, ", "g in G, ") if case.batch > 1 else ("", "", "")
-    role, accumulate = ("inout" if beta else "out"), (f" accumulate {form.sum}" if form.c != form.sum else "")
-    start = "" if beta else f"  for {loop}m in M, n in N {{ C[{side}m, n] = 0; }}\n"
+    # Sums that leave as bytes have an array of their own.
+    sums = "S" if form.requantises else "C"
+    temp = f"  temp S: {form.sum}[{size}M, N];\n" if form.requantises else ""
+    end = requantising(form, f"C[{side}m, n]", f"S[{side}m, n]", case.k) if form.requantises else ""
+    role = "inout" if beta else "out"
+    accumulate = f" accumulate {form.sum}" if form.is_float and form.c != form.sum else ""
+    made, to = f"{loop}m in M, n in N", f"{side}m, n"
+    start = "" if beta else f"  for {made} {{ {sums}[{to}] = 0; }}\n"
     left, right = form.widened("A", f"A[{side}{at}]"), form.widened("B", f"B[{side}{bt}]")
     return (
         f"kernel deepbench_gemm({size}M, N, K) {{\n"
         f"  in A: {form.a}[{size}{a}];\n  in B: {form.b}[{size}{b}];\n"
-        f"  {role} C: {form.c}[{size}M, N]{accumulate};\n"
-        f"{start}  for {loop}m in M, n in N, k in K {{ C[{side}m, n] += {left} * {right}; }}\n}}\n"
+        f"  {role} C: {form.c}[{size}M, N]{accumulate};\n{temp}"
+        f"{start}  for {made}, k in K {{ {sums}[{to}] += {left} * {right}; }}\n"
+        + (f"  for {made} {{ {end} }}\n}}\n" if end else "}\n")
     )
 
 

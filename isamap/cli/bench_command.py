@@ -15,6 +15,7 @@ import typer
 
 from isamap.cli.answers import Answer
 from isamap.cli.options import AsJson, LimitSeconds, ProfileName
+from isamap.cli.simulated_layers import is_simulated, refuse_of_times, simulated_answer
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_number
 from isamap.driver.inputs import machine_of
@@ -81,7 +82,7 @@ def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
     def cases(given: Given) -> Sequence[Any]:
         from isamap.bench.convolutions import conv_cases
 
-        layout = read_choice(given["layout"], "--layout", LAYOUTS)
+        layout = read_choice(given["layout"] or LAYOUTS[0], "--layout", LAYOUTS)
         return conv_cases(suite, layout, _parts(given) if "suite" in given else None)
 
     return cases
@@ -138,6 +139,7 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
     def flag(name: str, about: str) -> Any:
         return Annotated[bool, typer.Option(name, help=about)]
 
+    channels = "nchw: channels before pixels; nhwc: behind them, as simulated unless given."
     rotate = "warm: the same buffers again; rotate: a ring of them, twice as large as the caches."
     packed = "Weights are packed before, outside the clock, by all contenders that can."
     turns = "Seconds of turns per row; each contender gets at least 7."
@@ -147,10 +149,10 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
     return {
         "hw": (words("--hw", "MACHINE", "The machine to compile for; this one by default."), "host"),
         "suite": (words("--suite", "SUITE", f"One of {', '.join(PARTS)}."), "all"),
-        "dtype": (words("--dtype", "TYPE", f"One of {', '.join(suite.types)}."), "f32"),
+        "dtype": (maybe("--dtype", "TYPE", f"One of {', '.join(suite.types)}: f32, simulated int8."), None),
         "rows": (maybe("--rows", "ROWS", "By position: 0,3,9 or 10..20 or 0..40/5."), None),
         "steps": (words("--steps", "N", "At most so many time steps of each row, or `all`."), "8"),
-        "layout": (words("--layout", "LAYOUT", "nchw: channels before pixels; nhwc: behind them."), "nchw"),
+        "layout": (maybe("--layout", "LAYOUT", channels), None),
         "beta": (words("--beta", "0|1", "1: C is read and added to; 0: only written."), "1"),
         "threads": (words("--threads", "N", "Threads of each contender."), "1"),
         "cache": (words("--cache", "MODE", rotate), "warm"),
@@ -171,7 +173,12 @@ def _command(suite: Suite) -> Callable[..., Answer]:
     """The command of a suite, with a signature of its options for typer to read."""
     known = {n: o for n, o in _options(suite).items() if n in COMMON or n in suite.options}
 
+    usual = {name: default for name, (_, default) in known.items()}
+
     def command(**given: Any) -> Answer:
+        machine = machine_of(given["hw"])
+        if is_simulated(suite.kind, machine):
+            return _simulated(suite, machine, given, usual)
         return _answer(suite, _campaign(suite, given))
 
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -205,7 +212,7 @@ def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
     return Campaign(
         kind=kind,
         cases=pick_rows(suite.cases(given), given["rows"]),
-        forms=kind.forms[read_choice(given["dtype"], "--dtype", tuple(kind.forms))],
+        forms=kind.forms[read_choice(given["dtype"] or "f32", "--dtype", tuple(kind.forms))],
         machine=machine,
         against=tuple(read_choice(word, "--against", kind.baselines) for word in baselines),
         threads=int(read_number(given["threads"], "--threads", 1, 1024)),
@@ -220,6 +227,15 @@ def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
         packed=given.get("packed", False),
         minutes=read_number(given["minutes"], "--minutes", 0, 10000) if given["minutes"] else None,
     )
+
+
+def _simulated(suite: Suite, machine: str, given: Given, usual: Given) -> Answer:
+    """The table of a machine that this computer cannot run."""
+    from isamap.bench import pick_rows
+
+    refuse_of_times(given, usual, machine)
+    cases = suite.cases({**given, "layout": given.get("layout") or LAYOUTS[1]})
+    return simulated_answer(suite.title, suite.kind, machine, pick_rows(cases, given["rows"]), given)
 
 
 def _answer(suite: Suite, campaign: Campaign[Any]) -> Answer:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from isamap.cli.answers import write_text
+from isamap.cli.terminal import takes_unicode
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
@@ -133,10 +134,11 @@ def write_reports(
 
 def _write_report(report: Report, place: str, force: bool) -> tuple[list[str], str]:
     from isamap.driver.artifacts import write_folder
-    from isamap.report.page.as_text import report_text
+    from isamap.report.page.as_text import PLAIN, report_text
 
     if place == SHOWN:
-        return [], report_text(report)
+        text = report_text(report)
+        return [], text if takes_unicode() else text.translate(PLAIN)
     path = Path(place)
     if path.suffix in ENDINGS:
         write_text(path, _as_file(report, path.suffix), overwrite=True)

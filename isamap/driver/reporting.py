@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from isamap.driver.explaining import explain, schedule_accesses
@@ -42,8 +43,10 @@ from isamap.transform import make_guards_explicit, statements
 if TYPE_CHECKING:
     from isamap.codegen.c import EmittedC
 
-MOST_LINES, MOST_LISTED = 5_000, 1_000
-"""Lines of a text that are shown, and of a listing of words, which has no loops."""
+MOST_BYTES, LINE_BYTES = 1_200_000, 90
+"""Of a text that is shown, for a page below 2 MB; and what a line takes beside its characters."""
+MOST_LISTED = 1_000
+"""Lines of a listing of words that are shown: it has no loops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +241,10 @@ def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
 
 
 def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
-    return Pane(name, title, tuple(lines[:MOST_LINES]), max(0, len(lines) - MOST_LINES))
+    """The text as far as it fits."""
+    ends = accumulate(LINE_BYTES + len(line.text) for line in lines)
+    shown = sum(1 for end in ends if end <= MOST_BYTES)
+    return Pane(name, title, tuple(lines[:shown]), len(lines) - shown)
 
 
 def _mappings(made: Made, shown: Explained) -> tuple[Row, ...]:

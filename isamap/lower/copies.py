@@ -42,18 +42,19 @@ def dma_loops(
     found = find_dma(copy, counts, suppliers)
     if found is None:
         return None
-    return mover_loops(found, found.trips(counts), names)
+    return mover_loops(found, found.trips, names)
 
 
 def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
     """Loops that count `trips` around what goes from memory to memory."""
     variables: list[tuple[str, Index]] = []
     bindings: dict[str, Index] = {}
-    for counter, count in trips.items():
+    for counter, reach in trips.items():
+        count = reach.substitute(bindings)  # as far as an outer counter leaves of it
         if count.value == 1:
             bindings[counter] = Index.of(0)
             continue
-        variable = names.fresh(counter.strip("~+"))
+        variable = names.fresh(counter.strip("~+/"))
         variables.append((variable, count))
         bindings[counter] = Index.of(variable)
     refs = tuple((name, _reference(place, bindings)) for name, place in found.places)

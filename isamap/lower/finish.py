@@ -16,7 +16,16 @@ from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
 from isamap.lower.staging import Staged, copy_tiles
-from isamap.match import OperandTile, Suppliers, Tile, Written, own_sum, start_of_sum, written_by
+from isamap.match import (
+    OperandTile,
+    Suppliers,
+    Tile,
+    Written,
+    begun_by,
+    own_sum,
+    start_of_sum,
+    written_by,
+)
 from isamap.plan.loops import LoopStep
 from isamap.transform.companions import outcome
 
@@ -28,14 +37,18 @@ class Finish:
     """What a nest writes of its tiles: `partial` sums, and `whole` ones.
 
     `first` is the accumulator with what a companion lets it start from, and that written to the sum's array.
+    `beginning` is the instruction that starts it from 0 by itself, "" for none.
     """
 
     partial: tuple[Written, ...]
     whole: tuple[Written, ...]
     first: tuple[OperandTile, Written] | None = None
+    beginning: str = ""
 
 
-def finish_of(kernel: Kernel, tile: Tile, statement: int, fused: Sequence[int]) -> Finish:
+def finish_of(
+    kernel: Kernel, tile: Tile, statement: int, fused: Sequence[int], suppliers: Suppliers
+) -> Finish:
     """The finish of a statement that sums."""
     own = (own_sum(tile),)
     if not fused:
@@ -43,7 +56,8 @@ def finish_of(kernel: Kernel, tile: Tile, statement: int, fused: Sequence[int]) 
     found = outcome(kernel, statement, fused)
     whole = written_by(tile, found)
     assert whole is not None, "planning has checked that every value has a place in the tile"
-    return Finish(own, whole, start_of_sum(tile, found))
+    first = start_of_sum(tile, found)
+    return Finish(own, whole, first, begun_by(first[0], tile, suppliers) if first is not None else "")
 
 
 def where_first(tile: Tile, place: Place) -> Index:
@@ -85,7 +99,9 @@ def copied_in(
         return copy_tiles(staged, *args)
     begun = replace(staged, operand=finish.first[0])
     return in_case(
-        where_first(tile, place), lambda: copy_tiles(begun, *args), lambda: copy_tiles(staged, *args)
+        where_first(tile, place),
+        lambda: () if finish.beginning else copy_tiles(begun, *args),
+        lambda: copy_tiles(staged, *args),
     )
 
 
@@ -115,7 +131,9 @@ def in_case(
         return zero()
     if _is_never_zero(measure):
         return more()
-    return (If(((measure, "<=", ZERO),), zero()), If(((ZERO, "<", measure),), more()))
+    begun, going_on = zero(), more()
+    first = (If(((measure, "<=", ZERO),), begun),) if begun else ()
+    return (*first, *((If(((ZERO, "<", measure),), going_on),) if going_on else ()))
 
 
 def _is_never_zero(measure: Index) -> bool:

@@ -97,7 +97,12 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
         operands.append((operand.name, brought[key]))
     total = scope.held[key_of(acc, place)]
     operands.append((acc.name, RegisterRef(total.name) if isinstance(total, Value) else total))
-    emitter.nodes.append(Issue(tile.mapping.instruction, tuple(operands), (*tile.params, *tile.scalars)))
+    issue = Issue(tile.mapping.instruction, tuple(operands), (*tile.params, *tile.scalars))
+    if beginning := nest.finish.beginning:
+        first = replace(issue, instruction=beginning)
+        emitter.nodes += in_case(where_first(tile, place), lambda: (first,), lambda: (issue,))
+    else:
+        emitter.nodes.append(issue)
 
 
 def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> None:

@@ -19,7 +19,8 @@ from math import ceil, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import block_loops, block_of, clear, copy_loops, group_loops
+from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
+from isamap.lower.fills import cleared_tile, covered
 from isamap.lower.lines import Along, along_rows, by_lines, sunk
 from isamap.lower.passing import passing
 from isamap.lower.place import Place, at_least, divides, left_inside
@@ -290,21 +291,22 @@ def copy_tile(
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
     if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
-        return _cleared(operand, buffer, offset, suppliers, names)
+        return cleared_tile(operand, buffer, offset, suppliers, names)
     before: tuple[Node, ...] = ()
     if back is not None:
         copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
 
-    def cleared() -> tuple[Node, ...]:
-        return _cleared(operand, buffer, offset, suppliers, names) if back is None else ()
-
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
 
+    def cleared() -> tuple[Node, ...]:
+        if back is not None:
+            return ()
+        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
+        return cleared_tile(operand, buffer, offset, suppliers, names, first)
+
     def run(partly: bool) -> tuple[Node, ...]:
-        counts = {
-            f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
-        }
+        counts = _counts(lefts, partly)
         if not partly and back is None and fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
             if packed is not None:
@@ -330,17 +332,11 @@ def copy_tile(
     return tuple(nodes)
 
 
-def _cleared(
-    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names
-) -> tuple[Node, ...]:
-    """A tile of nothing but the operand's fill."""
-    cells = prod(operand.cell_shape)
-    if operand.fill.value == 0:
-        return clear(buffer, operand.dtype, offset, cells, suppliers, names)
-    inner = (ZERO for _ in operand.cell_shape)
-    there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
-    filled = Copy(there, operand.fill, ("~cell",))
-    return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)
+def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
+    """How far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
+    return {
+        f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
+    }
 
 
 def _block(

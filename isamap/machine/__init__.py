@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         EmitValue,
     )
     from isamap.machine.lengths import at_one_length, passed_when_run
+    from isamap.machine.links import shared_link
     from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
@@ -44,6 +45,7 @@ _HOMES = {
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
+    "links": ("shared_link",),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("PARTS",),
     "load": ("LineHint", "line_hints", "load_machine"),
@@ -88,6 +90,7 @@ __all__ = [
     "machine_digest",
     "missing_features",
     "passed_when_run",
+    "shared_link",
     "split_word",
     "unset_state",
 ]

@@ -87,8 +87,9 @@ def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | 
     """What `model` says."""
     found = _read(ModelFigures, node, "`model`", findings, MODEL_KEYS)
     if found is not None:
-        for name in ("leak_factor", "stream_leak_factor", "usable_factor"):
-            _check_part(found, name, findings)
+        for name in ("leak_factor", "stream_leak_factor"):
+            _check_part(found, name, "at least", findings)
+        _check_part(found, "usable_factor", "above", findings)
     return found
 
 
@@ -121,12 +122,14 @@ def _read_figure(name: str, node: Node | None, findings: Findings) -> float | No
     return int(value) if whole and value is not None else value
 
 
-def _check_part(found: Stated[T], name: str, findings: Findings) -> None:
-    """Keep a finding where a figure that is a part of something is nothing of it, or more than all."""
+def _check_part(found: Stated[T], name: str, least: str, findings: Findings) -> None:
+    """Keep a finding where a figure that is a part of something is more than all, or nothing though it must
+    be `above` that.
+    """
     value = getattr(found.figures, name)
-    if name in found.spans and not 0 < value <= 1:
+    if name in found.spans and not (0 < value <= 1 or (value == 0 and least == "at least")):
         findings.report(
-            "number-out-of-range", f"`{name}` is {value:g}; it should be above 0, and at most 1",
+            "number-out-of-range", f"`{name}` is {value:g}; it should be {least} 0, and at most 1",
             found.spans[name],
         )  # fmt: skip
 

@@ -46,6 +46,7 @@ from isamap.match.supplies.delivery import find_delivery, least_copy_ns
 from isamap.match.supplies.standing import is_lane, standing
 from isamap.match.supplies.supplying import find_supply
 from isamap.match.supplies.want import BlockMove, Leaf, Suppliers, Supply, Want
+from isamap.match.tiles.beginnings import begun_by
 from isamap.match.tiles.held_sums import (
     Written,
     in_register,
@@ -107,6 +108,7 @@ __all__ = [
     "accumulator_delivery",
     "address_steps",
     "apply_mapping",
+    "begun_by",
     "beside",
     "bring",
     "choices",

@@ -37,6 +37,26 @@ class TileAxis:
     is_open: bool = False
 
 
+Busy = tuple[tuple[str, float], ...]
+"""Units, and links that units share, with how long each is busy. Units: nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What it takes units of their own to move all of an operand once, into its scratchpad or out of it.
+
+    `begun` is what brings it there: an input, or what sums begin with. Of sums, `finished` is what takes them
+    out at last, and `parted` what takes parts of them out and brings them back. `first_ns` is how long the
+    sums themselves are read for that, `latency_ns` how long the last tile is on its way out.
+    """
+
+    begun: Busy
+    finished: Busy = ()
+    parted: Busy = ()
+    first_ns: float = 0.0
+    latency_ns: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class TileOperand:
     """An operand of the mapped instruction and what supplying it costs.
@@ -57,8 +77,9 @@ class TileOperand:
     `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
     axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
-    (0 if unknown): with both known, what it costs to read many rows in place is modelled. `next_row` is the
-    loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what an
+    (0 if unknown): with both known, what it costs to read many rows in place is modelled. A piece of a row
+    takes `least_row_bytes` of a cache at least, a line (0 where rows are no longer than that). `next_row` is
+    the loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what an
     iteration of a loop reads in place is a box of one array.
 
     `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
@@ -67,16 +88,18 @@ class TileOperand:
 
     `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
     accumulator, that writes it back: "" where there is none, and the unit that computes copies as well.
-    `moved_ns_per_element` is what that takes the unit. `beside` says that the instruction's unit has its
-    registers to itself: copies go by other units, and beside the sum where they are dealt to it. `hints` are
-    the caches to which its lines may be named ahead, with nanoseconds per byte; one hint names `line_bytes`.
-    `ahead_counts` are so many iterations: that what was hinted is hinted into the nearest cache, and at least
-    that what register blocks share is. `streams` says that it comes from beyond all caches, and takes longer
-    for that than all issues; its lines are hinted `ahead_bytes` before their use. `swept` says that a few of
-    its rows may be worth reading side by side to their ends, each by loads of its own. `late` says that
-    pieces of its rows may come sooner where they are hinted, though it does not stream. `cold` says that no
-    cache has it when the kernel begins. A copy of it as a whole serves `turns_of_copy` iterations of the
-    ordered loops around. Each of these reads other elements of an array of `fresh_bytes`; 0 where none does.
+    `moved_ns_per_element` is what that takes the unit. `flow` says what all units take that move it between
+    main memory and a scratchpad, where none of them computes. `beside` says that the instruction's unit has
+    its registers to itself: copies go by other units, and beside the sum where they are dealt to it. `hints`
+    are the caches to which its lines may be named ahead, with nanoseconds per byte; one hint names
+    `line_bytes`. `ahead_counts` are so many iterations: that what was hinted is hinted into the nearest
+    cache, and at least that what register blocks share is. `streams` says that it comes from beyond all
+    caches, and takes longer for that than all issues; its lines are hinted `ahead_bytes` before their use.
+    `swept` says that a few of its rows may be worth reading side by side to their ends, each by loads of its
+    own. `late` says that pieces of its rows may come sooner where they are hinted, though it does not stream.
+    `cold` says that no cache has it when the kernel begins. A copy of it as a whole serves `turns_of_copy`
+    iterations of the ordered loops around. Each of these reads other elements of an array of `fresh_bytes`; 0
+    where none does.
     """
 
     name: str
@@ -95,12 +118,14 @@ class TileOperand:
     subscripts: tuple[tuple[tuple[str, int], ...], ...] = ()
     dense_axis: str = ""
     pitch_bytes: int = 0
+    least_row_bytes: int = 0
     next_row: str = ""
     in_rows: bool = True
     homes: tuple[str, ...] = ("",)
     packed: bool = False
     mover: str = ""
     moved_ns_per_element: float = 0.0
+    flow: Flow | None = None
     beside: bool = False
     hints: tuple[tuple[str, float], ...] = ()
     line_bytes: int = 0

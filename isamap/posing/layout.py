@@ -2,6 +2,9 @@
 
 X[n, c, 2*p + r, q] of f32[1, 64, 112, 112]  ->  ((n, 1),), ((c, 1),), ((p, 2), (r, 1)), ((q, 1),); dense
 along q, rows 448 bytes apart.
+
+Rows that are shorter than a line and follow each other without a gap, as in F[k, c, r, s] of 3 by 3, are
+none: what goes along them goes along the axes in front, too.
 """
 
 from __future__ import annotations
@@ -17,9 +20,16 @@ Subscript = tuple[tuple[str, int], ...]
 
 
 def lay_out(
-    operand: TileOperand, subject: Expr | None, kernel: Kernel, profile: Mapping[str, int]
+    operand: TileOperand,
+    subject: Expr | None,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+    line_bytes: int = 0,
 ) -> TileOperand:
-    """The operand with what its element `subject` tells of the tensor; unchanged where that is not plain."""
+    """The operand with what its element `subject` tells of the tensor; unchanged where that is not plain.
+
+    Units: `line_bytes` of a cache's line.
+    """
     found = () if subject is None else reads(subject)
     if len(found) != 1 or not found[0].index:
         return replace(operand, in_rows=False)
@@ -29,17 +39,22 @@ def lay_out(
     if len(known) < len(subscripts):
         return replace(operand, in_rows=False)
     operand = replace(operand, in_rows=subject.fill is None)
-    shape = next((o.shape for o in kernel.operands if o.name == subject.buffer), ())
-    row = shape[-1].substitute(profile).value if shape else None
+    tensor = next((o for o in kernel.operands if o.name == subject.buffer), None)
+    row = tensor.shape[-1].substitute(profile).value if tensor and tensor.shape else None
+    if row and tensor and tensor.strides and row * subject.dtype.size_bytes < line_bytes:
+        behind_each_other = tensor.strides[-2:-1] == (tensor.shape[-1],)
+        row = None if behind_each_other else row
     dense = known[-1][0][0] if len(known[-1]) == 1 and known[-1][0][1] == 1 else ""
     behind = known[-2] if len(known) > 1 else ()
     moved = [axis for subscript in known for axis, _ in subscript]
+    pitch = (row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0
     windows = len(moved) > len(set(moved)) or any(len(s) > 1 or any(c != 1 for _, c in s) for s in known)
     return replace(
         operand,
         subscripts=tuple(known) if windows else (),
         dense_axis=dense if row else "",
-        pitch_bytes=(row or 0) * subject.dtype.size_bytes if len(known) > 1 else 0,
+        pitch_bytes=pitch,
+        least_row_bytes=line_bytes if pitch > line_bytes else 0,
         next_row=behind[0][0] if len(behind) == 1 and behind[0][1] == 1 else "",
     )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from isamap.ir import Expr, Index, Kernel, strict_forbids
 from isamap.ir.index import ZERO
-from isamap.machine import Machine, cost_params, cost_value, held_between
+from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
@@ -15,6 +15,7 @@ from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.posing.carriable import with_carried
 from isamap.posing.copy_costs import with_ends
 from isamap.posing.far_inputs import with_hints, with_late, with_streams
+from isamap.posing.flows import with_flows
 from isamap.posing.frame import Frame
 from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
@@ -30,6 +31,9 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
         return None
     taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
     turns = frame.turns[number]
+    option = with_flows(option, tile, number, frame.kernel, frame.suppliers, taken)
+    if any(o.flow is not None for o in option.operands if o.is_accumulator):
+        taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
     cold = tuple(
         replace(
@@ -81,11 +85,12 @@ def option_of(
         operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
+    line = line_bytes(suppliers.machine)
     bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
     option = replace(
         bare,
         operands=tuple(
-            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile), suppliers.machine)
+            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile, line), suppliers.machine)
             for o in sharing_files(operands, suppliers.machine)
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
@@ -116,10 +121,15 @@ def _turns_of_copy(
 
 
 def _laid_out(
-    operand: TileOperand, subject: Expr | None, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
+    operand: TileOperand,
+    subject: Expr | None,
+    tile: Tile,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+    line: int,
 ) -> TileOperand:
     """As `lay_out`; what is written is no box that is read, and nothing of it is prefetched."""
-    found = lay_out(operand, subject, kernel, profile)
+    found = lay_out(operand, subject, kernel, profile, line)
     return replace(found, in_rows=False) if tile.result is not None else found
 
 

@@ -110,8 +110,9 @@ class _Walk:
                     if all(_holds(condition, self.env) for condition in conditions):
                         self.run(inner, turned)
                 case _:
+                    step = item if item.varying is None else item.varying.at(self.env)
                     self.state.issue(
-                        item, [self._lines(number, turned) for number in item.accesses], self.env
+                        step, [self._lines(number, turned) for number in step.accesses], self.env
                     )
 
     def _lines(self, number: int, turned: int) -> tuple[bool, Weights]:

@@ -8,7 +8,7 @@ cross the links between levels, each link one after the other. All times are nan
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -33,12 +33,21 @@ class Touch:
     writes: bool
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Varying:
+    """Parameters that loops move, and the issue where they have some values."""
+
+    params: tuple[tuple[str, Index], ...]
+    at: Callable[[Mapping[str, int]], Step]
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """One issue as the machine sees it: numbers of its unit, of registers read and written, and accesses.
 
-    `instruction` and `block`, the note of the outermost block around it, are for watchers. Units: `work_ns`
-    that it keeps its unit busy, all units of the kind together.
+    `instruction` and `block`, the note of the outermost block around it, are for watchers. `link` is the
+    number of a link that several units share, as units are numbered; -1 for none. Units: `work_ns` that it
+    keeps its unit busy, all units of the kind together, `link_ns` that link.
     """
 
     unit: int
@@ -50,6 +59,9 @@ class Step:
     touches: tuple[Touch, ...] = ()
     instruction: str = ""
     block: str = ""
+    link: int = -1
+    link_ns: float = 0.0
+    varying: Varying | None = None
 
 
 class Watcher(Protocol):
@@ -57,6 +69,10 @@ class Watcher(Protocol):
 
     def issued(self, step: Step, booked: float, start: float, end: float) -> None:
         """An issue whose unit is kept busy from `booked` on, whose operands are there at `start`."""
+        ...
+
+    def crossed(self, step: Step, start: float, end: float) -> None:
+        """An issue that keeps a link busy which units share."""
         ...
 
     def moved(self, link: int, start: float, end: float) -> None:
@@ -108,7 +124,11 @@ class MachineTime:
         start = max(entered, self.units[step.unit])
         pieces = [(touch, piece) for touch in step.touches for piece in _pieces(touch, env or {})]
         for touch, piece in pieces:
-            start = max(start, self.written.get(piece, 0.0), self.read.get(piece, 0.0) if touch.writes else 0)
+            # What is only written has to be so behind what was written before, not begun behind it.
+            written = self.written.get(piece, 0.0) - (0.0 if touch.reads else step.latency_ns)
+            start = max(start, written, self.read.get(piece, 0.0) if touch.writes else 0)
+        if step.link >= 0:
+            start = max(start, self._cross(step, entered))
         booked = start
         self.units[step.unit] = start + step.work_ns
         for register in step.reads:
@@ -132,6 +152,19 @@ class MachineTime:
         self.steps += 1
         if self.watcher is not None:
             self.watcher.issued(step, booked, start, end)
+
+    def _cross(self, step: Step, entered: float) -> float:
+        """When a transfer can begin so that its last bytes have crossed a shared link when it ends.
+
+        Transfers take the link in the order of the program, from when they are known of: what waits for
+        something else does not keep those behind it from crossing.
+        """
+        crossed = max(self.units[step.link], entered) + step.link_ns
+        self.units[step.link] = crossed
+        self.done[step.link] += step.link_ns
+        if self.watcher is not None:
+            self.watcher.crossed(step, crossed - step.link_ns, crossed)
+        return crossed - step.link_ns
 
     def _fetch(self, level: int, lines: float, entered: float) -> float:
         """When lines have come from a level through all links on the way."""

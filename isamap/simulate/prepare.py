@@ -29,8 +29,8 @@ from isamap.lower.program import (
     Share,
 )
 from isamap.lower.shares import spelled_out
-from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
-from isamap.simulate.machine_time import Step, Touch
+from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, shared_link
+from isamap.simulate.machine_time import Step, Touch, Varying
 from isamap.simulate.reuse import Access, Turn, strides_of
 
 # A buffer is filled by stores as wide as this. Units: bytes.
@@ -162,7 +162,7 @@ class _Builder:
         roles = {o.name: o.role for o in item.instruction.operands}
         reads: list[int] = []
         writes, accesses = -1, list[int]()
-        touches: list[Touch] = []
+        typical = self._params(node, self.env)
         for name, operand in node.operands:
             role = roles[name]
             match operand:
@@ -172,36 +172,73 @@ class _Builder:
                         reads.append(register)
                     writes = register if role != "in" else writes
                 case MemoryRef():
-                    size = self._size(node, item, name, operand)
+                    size = self._size(typical, item, name)
                     accesses.append(
                         self._access(operand, size, loop, writes=role != "in", reads=role != "out")
                     )
-                    if operand.buffer in self.scratch:
-                        elements = max(1, size // self.item_bytes[operand.buffer])
-                        place = operand.offset
-                        touches.append(Touch(operand.buffer, place, elements, role != "out", role != "in"))
-        step = self._step(item, dict(node.params))
-        return replace(
-            step, reads=tuple(reads), writes=writes, accesses=tuple(accesses), touches=tuple(touches)
-        )
+        known = tuple(reads), writes, tuple(accesses), self.block
+        moving = tuple((n, v) for n, v in node.params if isinstance(v, Index) and v.symbols - self.env.keys())
+        made: dict[tuple[int, ...], Step] = {}
 
-    def _step(self, item: MachineInstruction, params: Mapping[str, object]) -> Step:
-        known: dict[str, int] = {}
-        for name, value in params.items():
+        def at(env: Mapping[str, int]) -> Step:
+            """The issue where its parameters are these; as often they are the same few."""
+            values = tuple(value.evaluate(env) for _, value in moving)
+            if values not in made:
+                made[values] = self._step(node, item, self._params(node, env), *known)
+            return made[values]
+
+        step = self._step(node, item, typical, *known)
+        return replace(step, varying=Varying(moving, at)) if moving else step
+
+    def _params(self, node: Issue, env: Mapping[str, int]) -> dict[str, int]:
+        """The numbers that parameters are: where loops begin, unless `env` has their variables."""
+        found: dict[str, int] = {}
+        for name, value in node.params:
             if isinstance(value, Index):
-                zero = {**self.env, **dict.fromkeys(value.symbols - self.env.keys(), 0)}
-                known[name] = max(1, value.evaluate(zero))
+                zero = {**env, **dict.fromkeys(value.symbols - env.keys(), 0)}
+                found[name] = max(1, value.evaluate(zero))
             elif isinstance(value, int):
-                known[name] = value
-        numbers = cost_params(item, self.machine, known)
+                found[name] = value
+        return found
+
+    def _step(
+        self,
+        node: Issue,
+        item: MachineInstruction,
+        params: Mapping[str, int],
+        reads: tuple[int, ...],
+        writes: int,
+        accesses: tuple[int, ...],
+        block: str,
+    ) -> Step:
+        """An issue with these parameters: its times, and what it touches in scratchpads."""
+        crossed, link_ns = shared_link(self.machine, node.instruction), 0.0
+        roles = {o.name: o.role for o in item.instruction.operands}
+        touches: list[Touch] = []
+        for name, operand in node.operands:
+            if not isinstance(operand, MemoryRef):
+                continue
+            size = self._size(params, item, name)
+            if crossed is not None and crossed[1] == name:
+                link_ns = size / crossed[0].bandwidth_bytes_per_ns
+            if operand.buffer in self.scratch:
+                elements = max(1, size // self.item_bytes[operand.buffer])
+                role = roles[name]
+                touches.append(Touch(operand.buffer, operand.offset, elements, role != "out", role != "in"))
+        link = self.units.setdefault(crossed[0].source_memory, len(self.units)) if crossed is not None else -1
+        times = self._times(item, params)
+        return Step(*times, reads, writes, accesses, tuple(touches), item.name, block, link, link_ns)
+
+    def _times(self, item: MachineInstruction, params: Mapping[str, int]) -> tuple[int, float, float]:
+        """An instruction's unit, how long it keeps that busy, and its latency."""
+        numbers = cost_params(item, self.machine, params)
         count = max(1, self.machine.units[item.cost.unit].count)
         unit = self.units.setdefault(item.cost.unit, len(self.units))
         work = cost_value(item.cost.interval_ns, numbers) / count
-        latency = cost_value(item.cost.latency_ns, numbers)
-        return Step(unit, work, latency, (), -1, (), (), item.name, self.block)
+        return unit, work, cost_value(item.cost.latency_ns, numbers)
 
     def _configure(self, name: str) -> Step:
-        return self._step(self.machine.instructions[name], {})
+        return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
     def _fill(self, node: Fill, loop: Turn | None) -> list[Run]:
         """Stores one after the other, as a loop of its own."""
@@ -217,10 +254,10 @@ class _Builder:
         fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block)
         return [Counted(turn, trips, (fill,), (), ())]
 
-    def _size(self, node: Issue, item: MachineInstruction, name: str, place: MemoryRef) -> int:
+    def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
         """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""
         operand = next(o for o in item.instruction.operands if o.name == name)
-        env = dict(self.env) | {n: v for n, v in node.params if isinstance(v, int)}
+        env = {**self.env, **params}
         env |= {c.name: 1 for c in item.instruction.params if c.name not in env}
         extents = [extent.evaluate(env) for extent in operand.shape]
         elements = 1
@@ -241,7 +278,7 @@ class _Builder:
 
 
 def _trips(body: Sequence[Run]) -> list[Index]:
-    """The expressions that say how a body runs."""
+    """The expressions that say how a body runs, and how much its issues move."""
     found: list[Index] = []
     for item in body:
         match item:
@@ -251,7 +288,7 @@ def _trips(body: Sequence[Run]) -> list[Index]:
                 found += [side for left, _, right in conditions for side in (left, right)]
                 found += _trips(inner)
             case _:
-                pass
+                found += [value for _, value in item.varying.params] if item.varying is not None else []
     return found
 
 

@@ -23,7 +23,8 @@ MOST_EVENTS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """An issue: its unit is booked from `begin_ns` for `busy_ns`, its operands are there at `start_ns`.
+    """An issue on its unit, or on a link that units share: that is booked from `begin_ns` for `busy_ns`, its
+    operands are there at `start_ns`.
 
     `arrays` are what it touches in memories. Units: nanoseconds from the start.
     """
@@ -123,9 +124,11 @@ class _Recorder:
         self.steps[id(step)] = step
         self.told.append((id(step), 1))
         if self._has_room():
-            arrays = tuple(dict.fromkeys(self.prepared.accesses[n].array for n in step.accesses))
-            unit = self.prepared.units[step.unit]
-            self.issues.append(Issued(unit, step.instruction, arrays, booked, step.work_ns, start, end))
+            self._tell(step, step.unit, booked, step.work_ns, start, end)
+
+    def crossed(self, step: Step, start: float, end: float) -> None:
+        if self._has_room():
+            self._tell(step, step.link, start, step.link_ns, start, end)
 
     def moved(self, link: int, start: float, end: float) -> None:
         if self._has_room():
@@ -139,6 +142,11 @@ class _Recorder:
             self.told += [(key, times * count) for key, count in _sums(self.told[since:]).items()]
             if self._has_room():
                 self.repeats.append(Repeated(now - by_ns, now, now + by_ns * times, times))
+
+    def _tell(self, step: Step, unit: int, begin: float, busy: float, start: float, end: float) -> None:
+        arrays = tuple(dict.fromkeys(self.prepared.accesses[n].array for n in step.accesses))
+        name = self.prepared.units[unit]
+        self.issues.append(Issued(name, step.instruction, arrays, begin, busy, start, end))
 
     def _has_room(self) -> bool:
         if len(self.issues) + len(self.crossings) + len(self.repeats) < self.most:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 
-from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, times, total
+from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, largest, times, total
 from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
 
@@ -117,10 +117,20 @@ def touched_bytes(space: Space, extents: Mapping[str, Cost]) -> Cost:
 def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> Cost:
     """Bytes of an operand that loops of these extents touch, where it lies or in its staging buffer."""
     staged = times(operand.staged_bytes, *(extent_of(space, axis, extents) for axis in operand.axes))
-    if operand.tensor_bytes == operand.staged_bytes and not operand.subscripts:
+    if (
+        operand.tensor_bytes == operand.staged_bytes
+        and not operand.subscripts
+        and not _in_pieces(space, operand)
+    ):
         return staged
     direct = times(operand.tensor_bytes, *_tensor_extents(space, operand, extents))
     return by_stage(space, operand, direct, staged)
+
+
+def _in_pieces(space: Space, operand: TileOperand) -> bool:
+    """Whether loops may touch less than a line of the operand's rows, where they lie."""
+    tile = next((a.tile for a in space.option.axes if a.name == operand.dense_axis), 0)
+    return 0 < tile * operand.tensor_bytes < operand.least_row_bytes
 
 
 def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
@@ -148,15 +158,19 @@ def extent_of(space: Space, axis: str, extents: Mapping[str, Cost]) -> Cost:
 
 
 def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> tuple[Cost, ...]:
-    """The extents that loops cover along the axes of a tensor: windows overlap."""
+    """The extents that loops cover along the axes of a tensor: windows overlap, caches hold whole lines."""
+    line = Const(operand.least_row_bytes // max(1, operand.tensor_bytes))
     if not operand.subscripts:
-        return tuple(extent_of(space, axis, extents) for axis in operand.axes)
+        covered = {axis: extent_of(space, axis, extents) for axis in operand.axes}
+        if _in_pieces(space, operand) and operand.dense_axis in covered:
+            covered[operand.dense_axis] = largest([covered[operand.dense_axis], line])
+        return tuple(covered.values())
     found: list[Cost] = []
     for subscript in operand.subscripts:
         steps = [(axis, abs(coefficient)) for axis, coefficient in subscript]
         parts = [times(coefficient, extent_of(space, axis, extents)) for axis, coefficient in steps]
         found.append(total([*parts, Const(1 - sum(coefficient for _, coefficient in steps))]))
-    return tuple(found)
+    return (*found[:-1], largest([found[-1], line])) if operand.least_row_bytes else tuple(found)
 
 
 def reloads(

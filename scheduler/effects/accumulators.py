@@ -21,6 +21,8 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     Where loads follow rows out of memory, all of that waits for them, and shows as little as other moves do.
     """
     space = tiling.space
+    if operand.flow is not None:
+        return Const(0)  # among what flows
     own = prod(issues_along(axis) for axis in space.option.axes if axis.name in operand.axes)
     again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
     moved = by_stage(

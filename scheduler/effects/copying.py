@@ -15,6 +15,7 @@ from isamap.plan.decisions import rows_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.copy_orders import leaves_rows
 from isamap.scheduler.deciding.tiling import Tiling, usable_bytes, whole_bytes
+from isamap.scheduler.effects.flowing import busy_ns, units, waiting
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.outgoing import out_and_back
@@ -27,7 +28,7 @@ from isamap.source import added
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """The copy into the staging buffer; of an accumulator both ways."""
     space = tiling.space
-    if operand.packed:
+    if operand.packed or operand.flow is not None:  # what flows is no work of the unit that computes
         return Const(0)
     values = space.stage_values(operand)
     elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
@@ -123,6 +124,8 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
     at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
     if _may_be_beside(operand):
         return leak * at_once
+    if operand.flow is not None:
+        return 0.0
     if not operand.mover:
         return at_once
     before = max(0.0, at_once - operand.moved_ns_per_element) if operand.is_accumulator else 0.0
@@ -130,12 +133,24 @@ def _least_ns(operand: TileOperand, leak: float) -> float:
 
 
 def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
-    """Per unit that copies by itself, how long each operand keeps it busy with what crosses iterations."""
+    """Per unit that copies by itself, how long each operand keeps it busy: all that flows through it, or what
+    crosses iterations.
+    """
     operands = tiling.space.option.operands
-    return {
-        unit: [beside(tiling, o, _again(tiling, o)) if o.mover == unit else Const(0) for o in operands]
-        for unit in movers(operands)
-    }
+    again = {o.name: _again(tiling, o) for o in operands}
+
+    def one(operand: TileOperand, unit: str) -> Cost:
+        if operand.flow is not None:
+            return busy_ns(tiling, operand, unit, again[operand.name])
+        return beside(tiling, operand, again[operand.name]) if operand.mover == unit else Const(0)
+
+    return {u: [one(o, u) for o in operands] for u in sorted({*movers(operands), *units(operands)})}
+
+
+def waits(tiling: Tiling, computing: Cost) -> Cost:
+    """Computing with all that it waits for of what flows."""
+    again = {o.name: _again(tiling, o) for o in tiling.space.option.operands}
+    return waiting(tiling, computing, again)
 
 
 def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:

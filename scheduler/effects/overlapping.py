@@ -97,7 +97,7 @@ def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
 
 def movers(operands: Iterable[TileOperand]) -> tuple[str, ...]:
     """The units that copy by themselves."""
-    return tuple(sorted({operand.mover for operand in operands if operand.mover}))
+    return tuple(sorted({operand.mover for operand in operands if operand.mover and operand.flow is None}))
 
 
 def _elements(tiling: Tiling, operand: TileOperand) -> int:

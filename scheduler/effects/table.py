@@ -26,7 +26,7 @@ from isamap.machine.timings import RowTimes
 from isamap.plan.cost import Cost, largest, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import shown
-from isamap.scheduler.effects.copying import least_beside, least_packing, packing
+from isamap.scheduler.effects.copying import least_beside, least_packing, packing, waits
 from isamap.scheduler.effects.crowding import crowded
 from isamap.scheduler.effects.effect import (
     Context,
@@ -64,6 +64,12 @@ ALONE = Figure(
     lambda problem: (
         not problem.nests  # mappings are not found yet: floors ask each operand
         or any(o.beside for nest in problem.nests for option in nest.options for o in option.operands)
+    ),
+)
+FLOWS = Figure(
+    "a unit that moves what is in a scratchpad",
+    lambda problem: any(
+        o.flow is not None for nest in problem.nests for option in nest.options for o in option.operands
     ),
 )
 STREAMS = Figure("`streams`", lambda problem: problem.memory_streams is not None)
@@ -134,7 +140,7 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_supply),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
-    Effect("by {by}", "by {by}", Counts.LONGEST, _moved),
+    Effect("by {by}", "what {by} moves", Counts.LONGEST, _moved),
     Effect(
         "beside", "loads into registers, and copies made beside the sums", Counts.BEYOND,
         whole(lambda c: total([c.supplied, *c.beside])), (ALONE,), least=least_beside,
@@ -146,6 +152,10 @@ EFFECTS: tuple[Effect, ...] = (
     Effect(
         "blocks", "loads and chains that the sums of their own block do not hide", Counts.BEYOND,
         whole(lambda c: c.blocks),
+    ),
+    Effect(
+        "waits", "sums and what they wait for of what other units bring and take away", Counts.BEYOND,
+        whole(lambda c: waits(c.tiling, largest([c.computing, c.blocks]))), (FLOWS,),
     ),
     Effect(
         "bursts", "what is used faster than it comes from afar", Counts.BEYOND,

@@ -26,7 +26,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     path: Path = tmp_path_factory.mktemp("report") / "report.html"
     page = report_html(report_of(request, made, recording_of(request, made)))
     path.write_text(page, encoding="utf-8")
-    with Browser() as found:
+    with Browser(path.parent / "browser") as found:
         found.width(1280)
         found.open(path)
         yield found

@@ -32,6 +32,26 @@ def test_a_row_that_is_not_walked_densely_has_no_dense_axis() -> None:
     assert (found.dense_axis, found.subscripts) == ("", ((("m", 1),), (("k", 2),)))
 
 
+def test_short_rows_one_behind_the_other_are_no_rows() -> None:
+    filters = (Index.of(64), Index.of(9), Index.of(3))
+    read = Read("F", (at("k"), at("c"), at("s")), F32)
+    for strides, line, dense in (
+        ((None, Index.of(3), Index.of(1)), 64, ""),
+        ((None, Index.of(3), Index.of(1)), 8, "s"),  # a row of more than a line
+        ((None, Index.of(4), Index.of(1)), 64, "s"),
+        ((None, None, Index.of(1)), 64, "s"),
+        (None, 64, "s"),
+    ):
+        kernel = Kernel("k", (), (Operand("F", "in", F32, filters, strides=strides),), ())
+        assert lay_out(PLAIN, read, kernel, {}, line).dense_axis == dense
+
+
+def test_a_piece_of_a_long_row_takes_a_line_at_least() -> None:
+    read = Read("A", (at("m"), at("k")), F32)
+    assert lay_out(PLAIN, read, KERNEL, {"K": 100}, 64).least_row_bytes == 64
+    assert lay_out(PLAIN, read, KERNEL, {"K": 16}, 64).least_row_bytes == 0
+
+
 UNKNOWN = replace(PLAIN, in_rows=False)
 
 

@@ -11,14 +11,15 @@ from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import pytest
-from reported import EXAMPLES, PRODUCT, REQUANT, report
+from reported import EXAMPLES, PRODUCT, REQUANT, made, report
 
+from isamap.driver import reporting
 from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
 from isamap.report.page.as_html import report_html
 from isamap.report.page.as_json import report_json
-from isamap.report.page.as_text import report_text
+from isamap.report.page.as_text import PLAIN, report_text
 from isamap.report.page.pictures import all_pictures
 from isamap.report.page.stamp import is_as_stamped, is_stamped, stamped
 from isamap.source import Source
@@ -154,6 +155,18 @@ def test_large_pages_stay_small(which: tuple[str, str, tuple[tuple[str, int], ..
         ElementTree.fromstring(picture.svg())
 
 
+def test_what_of_a_text_does_not_fit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "MOST_BYTES", 3000)
+    request, compilation = made(*PRODUCT)
+    found = report_of(request, compilation, None)
+    for whole, part in zip(report(*PRODUCT).panes, found.panes, strict=True):
+        assert len(part.lines) + part.left_out == len(whole.lines)
+        assert part.lines == whole.lines[: len(part.lines)]
+    code = found.panes[-1]
+    assert code.left_out > 0
+    assert f"{code.left_out} further lines are not shown." in read(report_html(found)).texts
+
+
 # --- pictures, text, JSON, stamps -------------------------------------------------------------------------
 
 
@@ -175,6 +188,11 @@ def test_every_picture_is_there_as_svg_and_for_a_terminal(
     timed = {"timeline", "memory-acc", "memory-spad"} if which == REQUANT else set[str]()
     statement = "1" if which == REQUANT else "0"
     assert set(names) == {f"time-{statement}", f"roofline-{statement}", "traffic"} | timed
+
+
+@pytest.mark.parametrize("which", [REQUANT, PRODUCT], ids=lambda w: w[0])
+def test_the_text_can_do_with_ascii(which: tuple[str, str, tuple[tuple[str, int], ...]]) -> None:
+    assert report_text(report(*which)).translate(PLAIN).isascii()
 
 
 def test_the_text_begins_with_the_sentence() -> None:

@@ -42,11 +42,13 @@ class WayOut:
     """How a tile leaves a scratchpad: through `buffers`, that of what is computed first, then those of what
     else is read; there is none where one instruction does it all.
 
-    Units: `cost_ns` per element, computing and moving it.
+    `moves` are the instructions in their order, each with what it takes for all of a tile. Units:
+    nanoseconds; `cost_ns` per element, computing and moving it.
     """
 
     buffers: tuple[Between, ...]
     cost_ns: float
+    moves: tuple[tuple[str, float], ...] = ()
 
     def bytes_of(self, memory: str) -> int:
         """Bytes of a scratchpad that the buffers take."""
@@ -61,7 +63,7 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(acc, tile)}
     at_once = find_dma(copy, counts, suppliers)
     if at_once is not None:
-        return WayOut((), at_once.cost_ns)
+        return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * prod(acc.cell_shape)),))
     kinds = [(copy.target.dtype, acc.cell_shape)]
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in beside(copy, cells)]
     for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(kinds)):
@@ -69,9 +71,9 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
             Between(memory, dtype, shape, _padded(memory, prod(shape) * dtype.size_bytes, suppliers))
             for memory, (dtype, shape) in zip(memories, kinds, strict=True)
         )
-        cost = _cost_ns(copy, counts, cells, buffers, suppliers)
-        if cost is not None:
-            return WayOut(buffers, cost)
+        moves = _moves(copy, counts, cells, buffers, suppliers)
+        if moves is not None:
+            return WayOut(buffers, added(ns for _, ns in moves) / prod(acc.cell_shape), moves)
     return None
 
 
@@ -80,14 +82,14 @@ def _padded(memory: str, size_bytes: int, suppliers: Suppliers) -> int:
     return -(-size_bytes // step) * step
 
 
-def _cost_ns(
+def _moves(
     copy: Copy,
     counts: Mapping[str, Index],
     cells: str,
     buffers: Sequence[Between],
     suppliers: Suppliers,
-) -> float | None:
-    """What an element takes on its way through these buffers; None where nothing does some part of it."""
+) -> tuple[tuple[str, float], ...] | None:
+    """What each move of a tile through these buffers takes; None where nothing does some part of it."""
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
         lay_out_between(name, buffer, suppliers)
@@ -97,8 +99,10 @@ def _cost_ns(
     if not moves:
         return None
     elements = [*(prod(b.shape) for b in buffers[1:]), *(prod(buffers[0].shape) for _ in range(2))]
-    known = [m.cost_ns * n for m, n in zip(moves, elements, strict=True) if m is not None]
-    return added(known) / elements[-1] if len(known) == len(moves) else None
+    known = tuple(
+        (m.instruction, m.cost_ns * n) for m, n in zip(moves, elements, strict=True) if m is not None
+    )
+    return known if len(known) == len(moves) else None
 
 
 def counted(read: Read, copy: Copy) -> tuple[str, ...]:

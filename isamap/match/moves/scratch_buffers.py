@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations
+from itertools import groupby, permutations
 from math import prod
+from typing import cast
 
 from isamap.ir import Axis, Const, DType, Expr, Index, index_min, substitute_expr
 from isamap.ir.index import MinMax
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
+from isamap.match.moves.runs import in_runs
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
@@ -34,33 +36,58 @@ class Dma:
     """An instruction that moves a part of a copy, or computes it.
 
     `pieces` are how far it counts counters itself: of one that goes further it takes a piece at a time, and
-    the counter counts pieces. `places` are where its operands lie. Units: `cost_ns` per element.
+    the counter counts pieces. `counts` are how far the counters go, `places` where its operands lie. Units:
+    `cost_ns` per element.
     """
 
     instruction: str
     places: tuple[tuple[str, Location], ...]
     params: tuple[tuple[str, Index | Expr], ...]
     pieces: tuple[tuple[str, int], ...]
+    counts: tuple[tuple[str, Index], ...]
     cost_ns: float
 
-    def trips(self, counts: Mapping[str, Index]) -> dict[str, Index]:
+    @property
+    def trips(self) -> dict[str, Index]:
         """How often it is issued along each counter of the copy that it does not count to the end."""
         pieces = dict(self.pieces)
-        around = {c: n for c, n in counts.items() if c not in pieces or (largest(n) or 0) > pieces[c]}
+        around = {c: n for c, n in self.counts if c not in pieces or (largest(n) or 0) > pieces[c]}
         return {c: n.ceildiv(pieces.get(c, 1)) for c, n in around.items()}
+
+    @property
+    def issues(self) -> int:
+        """How often it is issued at most."""
+        return prod(largest(n) or 1 for n in self.trips.values())
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
     """The cheapest instruction that moves as much of a copy as it can; None when there is none."""
-    best: Dma | None = None
-    for pattern in _movers(suppliers):
-        if not heads_match(pattern.value, copy.value):
-            continue
-        for counters in _assignments(pattern.axes, copy.counters):
-            found = _laid_over(copy, counts, pattern, counters, suppliers)
-            if found is not None and (best is None or found.cost_ns < best.cost_ns):
-                best = found
-    return best
+    key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
+    if key not in suppliers.movers:
+        suppliers.movers[key] = _found(copy, counts, suppliers)
+    return cast("Dma | None", suppliers.movers[key])
+
+
+def _found(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
+    runs = in_runs(copy, counts)
+    ways = [(copy, counts), *([runs] if runs is not None else [])]
+    patterns = [p for p in _movers(suppliers) if heads_match(p.value, copy.value)]
+    found = (_most_at_once(*way, pattern, suppliers) for pattern in patterns for way in ways)
+    return min(
+        (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
+    )
+
+
+def _most_at_once(
+    copy: Copy, counts: Mapping[str, Index], pattern: Pattern, suppliers: Suppliers
+) -> Dma | None:
+    """An instruction on as many counters of a copy as it serves."""
+    for _, assigned in groupby(_assignments(pattern.axes, copy.counters), key=len):
+        found = [_laid_over(copy, counts, pattern, counters, suppliers) for counters in assigned]
+        known = [dma for dma in found if dma is not None]
+        if known:
+            return min(known, key=lambda dma: (dma.cost_ns, dma.issues))
+    return None
 
 
 def _movers(suppliers: Suppliers) -> Iterator[Pattern]:
@@ -108,7 +135,8 @@ def _laid_over(
         params: dict[str, Index | Expr] = {**sizes, **given, **{n: Index.of(v) for n, v in named.items()}}
         pieces = tuple((counter, limits[axis]) for axis, counter in counters.items())
         cost = suppliers.interval_ns(pattern.name, numbers) / max(1, prod(limits.values()))
-        return Dma(pattern.name, places, tuple(sorted(params.items())), pieces, cost)
+        counted = tuple((c, counts[c]) for c in copy.counters)
+        return Dma(pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost)
     return None
 
 
@@ -285,8 +313,7 @@ def scratch_move(
     elements = prod(operand.cell_shape)
     dma = find_dma(copy, counts, suppliers)
     if dma is not None:
-        issues = prod(largest(n) or 1 for n in dma.trips(counts).values())
-        return ScratchMove(dma.instruction, issues, dma.cost_ns)
+        return ScratchMove(dma.instruction, dma.issues, dma.cost_ns)
     found = find_transfer(copy, counts, suppliers)
     if found is None:
         return None

@@ -202,6 +202,11 @@ class Suppliers:
         return {}
 
     @cached_property
+    def movers(self) -> dict[tuple[Read, Expr, tuple[tuple[str, Index], ...]], object]:
+        """What moves a copy to or from a scratchpad, or computes it, by all that was asked."""
+        return {}
+
+    @cached_property
     def packings(self) -> dict[tuple[tuple[Index, ...], DType, Expr, tuple[int, ...]], float | None]:
         """Time to pack an element, by a buffer's strides and type, a cell and the shape. Units: ns."""
         return {}

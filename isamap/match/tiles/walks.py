@@ -21,6 +21,9 @@ from isamap.match.patterns.reach import Params, extents_of, holds, solve
 from isamap.match.patterns.unify import read_twice
 from isamap.transform import Statement
 
+# Lengths that are looked at where not all are allowed.
+MOST_LENGTHS = 4096
+
 
 def choose_params(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
@@ -51,7 +54,7 @@ def _asked(pattern: Pattern) -> frozenset[str]:
 @lru_cache(maxsize=1 << 14)
 def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -> tuple[tuple[str, int], ...]:
     """The parameters where the kernel has so many iterations for these axes together."""
-    chosen = full_lengths(pattern)
+    chosen, needs = full_lengths(pattern), list[tuple[str, int]]()
     group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
     for axis in pattern.axes:
         extent = axis.extent.substitute(chosen)
@@ -61,8 +64,7 @@ def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -
         param = pattern.instruction.param(symbol)
         if param.kind != "choose":
             continue
-        high = param.high.value if param.high is not None and param.high.value is not None else 1
-        low = param.low.value if param.low is not None and param.low.value is not None else 1
+        low, high = _limits(pattern, symbol)
         group = group_of.get(axis.name)
         if group is None:
             chosen[symbol] = low
@@ -73,6 +75,7 @@ def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -
         coefficient = extent.coefficient(symbol)
         step = coefficient.value if coefficient is not None and coefficient.value else 1
         chosen[symbol] = max(low, min(high, -(-needed // step)))
+        needs.append((symbol, -(-needed // step)))
     for param in pattern.instruction.params:
         if param.kind == "choose" and param.name not in chosen:
             for operand in pattern.instruction.operands:
@@ -80,11 +83,33 @@ def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -
                     alone = s.symbols == frozenset({param.name}) and solve(s, 1) is None
                     if alone and param.low and param.low.value:
                         chosen.setdefault(param.name, param.low.value)
-    if not holds(pattern, chosen):  # as with `where L == 8` and 4 to be done: the other lanes are padded
-        most = largest(pattern.instruction)
-        longer = {name: most.get(name, value) for name, value in chosen.items()}
-        chosen = longer if holds(pattern, longer) else chosen
-    return tuple(chosen.items())
+    return tuple(_allowed(pattern, chosen, dict(needs)).items())
+
+
+def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> Params:
+    """The parameters, or those nearby that the instruction allows.
+
+    What is left over behind tiles of which not every length is allowed (`where M % 32 == 0`) is padded. So of
+    lengths at least half as long as wanted those count that pad least, of as many the largest.
+    """
+    for name, needed in needs.items():
+        low, high = _limits(pattern, name)
+        lengths = range(max(low, min(needed, high) // 2), min(high, MOST_LENGTHS) + 1)
+        allowed = [n for n in lengths if holds(pattern, {**chosen, name: n})]
+        if 0 < len(allowed) < len(lengths):
+            return {**chosen, name: min(allowed, key=lambda n: (-(-needed // n) * n, -n))}
+    if holds(pattern, chosen):
+        return chosen
+    most = largest(pattern.instruction)  # as with `where L == 8` and 4 to be done: the other lanes are padded
+    longer = {name: most.get(name, value) for name, value in chosen.items()}
+    return longer if holds(pattern, longer) else chosen
+
+
+def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
+    """The least and the largest value of a parameter, 1 where it has no limit."""
+    param = pattern.instruction.param(name)
+    low, high = (end.value if end is not None else None for end in (param.low, param.high))
+    return low or 1, high or 1
 
 
 def full_lengths(pattern: Pattern) -> Params:

@@ -133,12 +133,13 @@ def _data(about: Line | Mark, numbers: dict[str, str]) -> str:
 
 def _mapping(report: Report) -> Iterator[str]:
     yield _table(report.mappings)
+    yield "<details><summary>Loops: what an iteration of each touches, and which cache that fits</summary>"
     for tree in report.explained.trees:
         rows = tree_rows(tree)
-        yield f"<details><summary>Loops of statement {tree.statement}: what an iteration touches</summary>"
+        yield f"<h3>Statement {tree.statement}</h3>"
         yield _table(rows, range(1, len(rows[0]) - 1))
         yield f'<p class="note">registers: {escape(registers_text(tree))}</p>' if tree.registers else ""
-        yield "</details>"
+    yield "</details>"
     if report.explained.runners:
         yield "<h3>Runners-up by the model</h3>"
         yield _table(runner_rows(report.explained.runners), (0, 1, 2))

@@ -16,6 +16,15 @@ def report_text(report: Report) -> str:
     return "\n\n".join(_parts(report)) + "\n"
 
 
+PLAIN = str.maketrans(
+    {
+        **dict(zip("▁▂▃▄▅▆▇█", ".,:-=+*#", strict=True)),
+        "▒": "%", "░": "o", "▏": "|", "─": "-", "│": "|", "└": "+", "–": "-", "→": ">", "µ": "u", "…": "...",
+    }
+)  # fmt: skip
+"""For terminals that have no other characters than ASCII's."""
+
+
 def _parts(report: Report) -> Iterator[str]:
     yield report.sentence
     yield f"{report.title}{': ' if report.sizes else ''}{report.sizes}"

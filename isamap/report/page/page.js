@@ -2,8 +2,12 @@
 (() => {
   const panes = [...document.querySelectorAll(".text")];
   // What can be pointed at: lines, or the pieces of those that have any.
-  const ITEM = ".l:not(:has(.m)), .m";
-  const lines = panes.map((pane) => [...pane.querySelectorAll(ITEM)]);
+  const isItem = (one) => !one.querySelector(".m");
+  const itemOf = (target) => {
+    const one = target.closest(".m, .l");
+    return one && isItem(one) ? one : null;
+  };
+  const lines = panes.map((pane) => [...pane.querySelectorAll(".l, .m")].filter(isItem));
   const every = lines.flat();
   const named = (line, what) => (line.dataset[what] || "").split(" ").filter(Boolean);
   const byOwn = new Map(), byInside = new Map();
@@ -75,10 +79,10 @@
     });
     pane.addEventListener("focus", () => { if (at[number] < 0) go(number, 0); });
     pane.addEventListener("click", (event) => {
-      const line = event.target.closest(ITEM);
+      const line = itemOf(event.target);
       if (line) go(number, lines[number].indexOf(line));
     });
-    pane.addEventListener("mouseover", (event) => show(event.target.closest(ITEM)));
+    pane.addEventListener("mouseover", (event) => show(itemOf(event.target) || pinned));
     pane.addEventListener("mouseleave", () => show(pinned));
   });
 })();

@@ -1,0 +1,33 @@
+"""What tiles hold where their operand has no element: in all of them, or what a copy leaves over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from isamap.ir import Index, Read
+from isamap.ir.index import ZERO
+from isamap.lower.copies import clear, copy_loops
+from isamap.lower.program import Names, Node
+from isamap.match import Copy, OperandTile, Suppliers
+
+
+def covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
+    """How many cells of a tile, from its first on, a copy fills without a gap; 0 where that is not seen."""
+    moved = prod(n.value or 0 for n in counts.values())
+    rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
+    whole = next((n.value or 0 for c, n in counts.items() if rows == Index.of(c)), 0)
+    return moved if moved == whole * prod(operand.cell_shape[1:]) else 0
+
+
+def cleared_tile(
+    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names, first: int = 0
+) -> tuple[Node, ...]:
+    """A tile of nothing but the operand's fill, from a cell on."""
+    cells = prod(operand.cell_shape)
+    if operand.fill.value == 0:
+        return clear(buffer, operand.dtype, offset + first, cells - first, suppliers, names)
+    inner = (ZERO for _ in operand.cell_shape)
+    there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
+    filled = Copy(there, operand.fill, ("~cell",))
+    return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)

@@ -1,0 +1,51 @@
+"""Instructions that begin a sum in a scratchpad, so that nothing has to be set to 0 there before.
+
+stream         c[m, n] += i32(a[m, k]) * i32(b[k, n])
+stream_first   c[m, n] = 0, then the same
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from isamap.ir import Const, Index, Instruction
+from isamap.machine import Machine
+from isamap.match.patterns.pattern import pattern_of
+from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.operand_tiles import OperandTile, Tile
+from isamap.transform import Statement, statements
+
+
+def beginning_of(name: str, machine: Machine) -> str | None:
+    """The instruction that performs from 0 what `name` adds to what is there; None where there is none."""
+    own = pattern_of(machine.instructions[name].instruction)
+    if own is None:
+        return None
+    for item in machine.instructions.values():
+        other = item.instruction
+        if _begins(other, own.instruction, own.statement):
+            return other.name
+    return None
+
+
+def begun_by(first: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
+    """The instruction that begins sums in a scratchpad where they start from 0; "" where none does."""
+    if first.subject != first.fill or first.fill.value != 0 or not suppliers.is_addressable(first.memory):
+        return ""
+    return beginning_of(tile.mapping.instruction, suppliers.machine) or ""
+
+
+def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:
+    """Whether `other` sets all of the result to 0, and then is `own`, whose statement is `summed`."""
+    found = statements(other)
+    if len(found) != 2 or other.params != own.params or other.where != own.where:
+        return False
+    written = tuple(replace(o, role="inout") if o.role == "out" else o for o in other.operands)
+    zero, then = found
+    if written != own.operands or (then.assign, then.axes) != (summed.assign, summed.axes):
+        return False
+    target, shape = zero.assign.target, own.operand(summed.assign.target.buffer).shape
+    is_zero = isinstance(zero.assign.value, Const) and zero.assign.value.value == 0
+    is_all = target.index == tuple(Index.of(a.name) for a in zero.axes)
+    is_all = is_all and tuple(a.extent for a in zero.axes) == shape and zero.assign.guard is None
+    return is_zero and zero.assign.op is None and is_all and target.buffer == summed.assign.target.buffer

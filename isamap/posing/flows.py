@@ -1,0 +1,142 @@
+"""What units of their own take to move operands between main memory and scratchpads, all of them once.
+
+A product of bytes whose sums leave as bytes, on a machine with a DMA engine for each way and a vector unit:
+
+    A, B     begun: load, and the bus of main memory
+    sums     begun: load, which writes zeros;  finished: vector, then store and the bus
+
+Units work side by side, so that each is priced by itself (`isamap.scheduler.effects.flowing`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from math import prod
+
+from isamap.ir import Kernel
+from isamap.machine import Machine, cost_params, cost_value, shared_link
+from isamap.match import (
+    OperandTile,
+    Suppliers,
+    Tile,
+    Written,
+    begun_by,
+    clearing_ns,
+    find_clearing,
+    own_sum,
+    scratch_move,
+    start_of_sum,
+    way_out,
+    written_by,
+)
+from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
+from isamap.source import added
+from isamap.transform.companions import Outcome, outcome
+
+Moved = tuple[str, float]
+"""An instruction, and what all that it moves takes. Units: nanoseconds."""
+
+
+def with_flows(
+    option: NestOption, tile: Tile, number: int, kernel: Kernel, suppliers: Suppliers, taken: Sequence[Fusion]
+) -> NestOption:
+    """The option of statement `number` with the flow of each operand that other units bring to a scratchpad.
+
+    What sums begin with and leave as is what they are with all that is `taken` along: in a scratchpad nothing
+    else performs what is offered there.
+    """
+    described = {o.name: o for o in (*tile.inputs, *((tile.accumulator,) if tile.accumulator else ()))}
+    operands: list[TileOperand] = []
+    for operand in option.operands:
+        flow = None
+        if operand.mover and operand.homes[0]:
+            moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
+            flow = Flow(_busy(moves, _brought(moves, moves.operand)))
+            if operand.is_accumulator:
+                flow = _of_sums(moves, outcome(kernel, number, tuple(f.statement for f in taken)))
+        operands.append(replace(operand, flow=flow))
+    return replace(option, operands=tuple(operands))
+
+
+@dataclass(frozen=True, slots=True)
+class _Moves:
+    """What is moved: an operand whose buffer is in a scratchpad, `home`."""
+
+    home: str
+    operand: OperandTile
+    option: NestOption
+    tile: Tile
+    suppliers: Suppliers
+
+    @property
+    def elements(self) -> int:
+        return prod(a.extent for a in self.option.axes if a.name in self.operand.axes)
+
+    @property
+    def tiles(self) -> int:
+        return prod(-(-a.extent // a.tile) for a in self.option.axes if a.name in self.operand.axes)
+
+
+def _of_sums(moves: _Moves, found: Outcome) -> Flow:
+    """The flow of sums that begin and leave as an outcome says."""
+    first, own = start_of_sum(moves.tile, found), own_sum(moves.tile)
+    begun = _brought(moves, moves.operand if first is None else first[0])
+    if first is not None and begun_by(first[0], moves.tile, moves.suppliers):
+        begun = []
+    out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
+    parts = _busy(moves, [*_taken_out(moves, own), *_brought(moves, moves.operand)])
+    machine = moves.suppliers.machine
+    return Flow(
+        _busy(moves, begun),
+        _busy(moves, chain.from_iterable(out)),
+        parts,
+        added(each[0][1] for each in out),
+        added(_latency_ns(machine, name) for name, _ in chain.from_iterable(out)),
+    )
+
+
+def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
+    """Tiles that are set to zero or moved; at the end of an axis, what is left over is set to zero."""
+    clearing = find_clearing(moves.suppliers, moves.home, operand.dtype.name)
+    cleared, found = moves.tiles * prod(operand.cell_shape), list[Moved]()
+    if operand.subject != operand.fill:
+        cleared -= moves.elements
+        move = scratch_move(operand, moves.tile, moves.home, moves.suppliers)
+        assert move is not None, "homes are those that something moves to"
+        found.append((move.instruction, move.cost_ns * moves.elements))
+    if cleared > 0 and clearing is not None:
+        found.append((clearing.instruction, clearing_ns(clearing, moves.suppliers) * cleared))
+    return found
+
+
+def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
+    """The moves of what is written of all tiles: what leaves the scratchpads no more than there is of it."""
+    way = way_out(moves.operand, written, moves.tile, moves.home, moves.suppliers)
+    assert way is not None, "what is taken along has a way out"
+    *before, (last, last_ns) = way.moves
+    of_each = last_ns / prod(moves.operand.cell_shape)
+    return [*((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
+
+
+def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
+    """How long units and shared links are busy with what instructions move."""
+    machine, found = moves.suppliers.machine, dict[str, float]()
+    for name, ns in moved:
+        unit = machine.instructions[name].cost.unit
+        found[unit] = found.get(unit, 0.0) + ns
+        crossed = shared_link(machine, name)
+        if crossed is not None:
+            link, operand = crossed
+            there = next(o for o in machine.instructions[name].instruction.operands if o.name == operand)
+            link_ns = moves.elements * there.dtype.size_bytes / link.bandwidth_bytes_per_ns
+            found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
+    return tuple(sorted(found.items()))
+
+
+def _latency_ns(machine: Machine, name: str) -> float:
+    """How long the largest issue of an instruction takes. Units: nanoseconds."""
+    item = machine.instructions[name]
+    most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
+    return cost_value(item.cost.latency_ns, cost_params(item, machine, most))

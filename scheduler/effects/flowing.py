@@ -1,0 +1,163 @@
+"""What moves through scratchpads by units of their own: how long they are busy, and what waits for them.
+
+    load    A  ##A ##A ##A ##A          a DMA engine fills one copy of a buffer while the other is read;
+    execute     ###### ###### ######    sums of a block are taken out while those of the next are computed
+    store              ##     ##   ##
+
+Units work side by side, each through its own work in order, so that the busiest bounds the whole, but for
+what waits: the first buffers are filled before anything is computed, the last results leave behind it, and
+where a buffer has one copy, its next contents wait until the last sweep over it has come past them. Sums that
+stay in one copy are read before the next ones begin there.
+
+Where it errs: queues are long enough; sums cut into many parts go out and in by thirds of what they do;
+sweeps are counted as if all loops over other axes stood inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+
+from isamap.plan.cost import Cases, Const, Cost, Decision, Threshold, largest, times, total
+from isamap.plan.problem import Busy, Flow, TileOperand
+from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.space import issues_along
+from isamap.scheduler.deciding.tiling import Tiling
+from isamap.scheduler.effects.overlapping import entries
+from isamap.source import added
+
+# Up to so many sweeps over a buffer of one copy, with the share of computing that its filling waits for: it
+# hides behind the last sweep and the next first one, 2/w of all w. Of more sweeps, all of it.
+SWEEPS = ((2, 0.0), (3, 1 / 3), (4, 1 / 2), (6, 2 / 3), (8, 3 / 4), (16, 7 / 8))
+"""Parts of a sum that go out and in again, for each block of the sum beyond the first, out of all blocks."""
+PARTS = 0.75
+
+
+def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
+    """The operands that units of their own move."""
+    return [(o, o.flow) for o in operands if o.flow is not None]
+
+
+def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
+    """These units, and links that they share."""
+    flows = [flow for _, flow in flowing(operands)]
+    return tuple(sorted({u for f in flows for busy in (f.begun, f.finished, f.parted) for u, _ in busy}))
+
+
+def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
+    """How long an operand keeps a unit busy; `again` are factors of how often all of it is moved."""
+    flow = operand.flow
+    if flow is None:
+        return Const(0)
+    if not operand.is_accumulator:
+        once = Const(_of(flow.begun, unit))
+        return Cases(
+            tiling.space.stage(operand),
+            tuple(
+                (value, times(once, *again) if value == 1 else once if value else Const(0))
+                for value in tiling.space.stage_values(operand)
+            ),
+        )
+    whole = Const(_of(flow.begun, unit) + _of(flow.finished, unit))
+    parts = times(PARTS * _of(flow.parted, unit), *again)
+    return total([whole, _if_cut(again, parts)])
+
+
+def _if_cut(blocks: Sequence[Cost], cost: Cost) -> Cost:
+    """A cost where a sum is cut into several blocks."""
+    return Const(0) if not blocks else Threshold(times(*blocks), 1, Const(0), cost)
+
+
+def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
+    """What is computed, with all that it waits for, or the busiest unit with what comes before and behind its
+    work; 0 where nothing flows.
+    """
+    operands = tiling.space.option.operands
+    flows = flowing(operands)
+    if not flows:
+        return Const(0)
+    before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]
+    behind = [c for o, f in flows if o.is_accumulator for c in _last_results(tiling, o, f)]
+    sums = [c for o, f in flows if o.is_accumulator for c in _exchanged(tiling, o, f, again[o.name])]
+    found = [total([computing, *sums, *before, *behind])]
+    for operand, flow in flows:
+        if not operand.is_accumulator:
+            swept = _swept(tiling, operand, flow, computing, again[operand.name])
+            found.append(total([swept, *sums, *behind]))
+    block = _of_block(tiling)
+    for unit in units(operands):
+        brings = any(_of(f.begun, unit) for o, f in flows if not o.is_accumulator)
+        takes = any(_of(f.finished, unit) for _, f in flows)
+        busy = [busy_ns(tiling, o, unit, again[o.name]) for o, _ in flows]
+        found.append(total([*busy, block, *(() if brings else before), *(() if takes else behind)]))
+    return largest(found)
+
+
+def _of_block(tiling: Tiling) -> Cost:
+    """What is computed of one register block, beside which nothing else is done at either end."""
+    option, space = tiling.space.option, tiling.space
+    unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
+    issues = prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
+    return times(issues * option.interval_ns, *unrolled)
+
+
+def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
+    """Filling a buffer of one copy, with what is computed while that waits; 0 where it has two."""
+    filled = times(_longest(flow.begun), *again)
+    sweeps = times(*(tiling.turns[a.name] for a in tiling.space.register_axes if a.name not in operand.axes))
+    waits: Cost = total([filled, computing])
+    for most, share in reversed(SWEEPS):
+        waits = Threshold(sweeps, most, total([filled, times(share, computing)]), waits)
+    return _by_copies(tiling, operand, waits, Const(0))
+
+
+def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
+    """One of two costs of an operand that is staged per block, after how many copies its buffer has."""
+    staged = one
+    if operand in crossing(tiling.space):
+        staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two)))
+    values = tiling.space.stage_values(operand)
+    return Cases(tiling.space.stage(operand), tuple((v, staged if v == 1 else Const(0)) for v in values))
+
+
+def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
+    """What is brought of an input before anything is computed: a block, or all of it."""
+    space, whole_ns = tiling.space, _longest(flow.begun)
+    axes = [a for a in space.option.axes if a.name in operand.axes and a.name in tiling.block]
+    block = times(whole_ns / prod(a.extent for a in axes), *(tiling.block[a.name] for a in axes))
+    costs = {0: Const(0), 1: block, 2: Const(whole_ns)}
+    yield Cases(space.stage(operand), tuple((v, costs[v]) for v in space.stage_values(operand)))
+
+
+def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
+    """What leaves behind the last sum: a register block."""
+    option, space = tiling.space.option, tiling.space
+    tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
+    block = [Decision(space.unroll(axis)) for axis in space.register_axes if axis.name in operand.axes]
+    yield Const(max(0.0, option.latency_ns - option.interval_ns) + flow.latency_ns)
+    yield times(_longest(flow.finished) / tiles, *block)
+
+
+def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, blocks: Sequence[Cost]) -> Iterator[Cost]:
+    """Sums of one copy: each register block is read and begun anew before the next one goes on there.
+
+    Of a block of several tiles that takes as long as they are computed one by one, but for the first.
+    """
+    option, space = tiling.space.option, tiling.space
+    tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
+    one_ns = (flow.first_ns + _longest(flow.begun)) / tiles
+    late_ns = max(0.0, one_ns - option.interval_ns)
+    each_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
+    waits = total([times(late_ns * tiles, *blocks), times(each_ns, *entries(tiling))])
+    if operand not in crossing(space):
+        yield waits
+        return
+    yield Cases(name_of(space, operand), ((0, waits), (1, Const(0))))
+
+
+def _longest(busy: Busy) -> float:
+    return max((ns for _, ns in busy), default=0.0)
+
+
+def _of(busy: Busy, unit: str) -> float:
+    return added(ns for name, ns in busy if name == unit)
