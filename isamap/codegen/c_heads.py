@@ -5,7 +5,9 @@ Of a machine whose instructions work in a mode of their own,
     static inline void load_tile_0(const float *a, int64_t a_s0) __arm_streaming __arm_inout("za") {
     __arm_locally_streaming __arm_new("za") int gemm(const gemm_args *args, …) {
 
-Heads stand at the beginning of a line, and end in `) {`: all writers of C here do so.
+The first is called by functions of the file alone, with what they hold in registers; the other by callers,
+also a function that is handed on by its address. Heads stand at the beginning of a line, and end in `) {`:
+all writers of C here do so.
 """
 
 from __future__ import annotations
@@ -15,16 +17,24 @@ import re
 from isamap.machine.target_fields import Attributes
 
 _HEAD = re.compile(r"^(?P<words>[A-Za-z][^;{]*\)) \{$", re.MULTILINE)
-_INLINED = re.compile(r"\binline [a-z0-9_]+ \*?[A-Za-z0-9_]+\(")
+_ATTRIBUTE = re.compile(r"__attribute__\(\([^;{]*?\)\)")
+_NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 
 
 def with_attributes(source: str, attributes: Attributes) -> str:
-    """The file with its functions marked: those that are inlined behind their heads, all others in front."""
+    """The file with its functions marked: those that it calls itself behind their heads, others in front."""
 
     def marked(head: re.Match[str]) -> str:
         words = head["words"]
-        if _INLINED.search(words):
-            return " ".join([words, *attributes.inlined, "{"])
+        name = _NAME.search(_ATTRIBUTE.sub("", words))
+        is_own = words.startswith("static ") and name is not None and not _is_handed_on(name[1], source)
+        if is_own:
+            return " ".join([words, *attributes.within, "{"])
         return " ".join([*attributes.entered, words, "{"])
 
-    return _HEAD.sub(marked, source) if attributes.entered or attributes.inlined else source
+    return _HEAD.sub(marked, source) if attributes.entered or attributes.within else source
+
+
+def _is_handed_on(name: str, source: str) -> bool:
+    """Whether a function is mentioned without being called."""
+    return re.search(rf"\b{name}\b(?!\()", source) is not None

@@ -33,10 +33,10 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What functions are marked with: those that are `entered` from elsewhere, and those that are inlined."""
+    """What functions are marked with: those that are `entered` from elsewhere, and those called `within`."""
 
     entered: tuple[str, ...] = ()
-    inlined: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class TargetSpec:
     attributes: Attributes = field(default_factory=Attributes)
 
 
-_ATTRIBUTES = Keys({key: ListOf(words(allowed.attributes)) for key in ("entered", "inlined")})
+_ATTRIBUTES = Keys({key: ListOf(words(allowed.attributes)) for key in ("entered", "within")})
 TARGET = Keys(
     {
         "toolchains": ListOf(words(lambda: allowed.TOOLCHAINS)),
@@ -120,7 +120,7 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
         read_cpu(keys.get("cpu"), findings),
         _read_parts(keys.get("parts"), findings),
         Attributes(
-            *(texts(key, "attribute", allowed.attributes(), marked) for key in ("entered", "inlined")),
+            *(texts(key, "attribute", allowed.attributes(), marked) for key in ("entered", "within")),
         ),
     )
 

@@ -151,7 +151,7 @@ def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
         tuple(parts.items()),
         Attributes(
             joined(old.attributes.entered, new.attributes.entered),
-            joined(old.attributes.inlined, new.attributes.inlined),
+            joined(old.attributes.within, new.attributes.within),
         ),
     )
 

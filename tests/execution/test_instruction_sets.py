@@ -127,6 +127,7 @@ SIZES = {"M": 5, "N": 6, "K": 7}
     [
         ("gemm_f32", "aarch64-sme", "fmopa", [], (35, 37, 9)),
         ("gemm_s8s8", "aarch64-sme", "smopa", [], (70, 70, 70)),
+        ("gemm_bf16", "aarch64-sme", "bfmopa", [], (70, 70, 70)),
         ("gemm_s8s8", "aarch64-bf16", "smmla_q", [], (33, 37, 70)),
         ("gemm_bf16", "aarch64-bf16", "bfmmla_q", [], (33, 37, 70)),
         ("gemm_f32", "aarch64-neon", "fma_lanes_q_f32", ["fma_q_f32", "fma_n_q_f32"], (9, 13, 10)),

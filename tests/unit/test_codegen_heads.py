@@ -30,24 +30,30 @@ static __attribute__((noinline)) void gemm_dense(
   gemm_body(A, 3);
 }
 
+static void gemm_task0(void *shared, int64_t part) {
+  gemm_dense(shared);
+}
+
 int gemm(const gemm_args *args, void *workspace, gemm_pool *pool) {
+  gemm_run(pool, gemm_task0, 3);
 """
 
 
-def test_functions_are_marked_by_whether_they_are_inlined_and_nothing_else_is() -> None:
-    marked = with_attributes(SOURCE, Attributes(("ENTERED", 'NEW("za")'), ("INLINED",)))
+def test_functions_are_marked_by_who_calls_them_and_nothing_else_is() -> None:
+    marked = with_attributes(SOURCE, Attributes(("ENTERED", 'NEW("za")'), ("WITHIN",)))
     changed = [
         (old, new) for old, new in zip(SOURCE.splitlines(), marked.splitlines(), strict=True) if old != new
     ]
     assert changed == [
         (
             "static inline float load_f32(const float *a) {",
-            "static inline float load_f32(const float *a) INLINED {",
+            "static inline float load_f32(const float *a) WITHIN {",
         ),
-        ("    int64_t A_s0) {", "    int64_t A_s0) INLINED {"),
+        ("    int64_t A_s0) {", "    int64_t A_s0) WITHIN {"),
+        ("    const float *restrict A) {", "    const float *restrict A) WITHIN {"),
         (
-            "static __attribute__((noinline)) void gemm_dense(",
-            'ENTERED NEW("za") static __attribute__((noinline)) void gemm_dense(',
+            "static void gemm_task0(void *shared, int64_t part) {",
+            'ENTERED NEW("za") static void gemm_task0(void *shared, int64_t part) {',
         ),
         (
             "int gemm(const gemm_args *args, void *workspace, gemm_pool *pool) {",
