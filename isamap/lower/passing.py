@@ -5,10 +5,12 @@ dma_in_f32 x=scale z=c_out1; requantise_columns x=c_tiles0 s=c_out1 y=c_out0; dm
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
 from isamap.ir import Index, index_min
+from isamap.ir.index import ZERO
 from isamap.lower.copies import clear, dma_loops
 from isamap.lower.place import Place, partial_axes
 from isamap.lower.program import Buffer, Names, Node
@@ -25,7 +27,9 @@ from isamap.match import (
     way_out,
 )
 
-WHY = "one tile on its way out"
+WHY = "tiles on their way out"
+# Of so many copies neighbours along two axes may have the same one.
+MOST_ALIKE = 2
 
 
 def passing(
@@ -44,17 +48,26 @@ def passing(
     if way is None or not way.buffers:
         return copy, ()
     own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
-    *brought, computed, out = through(copy, buffer, own)
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
+    tiles = [place.position[a.name].floordiv(a.tile) for a in used[:2]]
+    starts = [_turn(tiles, between.copies) * between.copy_elements for between in way.buffers]
+    *brought, computed, out = through(copy, buffer, own, starts)
     whole = {f"~{a.name}": Index.of(a.tile) for a in used}
     left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
     nodes: tuple[Node, ...] = ()
-    for part, between in zip(brought, way.buffers[1:], strict=True):
+    for part, between, start in zip(brought, way.buffers[1:], starts[1:], strict=True):
         if short & set(part.counters):
             there = part.target
-            nodes += clear(there.buffer, there.dtype, Index.of(0), prod(between.shape), suppliers, names)
+            nodes += clear(there.buffer, there.dtype, start, prod(between.shape), suppliers, names)
         nodes += _moved(part, left, suppliers, names)
     return out, (*nodes, *_moved(computed, whole, suppliers, names))
+
+
+def _turn(tiles: Sequence[Index], copies: int) -> Index:
+    """Which copy of a buffer a tile has, by where it stands along two axes."""
+    if copies > MOST_ALIKE:
+        return sum((count.mod(2) * (number + 1) for number, count in enumerate(tiles)), ZERO)
+    return sum(tiles, ZERO).mod(copies)
 
 
 def _moved(copy: Copy, counts: dict[str, Index], suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
@@ -64,11 +77,11 @@ def _moved(copy: Copy, counts: dict[str, Index], suppliers: Suppliers, names: Na
 
 
 def _buffer(way: WayOut, number: int, stem: str, suppliers: Suppliers, names: Names) -> str:
-    """The buffer at the end of its scratchpad, which schedules leave free: one for all tiles of a type."""
+    """The buffer at the end of its scratchpad, which schedules leave free: for all tiles of a type."""
     between = way.buffers[number]
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
     offset = (suppliers.machine.memories[between.memory].capacity_bytes or 0) - behind
-    elements = Index.of(prod(between.shape))
+    elements = Index.of(between.copies * between.copy_elements)
     wanted = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)
     known = next((b.name for b in names.buffers if replace(b, name="") == wanted), None)
     if known is not None:

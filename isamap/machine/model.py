@@ -117,11 +117,12 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Something that executes instructions, `count` times; a copy multiplies at most so much a cycle."""
+    """Executes instructions, `count` times; a copy multiplies at most so much a cycle, `queued` wait."""
 
     name: str
     count: int
     products_per_cycle: int | None = None
+    queued: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

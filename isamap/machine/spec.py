@@ -93,6 +93,7 @@ class UnitSpec:
     count: int
     source: Scalar | None
     products_per_cycle: int | None = None
+    queued: int | None = None
     span: Span | None = None
 
 
@@ -186,7 +187,7 @@ LINK = Keys(
     },
     ("from", "to", "bandwidth_bytes_per_ns", "source"),
 )
-UNIT = Keys({"count": COUNT, "products_per_cycle": COUNT, "source": TEXT}, ("count",))
+UNIT = Keys({"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "source": TEXT}, ("count",))
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
@@ -332,12 +333,13 @@ def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:
     keys = read_mapping(node, f"unit `{name.text}`", UNIT, findings)
-    count = read_number(keys.get("count"), "`count`", findings, lowest=1, whole=True)
-    peak = read_number(keys.get("products_per_cycle"), "`products_per_cycle`", findings, lowest=1, whole=True)
+    count, peak, queued = (
+        None if found is None else int(found)
+        for key in ("count", "products_per_cycle", "queued")
+        for found in [read_number(keys.get(key), f"`{key}`", findings, lowest=1, whole=True)]
+    )
     source = read_text(keys.get("source"), "`source`", findings)
-    if count is None:
-        return None
-    return UnitSpec(name.text, int(count), source, int(peak) if peak is not None else None, name.span)
+    return None if count is None else UnitSpec(name.text, count, source, peak, queued, name.span)
 
 
 def _read_state(name: Scalar, node: Node, findings: Findings) -> StateSpec | None:

@@ -81,7 +81,10 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         tlb=spec.tlb.figures if spec.tlb is not None else world.tlb,
         loops=spec.loops.figures if spec.loops is not None else world.loops,
         model=spec.model.figures if spec.model is not None else world.model,
-        units={**world.units, **{u.name: Unit(u.name, u.count, u.products_per_cycle) for u in spec.units}},
+        units={
+            **world.units,
+            **{u.name: Unit(u.name, u.count, u.products_per_cycle, u.queued) for u in spec.units},
+        },
     )
     _check_peaks(spec, world.clock_ghz, findings)
     for cited in (

@@ -46,15 +46,15 @@ class Flow:
     """What it takes units of their own to move all of an operand once, into its scratchpad or out of it.
 
     `begun` is what brings it there: an input, or what sums begin with. Of sums, `finished` is what takes them
-    out at last, and `parted` what takes parts of them out and brings them back. `first_ns` is how long the
-    sums themselves are read for that, `latency_ns` how long the last tile is on its way out.
+    out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way. So
+    many `issues` bring an input.
     """
 
     begun: Busy
     finished: Busy = ()
-    parted: Busy = ()
     first_ns: float = 0.0
     latency_ns: float = 0.0
+    issues: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,13 +178,15 @@ def slots_of(nest: NestSchedule, stage: Stage) -> int:
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
     """The loops, by number, whose trips share what is moved for another iteration; none: it moves at once.
 
-    Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside.
+    Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside, and
+    one in a scratchpad in all loops around sums: an engine given many transfers at once keeps others waiting.
     """
     spread = spread_of(nest, stage.operand)
     inside = loops_inside(nest, stage.depth)
     into = stage.into if spread is None else spread.axis
     if not into:
-        return inside[:1] if inside and inside[0][0] < nest.hold else ()
+        around = tuple(host for host in inside if host[0] < nest.hold)
+        return around if stage.memory else around[:1]
     last = next((n for n, loop in inside if loop.axis == into), -1)
     return tuple((n, loop) for n, loop in inside if n <= last)
 

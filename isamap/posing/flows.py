@@ -53,7 +53,7 @@ def with_flows(
         flow = None
         if operand.mover and operand.homes[0]:
             moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
-            flow = Flow(_busy(moves, _brought(moves, moves.operand)))
+            flow = Flow(_busy(moves, _brought(moves, moves.operand)), issues=_issues(moves))
             if operand.is_accumulator:
                 flow = _of_sums(moves, outcome(kernel, number, tuple(f.statement for f in taken)))
         operands.append(replace(operand, flow=flow))
@@ -86,12 +86,10 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     if first is not None and begun_by(first[0], moves.tile, moves.suppliers):
         begun = []
     out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
-    parts = _busy(moves, [*_taken_out(moves, own), *_brought(moves, moves.operand)])
     machine = moves.suppliers.machine
     return Flow(
         _busy(moves, begun),
         _busy(moves, chain.from_iterable(out)),
-        parts,
         added(each[0][1] for each in out),
         added(_latency_ns(machine, name) for name, _ in chain.from_iterable(out)),
     )
@@ -109,6 +107,12 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
     if cleared > 0 and clearing is not None:
         found.append((clearing.instruction, clearing_ns(clearing, moves.suppliers) * cleared))
     return found
+
+
+def _issues(moves: _Moves) -> int:
+    move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
+    assert move is not None, "homes are those that something moves to"
+    return move.issues * moves.tiles
 
 
 def _taken_out(moves: _Moves, written: Written) -> list[Moved]:

@@ -187,9 +187,10 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     first = find_supply(suppliers, acc.want({}, expr=standing(acc.elements, is_lane)))
     back = find_delivery(suppliers, there, expr, "", None, acc.want({}))
     direct = None if first is None or back is None else (_cost(first) or 0.0) + back.cost_ns
-    narrower = isinstance(acc.elements, Cast)
     home, staged = next(iter(homes.items()))
-    described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=narrower)
+    # In a scratchpad sums stay until they are whole: their parts never go through main memory.
+    stays = isinstance(acc.elements, Cast) or bool(home)
+    described = _described(acc, kernel, direct, staged, is_accumulator=True, stage_whole=stays)
     if not prices_copies:
         return replace(described, homes=tuple(homes), pack_ns_per_element=0.0)
     if not home:

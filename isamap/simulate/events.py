@@ -77,7 +77,7 @@ def simulate_prepared(prepared: Prepared, problem: Problem, watcher: Watcher | N
     sources = link_names(problem)
     moved = [problem.line_bytes * lines for lines in state.done[units:-1]]
     return Simulation(
-        state.now,
+        max(state.now, *state.units, 0.0),  # what is written last may still be on its way over a link
         tuple(zip(prepared.units, state.done[:units], strict=True)),
         tuple(zip(sources, moved, strict=True)),
         round(state.done[-1]),

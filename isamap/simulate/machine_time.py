@@ -46,8 +46,9 @@ class Step:
     """One issue as the machine sees it: numbers of its unit, of registers read and written, and accesses.
 
     `instruction` and `block`, the note of the outermost block around it, are for watchers. `link` is the
-    number of a link that several units share, as units are numbered; -1 for none. Units: `work_ns` that it
-    keeps its unit busy, all units of the kind together, `link_ns` that link.
+    number of a link that several units share, as units are numbered, -1 for none; `link_written` says that
+    it writes, `queued` how many issues the queue of its unit holds, 0 where it has none. Units: `work_ns`
+    that it keeps its unit busy, all units of the kind together, `link_ns` that link.
     """
 
     unit: int
@@ -61,6 +62,8 @@ class Step:
     block: str = ""
     link: int = -1
     link_ns: float = 0.0
+    link_written: bool = False
+    queued: int = 0
     varying: Varying | None = None
 
 
@@ -106,6 +109,9 @@ class MachineTime:
         self.retired: deque[float] = deque([0.0] * WINDOW, maxlen=WINDOW)
         self.now = 0.0
         self.steps = 0
+        # Per unit with a queue when the last issues began that fill it, and when the newest issue came.
+        self.queues: dict[int, deque[float]] = {}
+        self.front = 0.0
         # When the last write and the last read of each piece of a scratchpad are done.
         self.written: dict[Piece, float] = {}
         self.read: dict[Piece, float] = {}
@@ -120,7 +126,7 @@ class MachineTime:
 
         `env` has the values of loops, for what it touches in scratchpads.
         """
-        entered = self.retired[0]
+        entered = self._entered(step)
         start = max(entered, self.units[step.unit])
         pieces = [(touch, piece) for touch in step.touches for piece in _pieces(touch, env or {})]
         for touch, piece in pieces:
@@ -147,24 +153,38 @@ class MachineTime:
             self.ready[step.writes] = end
         self.now = max(self.now, end)
         self.retired.append(self.now)
+        if step.queued:
+            self.queues.setdefault(step.unit, deque(maxlen=step.queued)).append(booked)
         self.done[step.unit] += step.work_ns
         self.done[-1] += 1
         self.steps += 1
         if self.watcher is not None:
             self.watcher.issued(step, booked, start, end)
 
+    def _entered(self, step: Step) -> float:
+        """When an issue is on its way: as soon as those before it are, and its unit's queue has room; without
+        a queue, when all but a window of those before it have retired.
+        """
+        if not step.queued:
+            return self.retired[0]
+        queue = self.queues.get(step.unit)
+        if queue is not None and len(queue) == step.queued:
+            self.front = max(self.front, queue[0])
+        return self.front
+
     def _cross(self, step: Step, entered: float) -> float:
         """When a transfer can begin so that its last bytes have crossed a shared link when it ends.
 
-        Transfers take the link in the order of the program, from when they are known of: what waits for
-        something else does not keep those behind it from crossing.
+        What is read takes the link in the order of the program, from when it is known of: what waits for
+        something else does not keep those behind it from crossing. What is written goes first when it is
+        there: engines take turns, and few of the reads in front of it have begun.
         """
         crossed = max(self.units[step.link], entered) + step.link_ns
         self.units[step.link] = crossed
         self.done[step.link] += step.link_ns
         if self.watcher is not None:
             self.watcher.crossed(step, crossed - step.link_ns, crossed)
-        return crossed - step.link_ns
+        return entered if step.link_written else crossed - step.link_ns
 
     def _fetch(self, level: int, lines: float, entered: float) -> float:
         """When lines have come from a level through all links on the way."""
@@ -196,6 +216,8 @@ class MachineTime:
         self.links = [t + later for t in self.links]
         self.ready = [t + later for t in self.ready]
         self.retired = deque([t + later for t in self.retired], maxlen=WINDOW)
+        self.queues = {u: deque([t + later for t in q], maxlen=q.maxlen) for u, q in self.queues.items()}
+        self.front += later
         self.written = {piece: t + later for piece, t in self.written.items()}
         self.read = {piece: t + later for piece, t in self.read.items()}
         self.now += later

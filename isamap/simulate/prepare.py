@@ -225,9 +225,13 @@ class _Builder:
                 elements = max(1, size // self.item_bytes[operand.buffer])
                 role = roles[name]
                 touches.append(Touch(operand.buffer, operand.offset, elements, role != "out", role != "in"))
-        link = self.units.setdefault(crossed[0].source_memory, len(self.units)) if crossed is not None else -1
         times = self._times(item, params)
-        return Step(*times, reads, writes, accesses, tuple(touches), item.name, block, link, link_ns)
+        queued = self.machine.units[item.cost.unit].queued or 0
+        step = Step(*times, reads, writes, accesses, tuple(touches), item.name, block, queued=queued)
+        if crossed is None:
+            return step
+        link = self.units.setdefault(crossed[0].source_memory, len(self.units))
+        return replace(step, link=link, link_ns=link_ns, link_written=roles[crossed[1]] != "in")
 
     def _times(self, item: MachineInstruction, params: Mapping[str, int]) -> tuple[int, float, float]:
         """An instruction's unit, how long it keeps that busy, and its latency."""

@@ -9,8 +9,7 @@ what waits: the first buffers are filled before anything is computed, the last r
 where a buffer has one copy, its next contents wait until the last sweep over it has come past them. Sums that
 stay in one copy are read before the next ones begin there.
 
-Where it errs: queues are long enough; sums cut into many parts go out and in by thirds of what they do;
-sweeps are counted as if all loops over other axes stood inside.
+Where it errs: sweeps are counted as if all loops over other axes stood inside.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from isamap.scheduler.effects.overlapping import entries
 from isamap.source import added
 
 # Up to so many sweeps over a buffer of one copy, with the share of computing that its filling waits for: it
-# hides behind the last sweep and the next first one, 2/w of all w. Of more sweeps, all of it.
-SWEEPS = ((2, 0.0), (3, 1 / 3), (4, 1 / 2), (6, 2 / 3), (8, 3 / 4), (16, 7 / 8))
-"""Parts of a sum that go out and in again, for each block of the sum beyond the first, out of all blocks."""
-PARTS = 0.75
+# hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way
+# at once beside those of the sums, it waits for all of it.
+SWEEPS = ((2, 0.0), (4, 1 / 2))
+MOST_ISSUES = 128
 
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
@@ -41,7 +40,7 @@ def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
     """These units, and links that they share."""
     flows = [flow for _, flow in flowing(operands)]
-    return tuple(sorted({u for f in flows for busy in (f.begun, f.finished, f.parted) for u, _ in busy}))
+    return tuple(sorted({u for f in flows for busy in (f.begun, f.finished) for u, _ in busy}))
 
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
@@ -58,14 +57,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
                 for value in tiling.space.stage_values(operand)
             ),
         )
-    whole = Const(_of(flow.begun, unit) + _of(flow.finished, unit))
-    parts = times(PARTS * _of(flow.parted, unit), *again)
-    return total([whole, _if_cut(again, parts)])
-
-
-def _if_cut(blocks: Sequence[Cost], cost: Cost) -> Cost:
-    """A cost where a sum is cut into several blocks."""
-    return Const(0) if not blocks else Threshold(times(*blocks), 1, Const(0), cost)
+    return Const(_of(flow.begun, unit) + _of(flow.finished, unit))
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
@@ -78,7 +70,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         return Const(0)
     before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]
     behind = [c for o, f in flows if o.is_accumulator for c in _last_results(tiling, o, f)]
-    sums = [c for o, f in flows if o.is_accumulator for c in _exchanged(tiling, o, f, again[o.name])]
+    sums = [c for o, f in flows if o.is_accumulator for c in _exchanged(tiling, o, f)]
     found = [total([computing, *sums, *before, *behind])]
     for operand, flow in flows:
         if not operand.is_accumulator:
@@ -106,8 +98,12 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     filled = times(_longest(flow.begun), *again)
     sweeps = times(*(tiling.turns[a.name] for a in tiling.space.register_axes if a.name not in operand.axes))
     waits: Cost = total([filled, computing])
+    serial = waits
     for most, share in reversed(SWEEPS):
         waits = Threshold(sweeps, most, total([filled, times(share, computing)]), waits)
+    axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
+    each = flow.issues / prod(a.extent for a in axes)
+    waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), MOST_ISSUES, waits, serial)
     return _by_copies(tiling, operand, waits, Const(0))
 
 
@@ -138,7 +134,7 @@ def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
     yield times(_longest(flow.finished) / tiles, *block)
 
 
-def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, blocks: Sequence[Cost]) -> Iterator[Cost]:
+def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """Sums of one copy: each register block is read and begun anew before the next one goes on there.
 
     Of a block of several tiles that takes as long as they are computed one by one, but for the first.
@@ -148,7 +144,7 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, blocks: Sequenc
     one_ns = (flow.first_ns + _longest(flow.begun)) / tiles
     late_ns = max(0.0, one_ns - option.interval_ns)
     each_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
-    waits = total([times(late_ns * tiles, *blocks), times(each_ns, *entries(tiling))])
+    waits = total([Const(late_ns * tiles), times(each_ns, *entries(tiling))])
     if operand not in crossing(space):
         yield waits
         return

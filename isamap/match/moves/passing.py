@@ -25,16 +25,33 @@ from isamap.transform import distinct_reads, symbols
 from isamap.transform.rewrite import map_reads
 
 ALIGNMENT_BYTES = 64
+# Of copies of a buffer: two along each of two axes, so that tiles next to each other have different ones, as
+# long as all of them take no more than a part of the scratchpad.
+COPIES = (4, 2, 1)
+MOST_PART = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A buffer on the way. Units: `size_bytes` that it takes of its scratchpad."""
+    """A buffer on the way, of which there are some copies: one tile leaves while the next one is computed.
+
+    Units: `copy_bytes` that each takes of its scratchpad.
+    """
 
     memory: str
     dtype: DType
     shape: tuple[int, ...]
-    size_bytes: int
+    copy_bytes: int
+    copies: int = 1
+
+    @property
+    def size_bytes(self) -> int:
+        return self.copies * self.copy_bytes
+
+    @property
+    def copy_elements(self) -> int:
+        """From one copy to the next."""
+        return self.copy_bytes // self.dtype.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +85,7 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in beside(copy, cells)]
     for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(kinds)):
         buffers = tuple(
-            Between(memory, dtype, shape, _padded(memory, prod(shape) * dtype.size_bytes, suppliers))
+            _between(memory, dtype, shape, suppliers)
             for memory, (dtype, shape) in zip(memories, kinds, strict=True)
         )
         moves = _moves(copy, counts, cells, buffers, suppliers)
@@ -77,9 +94,11 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
     return None
 
 
-def _padded(memory: str, size_bytes: int, suppliers: Suppliers) -> int:
+def _between(memory: str, dtype: DType, shape: tuple[int, ...], suppliers: Suppliers) -> Between:
     step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory])
-    return -(-size_bytes // step) * step
+    size = -(-prod(shape) * dtype.size_bytes // step) * step
+    room = (suppliers.machine.memories[memory].capacity_bytes or 0) // MOST_PART
+    return Between(memory, dtype, shape, size, next((n for n in COPIES if n * size <= room), 1))
 
 
 def _moves(
@@ -115,9 +134,11 @@ def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
     return tuple(read for read in distinct_reads(copy.value) if read.buffer != cells)
 
 
-def through(copy: Copy, cells: str, names: Sequence[str]) -> tuple[Copy, ...]:
+def through(
+    copy: Copy, cells: str, names: Sequence[str], starts: Sequence[Index] | None = None
+) -> tuple[Copy, ...]:
     """A copy from a buffer of tiles as several, in order: of each other array into a buffer, of what is
-    computed into the first one, laid out as tiles are, and on from there.
+    computed into the first one, laid out as tiles are, and on from there. Buffers begin at `starts`.
 
     Nothing where the tile is read in two places, or an array beyond its edge.
     """
@@ -125,10 +146,11 @@ def through(copy: Copy, cells: str, names: Sequence[str]) -> tuple[Copy, ...]:
     others = beside(copy, cells)
     if len(own) != 1 or any(read.fill is not None for read in others):
         return ()
-    there = Read(names[0], (ZERO, *own[0].index[1:]), copy.target.dtype)
+    start, *behind = starts or (ZERO,) * len(names)
+    there = Read(names[0], (start, *own[0].index[1:]), copy.target.dtype)
     here = {
-        r: Read(name, (ZERO, *map(Index.of, counted(r, copy))), r.dtype)
-        for r, name in zip(others, names[1:], strict=True)
+        r: Read(name, (at, *map(Index.of, counted(r, copy))), r.dtype)
+        for r, name, at in zip(others, names[1:], behind, strict=True)
     }
     value = map_reads(copy.value, lambda read: here.get(read, read))
     brought = (Copy(place, read, counted(read, copy)) for read, place in here.items())
