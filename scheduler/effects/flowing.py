@@ -76,6 +76,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         if not operand.is_accumulator:
             swept = _swept(tiling, operand, flow, computing, again[operand.name])
             found.append(total([swept, *sums, *behind]))
+    found += [total([_taking_turns(tiling, o, f), *before, *behind]) for o, f in flows if o.is_accumulator]
     block = _of_block(tiling)
     for unit in units(operands):
         brings = any(_of(f.begun, unit) for o, f in flows if not o.is_accumulator)
@@ -149,6 +150,16 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cos
         yield waits
         return
     yield Cases(name_of(space, operand), ((0, waits), (1, Const(0))))
+
+
+def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow) -> Cost:
+    """Sums of two copies: one cannot begin before that of the block before last is computed and read."""
+    option, space = tiling.space.option, tiling.space
+    if operand not in crossing(space):
+        return Const(0)
+    tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
+    each = times((option.latency_ns + flow.first_ns / tiles) / 2, *entries(tiling))
+    return Cases(name_of(space, operand), ((0, Const(0)), (1, each)))
 
 
 def _longest(busy: Busy) -> float:

@@ -69,7 +69,7 @@ def instructions_of_right_program(
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (64, 64, 64), (70, 50, 45), (300, 33, 90)])
 def test_sums_become_bytes_without_a_trip_through_main_memory(m: int, n: int, k: int) -> None:
     used = instructions_of_right_program(REQUANTISED, "edge-npu", {"M": m, "N": n, "K": k})
-    array = {"load_weights", "stream_first"} | ({"stream"} if k > 32 else set())
+    array = {"load_weights", "stream_first", *(("stream",) if k > 32 else ())}
     summed = {"multiply_columns_first"} if m == 1 else array
     assert used - {"dma_zeros"} == {"dma_in_i8", "requantise", "dma_out_i8"} | summed
 

@@ -259,7 +259,7 @@ def test_completion_in_a_description_knows_keys_words_and_names(editor: Editor, 
     editor.open(path, text)
     asked = [
         ("\nunits:", 1, {"units", "links", "clock_ghz"}, "count"),
-        ("{count: 1, products", 1, {"count", "products_per_cycle", "source"}, "links"),
+        ("{count: 1, products", 1, {"count", "products_per_cycle", "queued", "source"}, "links"),
         ("{unit: load", 1, {"unit", "interval_cycles", "latency_ns"}, "emit"),
         ("unit: load", 6, {"load", "store", "execute"}, "dram"),
         ("from: dram", 6, {"dram", "spad", "sums", "weights"}, "load"),
