@@ -133,17 +133,23 @@ class Applied:
         """A kernel for this node."""
         return Text(self.making, self.node.op.lower())
 
-    def map(self, template: str, *values: Value, dtype: str = "", inside: str = "") -> Value:
+    def map(
+        self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
+    ) -> Value:
         """A kernel of single elements: a text of `{0}`, `{1}`, …, which are repeated to one size.
 
         They are computed in the type `inside`, by default that of the first one, or f32 where that is
-        narrower, and the result is cast to `dtype`, by default the type of the first.
+        narrower, and the text, which has the type `result`, by default that one, is cast to `dtype`, by
+        default the type of the first.
         """
         first = next(v for v in values)
         dtype = dtype or first.dtype
         inside = inside or wide(first.dtype)
         return self.formed(
-            lambda given: template.format(*(cast(t, inside).text for t in given)), values, dtype, inside
+            lambda given: template.format(*(cast(t, inside).text for t in given)),
+            values,
+            dtype,
+            result or inside,
         )
 
     def formed(

@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from isamap.onnx.functions import to_proto
-from isamap.onnx.graph import Array, Node
+from isamap.onnx.graph import Array, Graph, Node
 
 MOST_ELEMENTS = 1 << 24
 """A result of more is left to a step: small files may name large arrays."""
@@ -31,6 +31,8 @@ _SAFE = frozenset(
 
 def fold(node: Node, inputs: Sequence[Array | None], opset: int) -> list[Array] | None:
     """The results of a node for inputs that are known; None where it is not to be computed now."""
+    if any(isinstance(value, Graph) for value in node.attributes.values()):
+        return None
     if (
         node.op in _NEVER
         or node.domain not in ("", "ai.onnx.ml")

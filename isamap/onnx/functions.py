@@ -8,6 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from isamap.models.terms import NotTaken
 from isamap.onnx.graph import Attribute, Function, Graph, Node, Reference
 from isamap.onnx.making import Value
 from isamap.onnx.reading import read_function
@@ -93,15 +94,38 @@ def _filled(node: Node, given: Any) -> Node:
 
 
 def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """A node as protobuf, under other names of what it reads and writes; graphs inside are left out."""
+    """A node as protobuf, under other names of what it reads and writes.
+
+    Raises: NotTaken for an attribute of a kind that is not read.
+    """
     onnx: Any = import_module("onnx")
     attributes: dict[str, Any] = {}
     for name, value in node.attributes.items():
-        if value is None or isinstance(value, Graph | Reference):
-            continue
-        attributes[name] = onnx.numpy_helper.from_array(value) if hasattr(value, "dtype") else value
+        if value is None or isinstance(value, Reference):
+            raise NotTaken(f"its attribute `{name}` is of a kind that no operator here takes")
+        if isinstance(value, Graph):
+            attributes[name] = _graph_proto(onnx, value)
+        else:
+            attributes[name] = onnx.numpy_helper.from_array(value) if hasattr(value, "dtype") else value
     proto = onnx.helper.make_node(node.op, inputs, outputs, name=node.name, domain=node.domain)
     for name, value in attributes.items():
         kind = onnx.AttributeProto.FLOATS if value == () else None
         proto.attribute.append(onnx.helper.make_attribute(name, value, attr_type=kind))
     return proto
+
+
+def _graph_proto(onnx: Any, graph: Graph) -> Any:
+    """A graph inside of a node as protobuf."""
+    helper = onnx.helper
+    ports = [
+        [
+            helper.make_tensor_value_info(port.name, NUMBERS[port.dtype], port.sizes)
+            if port.dtype
+            else helper.make_empty_tensor_value_info(port.name)
+            for port in which
+        ]
+        for which in (graph.inputs, graph.outputs)
+    ]
+    nodes = [to_proto(node, node.inputs, node.outputs) for node in graph.nodes]
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in graph.constants.items()]
+    return helper.make_graph(nodes, graph.name or "inside", *ports, constants)

@@ -6,6 +6,7 @@ own: these are looked for inside the folder of the model only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -228,8 +229,13 @@ def _signature(proto: Any) -> Signature:
     dtype, said = TYPES.get(number, ""), SAID.get(number, f"type {number}")
     if not tensor.HasField("shape"):
         return Signature(proto.name, dtype, None, said)
+    name = re.sub(r"[^A-Za-z0-9_]", "_", proto.name)
     sizes = tuple(
-        int(d.dim_value) if d.HasField("dim_value") else d.dim_param or f"{proto.name}_{n}"
+        int(d.dim_value)
+        if d.HasField("dim_value") and d.dim_value >= 0
+        else d.dim_param
+        if d.dim_param.isascii() and d.dim_param.isidentifier()
+        else f"{name}_{n}"
         for n, d in enumerate(tensor.shape.dim)
     )
     return Signature(proto.name, dtype, sizes, said)

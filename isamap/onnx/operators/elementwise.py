@@ -109,6 +109,8 @@ def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) ->
             return o.map("{0}", value, dtype=dtype)
         most = cast(number(DTYPES[dtype].largest), wide(value.dtype)).text
         return o.map(f"min(max({{0}}, -{most}), {most})", value, dtype=dtype)
+    if dtype in ("i4", "u4") and DTYPES[value.dtype].is_float:  # ONNX keeps the low bits of these two
+        return o.map(f"wrap_{dtype}({{0}})", value, dtype=dtype, inside=value.dtype, result=dtype)
     return o.map("{0}", value, dtype=dtype, inside=value.dtype)
 
 
@@ -142,11 +144,16 @@ def _sign(o: Applied) -> Value:
     return o.map("select({0} > 0, 1, select({0} < 0, -1, {0}))", o[0])
 
 
+_BY_INFINITY = "abs({1}) == inf & abs({0}) != inf"
+
+
 def _mod(o: Applied) -> Value:
     a, b = _of_one_type(o)
     if not o.integer("fmod", 0):
         if DTYPES[a.dtype].is_float:
-            return o.map("fma(-round({0} / {1}, down), {1}, {0})", a, b, inside="f64")
+            same = "{0} == 0 | ({0} < 0) == ({1} < 0)"
+            rest = "fma(-round({0} / {1}, down), {1}, {0})"
+            return o.map(f"select({_BY_INFINITY}, select({same}, {{0}}, {{1}}), {rest})", a, b, inside="f64")
         if DTYPES[a.dtype].kind == "uint":
             return o.map("({0} % {1})", a, b)
         return o.map(
@@ -154,7 +161,8 @@ def _mod(o: Applied) -> Value:
         )
     if not DTYPES[a.dtype].is_float:
         return o.map("({0} % {1})", a, b)
-    return o.map("fma(-round({0} / {1}, zero), {1}, {0})", a, b, inside="f64")
+    rest = "fma(-round({0} / {1}, zero), {1}, {0})"
+    return o.map(f"select({_BY_INFINITY}, {{0}}, {rest})", a, b, inside="f64")
 
 
 def _pow(o: Applied) -> Value:

@@ -241,11 +241,12 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
         value = Term(f"({element} - {top.at(row)} - {total.at(row)})", inside)
         text.loop(whole, f"{y.at(at)} = {cast(value, y.dtype).text};")
         return text.done()
-    power = accumulator(text, inside, y.shape, y)
-    text.loop(whole, f"{power.at(at)} = exp({element} - {top.at(row)});")
-    text.loop(whole, f"{total.at(row)} += {power.at(at)};")
-    value = Term(f"({power.at(at)} / {total.at(row)})", inside)
-    text.loop(whole, f"{y.at(at)} = {cast(value, y.dtype).text};")
+    # Of narrow floats each step is rounded, as in what defines Softmax by other operators.
+    power = cast(y.term(at), inside).text
+    text.loop(whole, f"{y.at(at)} = {cast(Term(f'exp({element} - {top.at(row)})', inside), y.dtype).text};")
+    text.loop(whole, f"{total.at(row)} += {power};")
+    divisor = cast(cast(total.term(row), y.dtype), inside).text
+    text.loop(whole, f"{y.at(at)} = {cast(Term(f'({power} / {divisor})', inside), y.dtype).text};")
     return text.done()
 
 

@@ -105,12 +105,13 @@ class Interpolation:
 
 def _place(along: Along, how: Interpolation, i: int) -> float:
     """Where in the image an element of the result lies. Raises: NotTaken."""
-    n, m, s = along.before, along.behind, along.scale
+    n, s = along.before, along.scale
+    m = s * n  # not rounded, as ONNX has it
     match how.places:
         case "half_pixel":
             return (i + 0.5) / s - 0.5
         case "half_pixel_symmetric":
-            adjusted = m / (n * s)
+            adjusted = along.behind / m
             return n / 2 * (1 - adjusted) + (i + 0.5) / s - 0.5
         case "pytorch_half_pixel":
             return (i + 0.5) / s - 0.5 if m > 1 else 0.0

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.models.terms import NotTaken, cast, wide
+from isamap.models.terms import NotTaken, cast
 from isamap.onnx.applied import Applied, known_value
 from isamap.onnx.making import Value, axes_of
 from isamap.onnx.operators.elementwise import Lowered
@@ -39,7 +39,7 @@ def _dft(o: Applied) -> Value:
     results = length // 2 + 1 if is_half else length
     count = min(length, x.shape[axis])
     waves = _waves(count, length, results, 1.0 if is_inverse else -1.0) / (length if is_inverse else 1)
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), "f64"  # what waves take away from each other is small beside them
     shape = [results if n == axis else size for n, size in enumerate(x.shape)]
     shape[-1] = 2
     signal, factors = text.read(x), text.read(known_value(waves, inside))
@@ -72,7 +72,7 @@ def _stft(o: Applied) -> Value:
         raise NotTaken("of such an input it has no kernel here")
     frames = (x.shape[1] - length) // step[0] + 1
     results = length // 2 + 1 if o.integer("onesided", 1) else length
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), "f64"
     signal = text.read(x.shaped(x.shape[:2]))
     factors = text.read(known_value(_waves(length, length, results, -1.0), inside))
     y = text.write(x.dtype, (x.shape[0], frames, results, 2))
