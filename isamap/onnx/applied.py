@@ -16,7 +16,9 @@ import numpy as np
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.graph import Array, Graph, Node
-from isamap.onnx.making import Making, Text, Value, axes_of, broadcast_index, broadcast_shape
+from isamap.onnx.making import Making, Text, Value, broadcast_index, broadcast_shape
+from isamap.onnx.pending import Pointwise
+from isamap.onnx.program import Passed
 
 
 class NeedsConstant(NotTaken):
@@ -153,16 +155,29 @@ class Applied:
         )
 
     def formed(
-        self, form: Callable[[Sequence[Term]], str], values: Sequence[Value], dtype: str, inside: str
+        self,
+        form: Callable[[Sequence[Term]], str],
+        values: Sequence[Value],
+        dtype: str,
+        inside: str,
+        definitions: str = "",
     ) -> Value:
-        """The same by a function of terms, whose text has the type `inside`."""
-        text = self.text()
+        """The same by a function of terms, whose text has the type `inside`, and may call definitions."""
         shape = broadcast_shape([v.shape for v in values])
-        axes, loops = axes_of(shape)
-        terms = [element(text, value, axes) for value in values]
-        result = text.write(dtype, shape)
-        text.loop(loops, f"{result.at(axes)} = {cast(Term(form(terms), inside), dtype).text};")
-        return text.done()
+        terms: list[Term] = []
+        inputs: list[Passed] = []
+        for value in values:
+            literal = scalar_of(value)
+            if literal is None:
+                inputs.append(self.making.passed(value))
+                literal = Term(f"«{len(inputs) - 1}»", value.dtype)
+            terms.append(literal)
+        expression = cast(Term(form(terms), inside), dtype).text
+        result = self.making.fresh(dtype, shape)
+        if result.count:
+            name, output = self.node.op.lower(), self.making.passed(result)
+            self.making.steps.append(Pointwise(name, definitions, tuple(inputs), output, expression))
+        return result
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:

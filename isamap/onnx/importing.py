@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.ir import DTYPES
+from isamap.onnx.fusing import Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Model, Signature
 from isamap.onnx.lowering import Lowering, Names, Taken, known_names
 from isamap.onnx.making import Making, Value
-from isamap.onnx.program import Call, Passed, Port, Program, Step, reads_of, writes_of
+from isamap.onnx.program import Passed, Port, Program
+from isamap.onnx.program import reads_of as program_reads
 from isamap.onnx.reading import read_model
 from isamap.onnx.types import size_bytes, type_of
 from isamap.source import Diagnostic, UsageProblem
@@ -94,16 +96,15 @@ def _program(name: str, inputs: Sequence[Port], found: Mapping[str, Value], maki
             making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
             value = copy
         outputs.append(Port(output, Passed(value.tensor, value.dtype, value.shape)))
-    steps = _needed(making.steps, {port.passed.tensor for port in outputs})
-    read = {passed.tensor for step in steps for passed in reads_of(step)}
+    results = {port.passed.tensor for port in outputs}
+    steps, kernels = fused(_needed(making.steps, set(results)), results)
+    read = {passed.tensor for step in steps for passed in program_reads(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
-    called = {step.kernel for step in steps if isinstance(step, Call)}
-    kernels = {name: text for name, text in making.kernels.items() if name in called}
     return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps))
 
 
-def _needed(steps: Sequence[Step], wanted: set[str]) -> list[Step]:
-    kept: list[Step] = []
+def _needed(steps: Sequence[Open], wanted: set[str]) -> list[Open]:
+    kept: list[Open] = []
     for step in reversed(steps):
         if any(passed.tensor in wanted for passed in writes_of(step)):
             wanted |= {passed.tensor for passed in reads_of(step)}

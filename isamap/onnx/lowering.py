@@ -16,10 +16,11 @@ from isamap.models.terms import NotTaken
 from isamap.onnx.applied import Applied, NeedsConstant
 from isamap.onnx.folding import fold
 from isamap.onnx.functions import function_of, with_attributes
+from isamap.onnx.fusing import Open
 from isamap.onnx.graph import Array, Function, Graph, Model, Node
 from isamap.onnx.making import Making, Value
 from isamap.onnx.operators import OPERATORS
-from isamap.onnx.program import Move, Step
+from isamap.onnx.program import Move
 from isamap.source import IsamapError
 
 MOST_STEPS = 20_000
@@ -225,7 +226,7 @@ def _value(names: Names, name: str) -> Value | None:
     return names[name]
 
 
-def _where(steps: Sequence[Step]) -> str:
+def _where(steps: Sequence[Open]) -> str:
     if not steps:
         return "view"
     return "move" if all(isinstance(step, Move) for step in steps) else "kernel"

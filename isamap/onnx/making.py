@@ -16,7 +16,8 @@ import numpy as np
 
 from isamap.models.terms import NotTaken, Term
 from isamap.onnx.graph import Array
-from isamap.onnx.program import Call, Move, Passed, Step
+from isamap.onnx.pending import Pointwise, Written
+from isamap.onnx.program import Move, Passed
 from isamap.onnx.types import stored, type_of
 
 Shape = tuple[int, ...]
@@ -59,23 +60,19 @@ class Value:
 
 @dataclass(slots=True)
 class Making:
-    """Steps so far, constants by name, and the texts of kernels by theirs."""
+    """Steps so far, whose kernels are still open, and constants by name."""
 
-    steps: list[Step] = field(default_factory=list[Step])
+    steps: list[Move | Written | Pointwise] = field(default_factory=list[Move | Written | Pointwise])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
-    kernels: dict[str, str] = field(default_factory=dict[str, str])
     tensors: int = 0
 
-    def mark(self) -> tuple[int, frozenset[str], frozenset[str]]:
+    def mark(self) -> int:
         """Where the program stands, to come back to."""
-        return len(self.steps), frozenset(self.constants), frozenset(self.kernels)
+        return len(self.steps)
 
-    def back_to(self, mark: tuple[int, frozenset[str], frozenset[str]]) -> None:
-        """Takes back what came behind a mark."""
-        count, constants, kernels = mark
-        del self.steps[count:]
-        self.constants = {name: one for name, one in self.constants.items() if name in constants}
-        self.kernels = {name: one for name, one in self.kernels.items() if name in kernels}
+    def back_to(self, mark: int) -> None:
+        """Takes back the steps that came behind a mark; constants that none reads do no harm."""
+        del self.steps[mark:]
 
     def fresh(self, dtype: str, shape: Shape) -> Value:
         """A value that a step is about to write. Raises: NotTaken for one that is too large."""
@@ -188,13 +185,18 @@ class Text:
         return values
 
     def _add(self) -> None:
-        body = "".join(f"  {line}\n" for line in (*self._declared, *self._statements))
-        digest = hashlib.sha256((self._definitions + body).encode()).hexdigest()[:8]
-        name = f"{self.name}_{digest}"
-        self.making.kernels[name] = f"{self._definitions}kernel {name}() {{\n{body}}}\n"
         reads = {made.name: passed for made, passed in self._reads.values()}
         writes = {made.name: self.making.passed(value) for made, value in self._writes}
-        self.making.steps.append(Call(name, reads, writes))
+        self.making.steps.append(
+            Written(
+                self.name,
+                self._definitions,
+                tuple(self._declared),
+                tuple(self._statements),
+                reads,
+                writes,
+            )
+        )
 
 
 def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str = "for") -> str:

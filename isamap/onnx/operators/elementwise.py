@@ -33,14 +33,9 @@ def through_f64(template: str, definition: str = "") -> Lowered:
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
-        text = o.text()
-        if definition:
-            text.define(definition)
-        axes, loops = axes_of(o[0].shape)
-        value = Term(template.format(cast(element(text, o[0], axes), "f64").text), "f64")
-        y = text.write(o[0].dtype, o[0].shape)
-        text.loop(loops, f"{y.at(axes)} = {cast(value, y.dtype).text};")
-        return text.done()
+        return o.formed(
+            lambda terms: template.format(*_in(terms, "f64")), (o[0],), o[0].dtype, "f64", definition
+        )
 
     return lowered
 

@@ -1,0 +1,157 @@
+"""Operations on single elements put into the ones behind them, and behind kernels whose results they read.
+
+    conv -> add -> relu      one kernel: the sums, and what is done to each of them
+
+A value goes where it is read if nothing else reads it, the sizes are the same, and it is read once; so
+nothing is computed twice, and each result is rounded as before.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from isamap.onnx.making import axes_of
+from isamap.onnx.pending import PLACE, Pointwise, Written, call_of, placed, written
+from isamap.onnx.program import Move, Passed, Step
+
+Open = Move | Written | Pointwise
+MOST_CHARACTERS = 1500
+"""Of an expression: chains of instructions are searched for each of its parts."""
+MOST_STATEMENTS = 16
+
+
+def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
+    """The steps with their kernels' texts by name, as few as may be; `results` are read by the caller."""
+    readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
+    for tensor in results:
+        readers[tensor] += 1
+    made: dict[str, int] = {}
+    found: list[Open | None] = []
+    for step in steps:
+        current = step
+        if isinstance(current, Pointwise):
+            current = _with_producers(current, made, found, readers)
+            current = _behind(current, made, found, readers)
+        for passed in writes_of(current):
+            made[passed.tensor] = len(found)
+        found.append(current)
+    kernels: dict[str, str] = {}
+    calls: list[Step] = []
+    for step in found:
+        if step is None or isinstance(step, Move):
+            calls += [step] if step is not None else []
+            continue
+        call, text = call_of(step if isinstance(step, Written) else written(step))
+        kernels[call.kernel] = text
+        calls.append(call)
+    return calls, kernels
+
+
+def reads_of(step: Open) -> Sequence[Passed]:
+    """What a step reads."""
+    if isinstance(step, Pointwise):
+        return step.inputs
+    return step.reads if isinstance(step, Move) else tuple(step.reads.values())
+
+
+def writes_of(step: Open) -> Sequence[Passed]:
+    """What a step writes."""
+    if isinstance(step, Pointwise):
+        return (step.output,)
+    return step.writes if isinstance(step, Move) else tuple(step.writes.values())
+
+
+def _with_producers(
+    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str]
+) -> Pointwise:
+    """With the expressions of inputs in their places, as far as only this one reads them."""
+    inputs: list[Passed] = []
+    elements: list[str] = []
+    definitions, names = step.definitions, [step.name]
+    places = Counter(int(n) for n in PLACE.findall(step.expression))
+    size = len(step.expression)
+    for number, passed in enumerate(step.inputs):
+        producer = found[made[passed.tensor]] if passed.tensor in made else None
+        if (
+            isinstance(producer, Pointwise)
+            and readers[passed.tensor] == 1
+            and places[number] == 1
+            and sum(p.tensor == passed.tensor for p in step.inputs) == 1
+            and producer.output == passed
+            and passed.shape == step.output.shape
+            and size + len(producer.expression) <= MOST_CHARACTERS
+        ):
+            size += len(producer.expression)
+            shifted = [f"«{len(inputs) + n}»" for n in range(len(producer.inputs))]
+            elements.append(f"({placed(producer.expression, shifted)})")
+            inputs += producer.inputs
+            definitions += producer.definitions if producer.definitions not in definitions else ""
+            names.insert(0, producer.name)
+            found[made[passed.tensor]] = None
+        else:
+            elements.append(f"«{len(inputs)}»")
+            inputs.append(passed)
+    expression = placed(step.expression, elements)
+    return replace(
+        step, name="_".join(names), definitions=definitions, inputs=tuple(inputs), expression=expression
+    )
+
+
+def _behind(
+    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str]
+) -> Written | Pointwise:
+    """Behind the statements of a kernel whose only result only this one reads."""
+    for passed in step.inputs:
+        place = made.get(passed.tensor)
+        kernel = found[place] if place is not None else None
+        if (
+            isinstance(kernel, Written)
+            and len(kernel.writes) == 1
+            and readers[passed.tensor] == 1
+            and _real(passed.shape)
+            == _real(step.output.shape)
+            == _real(*(p.shape for p in kernel.writes.values()))
+            and len(kernel.statements) < MOST_STATEMENTS
+        ):
+            assert place is not None
+            found[place] = None
+            return _joined(kernel, step, passed.tensor)
+    return step
+
+
+def _real(shape: Sequence[int]) -> list[int]:
+    return [size for size in shape if size != 1]
+
+
+def _joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
+    """One kernel of both: what was the result of the first is kept inside."""
+    ((inner, result),) = kernel.writes.items()
+    declared = [line.replace(f"out {inner}:", f"temp {inner}:", 1) for line in kernel.declared]
+    reads = dict(kernel.reads)
+    at, loops = axes_of(step.output.shape)
+    real = iter([name for name in at if name != "0"])
+    inside = f"{inner}[{', '.join('0' if size == 1 else next(real) for size in result.shape) or '0'}]"
+    elements: list[str] = []
+    for passed in step.inputs:
+        if passed.tensor == tensor:
+            elements.append(inside)
+            continue
+        name = f"a{len(reads)}"
+        reads[name] = passed
+        declared.append(f"in {name}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];")
+        index = at[len(at) - len(passed.shape) :]
+        there = [i if size != 1 else "0" for i, size in zip(index, passed.shape, strict=True)]
+        elements.append(f"{name}[{', '.join(there or ['0'])}]")
+    output = f"y{sum(line.startswith(('out ', 'temp y')) for line in declared)}"
+    declared.append(f"out {output}: {step.output.dtype}[{', '.join(map(str, step.output.shape)) or '1'}];")
+    target = f"{output}[{', '.join(at or ['0'])}]"
+    head = ", ".join(f"{name} in {size}" for name, size in loops.items())
+    statement = f"{target} = {placed(step.expression, elements)};"
+    statements = (*kernel.statements, f"for {head} {{ {statement} }}" if loops else statement)
+    definitions = kernel.definitions + (
+        step.definitions if step.definitions not in kernel.definitions else ""
+    )
+    name = f"{kernel.name}_{step.name}"
+    return Written(name, definitions, tuple(declared), statements, reads, {output: step.output})

@@ -1,0 +1,58 @@
+"""Which operations become one kernel, and which do not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+
+from onnx_models import Described, imported, make  # noqa: E402 - after the skip
+
+X = np.zeros((2, 3), np.float32)
+W = np.zeros((3, 4), np.float32)
+
+
+def kernels(nodes: Described, outputs: list[str]) -> list[str]:
+    program = imported(make(nodes, {"x": X}, outputs, {"w": W, "b": np.zeros(4, np.float32)})).whole()
+    return [name.rpartition("_")[0] for name in program.kernels]
+
+
+def test_what_is_done_to_each_sum_is_one_kernel_with_the_product() -> None:
+    nodes: Described = [
+        ("MatMul", ["x", "w"], ["m"], {}),
+        ("Add", ["m", "b"], ["a"], {}),
+        ("Relu", ["a"], ["y"], {}),
+    ]
+    assert kernels(nodes, ["y"]) == ["matmul_add_relu"]
+
+
+def test_a_result_that_another_reads_stays_one() -> None:
+    nodes: Described = [
+        ("MatMul", ["x", "w"], ["m"], {}),
+        ("Relu", ["m"], ["y"], {}),
+        ("Neg", ["m"], ["z"], {}),
+    ]
+    assert kernels(nodes, ["y", "z"]) == ["matmul", "relu", "neg"]
+    assert kernels(nodes[:2], ["m", "y"]) == ["matmul", "relu"]
+
+
+def test_nothing_is_computed_twice() -> None:
+    nodes: Described = [("Exp", ["x"], ["e"], {}), ("Mul", ["e", "e"], ["y"], {})]
+    assert kernels(nodes, ["y"]) == ["exp", "mul"]
+
+
+def test_a_smaller_value_that_is_repeated_stays_apart() -> None:
+    nodes: Described = [
+        ("ReduceSum", ["x"], ["s"], {"keepdims": 1}),
+        ("Neg", ["s"], ["n"], {}),
+        ("Add", ["x", "n"], ["y"], {}),
+    ]
+    assert kernels(nodes, ["y"]) == ["reducesum_neg", "add"]
+
+
+def test_axes_that_are_walked_alike_are_one() -> None:
+    program = imported(make([("Relu", ["x"], ["y"], {})], {"x": X}, ["y"])).whole()
+    (text,) = program.kernels.values()
+    assert "in a0: f32[6];" in text
+    assert "for d0 in 6 { y0[d0] = max(a0[d0], 0); }" in text
