@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
 
-from onnx_models import Described, imported, make  # noqa: E402 - after the skip
+from onnx_models import Described, imported, make
 
 X = np.zeros((2, 3), np.float32)
 W = np.zeros((3, 4), np.float32)
