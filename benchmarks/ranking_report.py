@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import comb, exp, log
 from pathlib import Path
 from typing import cast
 
 from ranking_cases import Case
 
+from isamap import posing
 from isamap.driver.pipeline import compile_kernel
+from isamap.plan import problem
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.text import parse_schedule
@@ -62,11 +66,11 @@ class Judged:
 def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Path) -> Judged:
     """A stored case, priced for a machine with a profile."""
     case = Case.named(str(entry["case"]))
-    problem = _problem(case, machine, profile, problems)
+    posed = _problem(case, machine, profile, problems)
     model = load_cost_model("analytic")
     texts = cast("list[str]", entry["schedules"])
     times = cast("list[dict[str, float]]", entry["ns"])
-    priced = [price(parse_schedule(Source("s", text)), problem, model) for text in texts]
+    priced = [price(parse_schedule(Source("s", text)), posed, model) for text in texts]
     known = (
         (tuple(x for x in p if x is not None), t["min"], len(p)) for p, t in zip(priced, times, strict=True)
     )
@@ -75,17 +79,24 @@ def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Pat
 
 
 def _problem(case: Case, machine: str, profile: str, folder: Path) -> Problem:
-    """The problem of a case, from a file where it was built before."""
+    """The problem of a case, from a file where it was built before by the same rules."""
     request = case.request(machine, profile)
     label = request.profile.digest[:12] if request.profile else "none"
-    path = folder / f"{case.name.replace(' ', '-')}-{machine}-{label}.json"
+    path = folder / f"{case.name.replace(' ', '-')}-{machine}-{label}-{_rules()}.json"
     if path.exists():
         return read(path.read_text())
-    problem = compile_kernel(request, "pose").problem
-    assert problem
+    posed = compile_kernel(request, "pose").problem
+    assert posed
     folder.mkdir(exist_ok=True)
-    path.write_text(write(problem))
-    return problem
+    path.write_text(write(posed))
+    return posed
+
+
+@cache
+def _rules() -> str:
+    """A digest of what problems are made by; effects, which price them, may change."""
+    sources = [Path(problem.__file__), *sorted(Path(posing.__file__).parent.glob("*.py"))]
+    return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 
 def report(judged: Sequence[Judged], label: str) -> Iterator[str]:
