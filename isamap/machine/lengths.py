@@ -30,6 +30,7 @@ from isamap.machine.emit_nodes import (
     EmitValue,
 )
 from isamap.machine.emulators import cpu_at
+from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.rows import with_whole_tiles
 from isamap.source import Diagnostic, UsageProblem
@@ -119,7 +120,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
         constants=(),
         target=replace(machine.target, lengths=lengths, cpu=cpu_at(machine.target.cpu, values)),
         memories=memories,
-        instructions=with_whole_tiles(instructions, memories),
+        instructions=with_whole_tiles(with_masks_set(instructions), memories),
         hints={n: _instruction(e, indices, values) for n, e in machine.hints.items()},
     )
 

@@ -28,6 +28,7 @@ from isamap.machine.emission import parse_texts
 from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
 from isamap.machine.lengths import at_given
+from isamap.machine.masks import with_masks_set
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
 from isamap.machine.rows import with_whole_tiles
 from isamap.machine.spec import read_spec
@@ -126,7 +127,9 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         states=world.states,
         units=world.units,
         links=tuple(world.links.values()),
-        instructions=instructions if world.constants else with_whole_tiles(instructions, world.memories),
+        instructions=instructions
+        if world.constants
+        else with_whole_tiles(with_masks_set(instructions), world.memories),
         target=world.target,
         clock_ghz=world.clock_ghz,
         thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,

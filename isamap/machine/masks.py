@@ -1,0 +1,202 @@
+"""Instructions under predicates, with all lanes switched on: one without a predicate for each.
+
+    instruction ptrue() {                        instruction fmla_whole() {
+      out d: bool[8] @ p;                          inout c: f32[8] @ v;
+      for i in 8 { d[i] = true; }                  in a: f32[8] @ v;
+    }                                              in b: f32[8] @ v;
+    instruction fmla() {                           for i in 8 { c[i] += a[i] * b[i]; }
+      in m: bool[8] @ p;                         }
+      inout c: f32[8] @ v;
+      in a: f32[8] @ v;                          emit: c = svmla_f32_m(svptrue_b32(), c, a, b)
+      in b: f32[8] @ v;
+      for i in 8 { c[i] += a[i] * b[i] if m[i]; }
+    }
+
+A statement of a kernel has no predicate, so that the instruction performs it only so. What sets the lanes is
+an instruction of the machine: one that writes true, or the first L lanes, as many as there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Instruction, Loop, Operand, Read
+from isamap.ir.facts import reads_of
+from isamap.machine.emit_nodes import (
+    Emission,
+    EmitArg,
+    EmitArithmetic,
+    EmitCall,
+    EmitNothing,
+    EmitSemantics,
+    EmitSteps,
+    EmitValue,
+)
+from isamap.machine.model import MachineInstruction
+
+Instructions = Mapping[str, MachineInstruction]
+
+
+def with_masks_set(instructions: Instructions) -> dict[str, MachineInstruction]:
+    """The instructions, and behind them one with all lanes for each that has predicates."""
+    found = dict(instructions)
+    setters = [s for entry in instructions.values() if (s := _setter_of(entry)) is not None]
+    for entry in instructions.values() if setters else ():
+        masks = _masks_of(entry.instruction)
+        calls = {m.name: _call_for(m, setters) for m in masks}
+        if masks and entry.encoding is None and all(call is not None for call in calls.values()):
+            whole = _whole(entry, {name: call for name, call in calls.items() if call is not None})
+            if whole is not None:
+                found.setdefault(whole.name, whole)
+    return found
+
+
+# --- predicates -------------------------------------------------------------------------------------------
+
+
+def _masks_of(instruction: Instruction) -> tuple[Operand, ...]:
+    """The operands that say which lanes are written, of an instruction of one statement; else ()."""
+    if len(instruction.body) != 1 or not isinstance(instruction.body[0], Loop):
+        return ()
+    loop = instruction.body[0]
+    if loop.guard is not None or len(loop.body) != 1 or not isinstance(loop.body[0], Assign):
+        return ()
+    asked = tuple(_conditions(loop.body[0].guard))
+    inputs = {o.name: o for o in instruction.operands if o.role == "in" and o.dtype.kind == "bool"}
+    if not all(isinstance(e, Read) and e.buffer in inputs for e in asked):
+        return ()
+    return tuple(inputs[name] for name in dict.fromkeys(e.buffer for e in asked if isinstance(e, Read)))
+
+
+def _conditions(guard: Expr | None) -> Iterator[Expr]:
+    match guard:
+        case None:
+            pass
+        case Call("and", args):
+            for arg in args:
+                yield from _conditions(arg)
+        case _:
+            yield guard
+
+
+@dataclass(frozen=True, slots=True)
+class _Setter:
+    """An instruction that switches lanes on, and the parameter that says how many; None for all of them."""
+
+    entry: MachineInstruction
+    mask: Operand
+    count: str | None
+
+
+def _setter_of(entry: MachineInstruction) -> _Setter | None:
+    """What an instruction sets, where it does nothing but switch on the first lanes of a predicate."""
+    own = entry.instruction
+    if len(own.operands) != 1 or len(own.body) != 1 or not isinstance(own.body[0], Loop):
+        return None
+    (mask,), loop = own.operands, own.body[0]
+    if mask.role != "out" or mask.dtype.kind != "bool" or loop.guard is not None or len(loop.body) != 1:
+        return None
+    (assign,) = loop.body
+    places = tuple(Index.of(axis.name) for axis in loop.axes)
+    extents = tuple(axis.extent for axis in loop.axes)
+    if not isinstance(assign, Assign) or assign.op is not None or assign.guard is not None:
+        return None
+    if (assign.target.index, extents) != (places, mask.shape):
+        return None
+    match assign.value, own.params:
+        case Const(True), ():
+            return _Setter(entry, mask, None)
+        case Call("lt", (IndexValue(lane), IndexValue(count))), (param,) if (
+            lane,
+        ) == places and count == Index.of(param.name):
+            return _Setter(entry, mask, param.name)
+        case _:
+            return None
+
+
+def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
+    """What switches all lanes of a predicate on; None where nothing does."""
+    for setter in setters:
+        own = setter.mask
+        alike = (own.memory, own.shape, _placed(own)) == (mask.memory, mask.shape, _placed(mask))
+        lanes = mask.shape[0].value
+        if not alike or lanes is None:
+            continue
+        emit = setter.entry.emit
+        if setter.count is None or not isinstance(emit, EmitCall):
+            return emit
+        return replace(emit, args=tuple(_with(a, {}, {setter.count: lanes}) for a in emit.args))
+    return None
+
+
+def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
+    """Where elements lie, whatever their indices are called."""
+    if o.placement is None:
+        return None
+    named: dict[str, Index | int] = {n: Index.of(f"%{at}") for at, n in enumerate(o.placement.indices)}
+    return tuple((name, at.substitute(named)) for name, at in o.placement.coordinates)
+
+
+# --- without them -----------------------------------------------------------------------------------------
+
+
+def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
+    """The instruction without its predicates; None where calls cannot be told that all lanes are on."""
+    emit = _emission(entry.emit, calls)
+    own = entry.instruction
+    loop = own.body[0]
+    assert isinstance(loop, Loop), "looked at before"
+    (assign,) = loop.body
+    assert isinstance(assign, Assign), "looked at before"
+    kept = (o for o in own.operands if o.name not in calls)
+    instruction = replace(
+        own,
+        name=f"{own.name}_whole",
+        operands=tuple(replace(o, role="out") if _is_overwritten(o, assign, loop) else o for o in kept),
+        body=(replace(loop, body=(replace(assign, guard=None),)),),
+    )
+    return None if emit is None else replace(entry, instruction=instruction, emit=emit)
+
+
+def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:
+    """Whether nothing is left of what an operand held: of a merging move, once all lanes are on."""
+    extents = {Index.of(axis.name): axis.extent for axis in loop.axes}
+    covered = len(set(assign.target.index)) == len(o.shape) and all(
+        extents.get(at) == size for at, size in zip(assign.target.index, o.shape, strict=False)
+    )
+    read = {r.buffer for r in reads_of(assign.value)}
+    is_target = o.role == "inout" and o.name == assign.target.buffer and assign.op is None
+    return is_target and covered and o.name not in read
+
+
+def _emission(emit: Emission, calls: Mapping[str, Emission]) -> Emission | None:
+    match emit:
+        case EmitSemantics() | EmitNothing():
+            return emit
+        case EmitCall() | EmitSteps():
+            known = {name: replace(c, result=None) for name, c in calls.items() if isinstance(c, EmitCall)}
+            if known.keys() != calls.keys():
+                return None
+            if isinstance(emit, EmitCall):
+                return _inside(emit, known)
+            return replace(emit, steps=tuple(replace(s, call=_inside(s.call, known)) for s in emit.steps))
+
+
+def _inside(call: EmitCall, calls: Mapping[str, EmitCall]) -> EmitCall:
+    return replace(call, args=tuple(_with(arg, calls, {}) for arg in call.args))
+
+
+def _with(value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]) -> EmitValue:
+    """An argument with calls in the place of operands, and numbers in that of parameters."""
+    match value:
+        case EmitCall():
+            return replace(value, args=tuple(_with(arg, calls, params) for arg in value.args))
+        case EmitArithmetic(operator, left, right):
+            return EmitArithmetic(operator, _with(left, calls, params), _with(right, calls, params))
+        case EmitArg("operand", name, None) if name in calls:
+            return calls[name]
+        case EmitArg("param", name, None) if name in params:
+            return replace(value, kind="literal", name=str(params[name]))
+        case EmitArg():
+            return value
