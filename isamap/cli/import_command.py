@@ -94,7 +94,7 @@ def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
         name, equals, value = word.partition("=")
         if not equals or not name:
             said = f"{option} takes NAME=VALUE, not `{word[:40]}`"
-            raise UsageProblem(Diagnostic("option-value", said))
+            raise UsageProblem(Diagnostic("option-value", said, help=f"write {option} NAME=VALUE"))
         found[name] = value
     return found
 

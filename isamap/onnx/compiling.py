@@ -27,7 +27,7 @@ from isamap.onnx.emitting import Emitted, emit
 from isamap.onnx.graph import Array
 from isamap.onnx.importing import Imported, import_model
 from isamap.onnx.planning import plan
-from isamap.onnx.program import Program
+from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
 from isamap.source import Diagnostic, Source, UsageProblem
 
@@ -86,10 +86,27 @@ def compile_program_of(
         watch(f"kernel {done + 1} of {len(requests)}: {kernel}")
         kernels[kernel], needed[kernel] = emitted, size
         is_cut_short |= cut_short
+    _check_calls(program, kernels)
     placed = plan(program, needed)
     return Library(
         emit(program, kernels, placed, machine, apart=apart), machine, model, len(requests), is_cut_short
     )
+
+
+def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
+    """Nothing, where each kernel takes what it is called with. Raises: UsageProblem."""
+    for step in program.steps:
+        if not isinstance(step, Call):
+            continue
+        interface = kernels[step.kernel].interface
+        taken = {t.name: (t.role, t.dtype.name, tuple(s.value for s in t.shape)) for t in interface.tensors}
+        given = {name: ("in", p.dtype, p.shape or (1,)) for name, p in step.reads.items()}
+        given |= {name: ("out", p.dtype, p.shape or (1,)) for name, p in step.writes.items()}
+        wrong = sorted(name for name in taken.keys() | given.keys() if taken.get(name) != given.get(name))
+        if wrong or interface.scalars or interface.symbols:
+            what = f"`{wrong[0]}`" if wrong else "a size or a scalar"
+            said = f"the kernel `{step.kernel}` takes {what} otherwise than the graph says"
+            raise UsageProblem(Diagnostic("graph-damaged", said, help="mend the kernel, or the graph file"))
 
 
 def _compiled(request: Request) -> tuple[EmittedC, int, bool]:

@@ -13,6 +13,7 @@ from isamap.onnx.graph import Array, Graph, Node
 
 MOST_ELEMENTS = 1 << 24
 """A result of more is left to a step: small files may name large arrays."""
+MOST_GATHERED = 4096
 _NEVER = frozenset(
     (
         "RandomNormal",
@@ -41,6 +42,9 @@ def fold(node: Node, inputs: Sequence[Array | None], opset: int) -> list[Array] 
         return None
     onnx: Any = import_module("onnx")
     reference: Any = import_module("onnx.reference")
+    is_safe = node.op in _SAFE and (
+        node.op != "Gather" or all(a is None or a.size <= MOST_GATHERED for a in inputs)
+    )
     names = [f"i{n}" if array is not None else "" for n, array in enumerate(inputs)]
     outputs = [f"o{n}" if name else "" for n, name in enumerate(node.outputs)]
     proto = to_proto(node, names, outputs)
@@ -51,11 +55,11 @@ def fold(node: Node, inputs: Sequence[Array | None], opset: int) -> list[Array] 
         [],
         [onnx.helper.make_empty_tensor_value_info(name) for name in outputs if name],
         [onnx.numpy_helper.from_array(array, name) for name, array in given.items() if array.size < 1024]
-        if node.op not in _SAFE
+        if not is_safe
         else [],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
-    if node.op not in _SAFE and not _is_small(onnx, model, given):
+    if not is_safe and not _is_small(onnx, model, given):
         return None
     try:
         with warnings.catch_warnings():

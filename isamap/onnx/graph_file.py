@@ -18,6 +18,7 @@ import numpy as np
 
 from isamap.ir import DTYPES
 from isamap.onnx.graph import Array
+from isamap.onnx.moves import is_sound
 from isamap.onnx.program import Call, Move, Passed, Port, Program, Step, reads_of, writes_of
 from isamap.onnx.types import size_bytes
 from isamap.source import Diagnostic, UsageProblem
@@ -26,9 +27,6 @@ FORMAT = "model/1"
 FILE = "graph.json"
 LINE_BYTES = 64
 MOST_BYTES = 1 << 26
-MOVES = frozenset(
-    ("copy", "gather", "gather_elements", "gather_nd", "join", "scatter_elements", "scatter_nd", "top")
-)
 
 
 def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
@@ -139,9 +137,7 @@ def _step(one: Any) -> Step:
         reads, writes = ({str(n): _passed(p) for n, p in one[of].items()} for of in ("reads", "writes"))
         return Call(str(one["kernel"]), reads, writes)
     reads, writes = (tuple(_passed(p) for p in one[of]) for of in ("reads", "writes"))
-    if one["move"] not in MOVES:
-        raise ValueError(f"the move {one['move']!r}")
-    return Move(one["move"], reads, writes, tuple(int(number) for number in one["numbers"]))
+    return Move(str(one["move"]), reads, writes, tuple(int(number) for number in one["numbers"]))
 
 
 def _fault(program: Program) -> str | None:
@@ -152,6 +148,8 @@ def _fault(program: Program) -> str | None:
     for number, step in enumerate(program.steps):
         if isinstance(step, Call) and step.kernel not in program.kernels:
             return f"step {number} calls `{step.kernel}`, which is no kernel of it"
+        if isinstance(step, Move) and not is_sound(step):
+            return f"step {number} moves what its tensors do not hold"
         for passed in reads_of(step):
             if sizes.get(passed.tensor) != _bytes(passed):
                 return f"step {number} reads `{passed.tensor}`, which is not there in this size"

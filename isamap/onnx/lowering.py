@@ -24,6 +24,8 @@ from isamap.onnx.program import Move
 from isamap.source import IsamapError
 
 MOST_STEPS = 20_000
+MOST_NODES = 500_000
+"""Those of graphs inside, as often as they run."""
 MOST_CALLS = 12
 """Functions that are written by functions."""
 
@@ -58,6 +60,7 @@ class Lowering:
     model: Model
     making: Making = field(default_factory=Making)
     taken: list[Taken] = field(default_factory=list[Taken])
+    nodes: int = 0
 
     def run(self, graph: Graph, names: Names, opsets: Mapping[str, int]) -> None:
         """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
@@ -81,6 +84,9 @@ class Lowering:
     def lower(self, node: Node, names: Names, opsets: Mapping[str, int], depth: int) -> str:
         """Lowers one node; how. Raises: Refused."""
         before = len(self.making.steps)
+        self.nodes += 1
+        if self.nodes > MOST_NODES:
+            raise Refused(Taken(node, "refused", f"the model runs more than {MOST_NODES} nodes"))
         try:
             inputs = tuple(_value(names, name) for name in node.inputs)
             found, where = self.results(node, inputs, names, opsets, depth)

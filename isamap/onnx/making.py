@@ -16,6 +16,7 @@ import numpy as np
 
 from isamap.models.terms import NotTaken, Term
 from isamap.onnx.graph import Array
+from isamap.onnx.moves import is_sound
 from isamap.onnx.pending import Pointwise, Written
 from isamap.onnx.program import Move, Passed
 from isamap.onnx.types import stored, type_of
@@ -97,7 +98,10 @@ class Making:
         """A step that moves elements to or from where data says."""
         if any(value.count for value in writes):
             passed = [tuple(self.passed(v) for v in values) for values in (reads, writes)]
-            self.steps.append(Move(function, passed[0], passed[1], tuple(numbers)))
+            made = Move(function, passed[0], passed[1], tuple(numbers))
+            if not is_sound(made):
+                raise NotTaken("sizes that do not go together")
+            self.steps.append(made)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +182,25 @@ def test_what_is_refused_is_named_with_the_reason(tmp_path: Path, capsys: pytest
     said = json.loads(capsys.readouterr().out)
     assert [one["taken"] for one in said["coverage"]] == ["view", "refused"]
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["embedded", "file"])
+def test_large_weights_are_in_the_library_or_given_to_each_call(
+    place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if shutil.which("gcc") is None or shutil.which("make") is None:
+        pytest.skip("there is no gcc, or no make")
+    x, w = drawn(1, 280), drawn(280, 280)
+    path, folder = tmp_path / "made.onnx", tmp_path / "out"
+    path.write_bytes(make([("MatMul", ["x", "w"], ["y"], {})], {"x": x}, ["y"], {"w": w}).SerializeToString())
+    words = ["--hw", MACHINE, "--heuristic", "greedy", "--weights", place, "-o", str(folder)]
+    assert main(["compile", str(path), *words]) == 0
+    capsys.readouterr()
+    subprocess.run(["make", "-C", str(folder)], check=True, capture_output=True, timeout=120)
+    library = ctypes.CDLL(str(folder / "libmade.so"))
+    weights, y = np.fromfile(folder / "made.weights", np.float32), np.empty((1, 280), np.float32)
+    given = [weights.ctypes.data, x.ctypes.data] if place == "file" else [x.ctypes.data]
+    room = ctypes.create_string_buffer(int(library.made_workspace_bytes()))
+    outputs = (ctypes.c_void_p * 1)(y.ctypes.data)
+    assert library.made_run((ctypes.c_void_p * len(given))(*given), outputs, room) == 0
+    np.testing.assert_allclose(y, x @ w, rtol=1e-4, atol=1e-4)
