@@ -8,7 +8,7 @@ A machine with doubts loads and is used; `isamap hw check` tells of them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from isamap.ir import Cast, Expr, Instruction, Loop, Operand, Read, Stmt
 from isamap.machine.cost_doubts import cost_doubts
@@ -22,9 +22,12 @@ def doubts(machine: Machine) -> Iterator[Diagnostic]:
     files = {name: _file(name, machine) for name in machine.memories}
     flows = [_Flow.of(item, files) for item in (*machine.instructions.values(), *machine.hints.values())]
     yield from _memory_doubts(machine, flows, files)
-    yield from _missing_links(machine, files)
-    yield from cost_doubts(machine)
-    yield from twins(machine)
+    described = replace(
+        machine, instructions={n: i for n, i in machine.instructions.items() if not i.made_of}
+    )
+    yield from _missing_links(described, files)
+    yield from cost_doubts(described)
+    yield from twins(described)
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineI
         operands=tuple(replace(o, role="out") if _is_overwritten(o, assign, loop) else o for o in kept),
         body=(replace(loop, body=(replace(assign, guard=None),)),),
     )
-    return None if emit is None else replace(entry, instruction=instruction, emit=emit)
+    return None if emit is None else replace(entry, instruction=instruction, emit=emit, made_of=own.name)
 
 
 def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:

@@ -159,6 +159,7 @@ class MachineInstruction:
     """An instruction's meaning, how it is written, what it costs and where that is from.
 
     `stated` is its cost as written where a link makes it more. `encoding` are its words in a program.
+    `made_of` names the one that it is made of where no text describes it.
     """
 
     instruction: Instruction
@@ -169,6 +170,7 @@ class MachineInstruction:
     span: Span | None = field(default=None, compare=False, repr=False)
     stated: Cost | None = field(default=None, compare=False, repr=False)
     encoding: Encoding | None = None
+    made_of: str = ""
 
     @property
     def name(self) -> str:

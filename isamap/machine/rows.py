@@ -145,7 +145,9 @@ def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
         operands=tuple(named[o.name] for o in own.operands),
         body=(replace(row.loop, axes=axes, body=(moved,)),),
     )
-    return replace(entry, instruction=instruction, emit=emit, cost=_cost(entry.cost, row), stated=None)
+    return replace(
+        entry, instruction=instruction, emit=emit, cost=_cost(entry.cost, row), stated=None, made_of=own.name
+    )
 
 
 def _cost(cost: Cost, row: _Row) -> Cost:

@@ -9,6 +9,7 @@ import pytest
 from isamap import verify
 from isamap.ir import print_routine
 from isamap.machine import EmitArg, EmitSteps, Machine, cost_value, load_machine
+from isamap.machine.doubts import doubts
 
 TEXT = """\
 isamap: 1
@@ -126,6 +127,29 @@ def test_columns_are_rows_of_memory(tmp_path: Path) -> None:
 )
 def test_other_instructions_stay_alone(tmp_path: Path, change: tuple[str, str]) -> None:
     assert "load_row_rows" not in machine(tmp_path, change).instructions
+
+
+ALL_AT_ONCE = """\
+instructions:
+  - semantics: |
+      instruction load_all() {
+        in a: f32[4, 4] @ mem strides(any, 1);
+        out z: f32[4, 4] @ acc;
+        for i in 4, j in 4 { z[i, j] = a[i, j]; }
+      }
+    emit: semantics
+    cost: {unit: u, interval_ns: 40, latency_ns: 40}
+    source: x
+"""
+
+
+def test_odd_is_what_the_text_says_and_not_what_is_made_of_it(tmp_path: Path) -> None:
+    """Slower than the rows one after the other: never chosen, and no twin of anything that is written."""
+    described = machine(tmp_path, ("instructions:\n", ALL_AT_ONCE))
+    assert {"load_row_rows", "load_all"} <= described.instructions.keys()
+    assert [d.message for d in doubts(described) if "_rows`" in d.message or "load_all" in d.message] == [
+        "`load_all` copies from `mem` to `acc`, and no link leads there"
+    ]
 
 
 def test_a_product_in_such_tiles_is_right(tmp_path: Path) -> None:
