@@ -1,0 +1,36 @@
+"""What the cost model says of schedules in scratchpads beside the simulator, double-buffered and not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.simulate.events import simulate
+from isamap.source import Source
+
+REQUANTISED = (Path(__file__).parents[2] / "docs" / "examples" / "gemm_requant.ir").read_text()
+STILL = {"nest1.ahead.a": 0, "nest1.ahead.b": 0, "nest1.spread.c": 0}
+EARLY = dict.fromkeys(STILL, 1)
+
+
+@pytest.mark.exhaustive(fast=2)
+@pytest.mark.parametrize("fixed", [STILL, EARLY], ids=["one copy", "two copies"])
+@pytest.mark.parametrize(("m", "n", "k"), [(512, 512, 512), (1024, 256, 64)])
+def test_a_requantised_product_takes_as_long_as_the_model_says(
+    m: int, n: int, k: int, fixed: dict[str, int]
+) -> None:
+    asked = Request(
+        Source("k.ir", REQUANTISED), "edge-npu", {"M": m, "N": n, "K": k}, limit_s=5, fixed=dict(fixed)
+    )
+    made = compile_kernel(asked, "emit")
+    assert made.program is not None
+    assert made.machine is not None
+    assert made.problem is not None
+    assert made.schedule is not None
+    assert made.schedule.cost_ns is not None
+    found = simulate(made.program, made.machine, made.problem)
+    assert made.schedule.cost_ns == pytest.approx(found.total_ns, rel=0.15)
+    assert found.total_ns >= 2 * m * n * k / 2048, "32 x 32 cells, two operations each"
