@@ -158,6 +158,7 @@ def test_products_in_tiles_joined_rows_and_by_lane(
     [
         ("aarch64-dotprod", "cortex-a53", "asimddp"),
         ("aarch64-bf16", "cortex-a76", "i8mm"),
+        pytest.param("aarch64-sme", "max,sme=off", "sme", marks=pytest.mark.exhaustive),
         pytest.param("riscv-rvv", "rv64", "v", marks=pytest.mark.exhaustive),
         pytest.param("power10-mma", "power9", "mma", marks=pytest.mark.exhaustive),
     ],
@@ -220,11 +221,17 @@ def test_writes_beside_operands_are_found_where_no_page_is_protected(tmp_path: P
             "aarch64-sve2", 128, "qemu-aarch64 -cpu max,sve-default-vector-length={bytes}",
             ["load_first_v_f32", "fma_v_f32", "total_v_f64", "load_first_v_u8_i32", "dot4_v_i8"],
         ),
+        (
+            "aarch64-sme", 128, "qemu-aarch64 -cpu max,sme-default-vector-length={bytes}",
+            ["fmopa", "bfmopa", "smopa", "load_turned_za_f32", "store_za_f32_bf16", "transpose_words_f32"],
+        ),
     ],
 )  # fmt: skip
 def test_vectors_of_other_lengths(machine: str, unit: int, cpu: str, names: list[str], bits: int) -> None:
     """What is made for one length, on a processor that has it."""
     described = load_machine(f"{machine}@Q={bits // unit}")
+    if version(described.target.emulator or "") < NEWER_FOR.get(machine, (1,)):
+        pytest.skip(f"needs a newer {described.target.emulator}")
     emulator = Emulator.read(cpu.format(bits=bits, bytes=bits // 8))
     checks = check_machine(described, names, emulator=emulator_for(described, emulator))
     assert {check.verdict for check in checks} == {"ok"}
