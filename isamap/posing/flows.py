@@ -98,15 +98,29 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
     """Tiles that are set to zero or moved; at the end of an axis, what is left over is set to zero."""
     clearing = find_clearing(moves.suppliers, moves.home, operand.dtype.name)
-    cleared, found = moves.tiles * prod(operand.cell_shape), list[Moved]()
+    cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
-        cleared -= moves.elements
+        cleared *= _left_over(moves, operand)
         move = scratch_move(operand, moves.tile, moves.home, moves.suppliers)
         assert move is not None, "homes are those that something moves to"
         found.append((move.instruction, move.cost_ns * moves.elements))
     if cleared > 0 and clearing is not None:
         found.append((clearing.instruction, clearing_ns(clearing, moves.suppliers) * cleared))
     return found
+
+
+def _left_over(moves: _Moves, operand: OperandTile) -> float:
+    """The share of cells that are set to zero: behind the last row of a tile, else all of a tile that an axis
+    ends in.
+    """
+    filled = 1.0
+    for axis in moves.tile.axes:
+        extent = next(a.extent for a in moves.option.axes if a.name == axis.name)
+        short = extent % axis.tile
+        if short and axis.name in operand.axes:
+            is_rows = any(digit in operand.cell_pattern[0].symbols for digit, _ in axis.digits)
+            filled *= 1 - (1 - short / axis.tile if is_rows else 1) / -(-extent // axis.tile)
+    return 1 - filled
 
 
 def _issues(moves: _Moves) -> int:
