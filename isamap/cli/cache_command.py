@@ -11,6 +11,7 @@ from isamap.cli.options import AsJson
 from isamap.codegen.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
+from isamap.tune.choices import Choices
 from isamap.tune.winners import Winners
 
 # What is cleared only by its name: it took measuring, and lies in the data folder.
@@ -28,10 +29,12 @@ def list_command(as_json: AsJson = False) -> Answer:
     total = f"{sum(kind.entries for kind in found)} entries, {_size(sum(kind.size_bytes for kind in found))}"
     text = f"{cache_root()}\n\n{table(lines)}\n\n{total}"
     database = Winners.open()
-    winners = len(database.all())
-    payload = {**_payload(found), "tuning": _tuning(database, winners)}
+    winners, choices = len(database.all()), Choices.open().count()
+    payload = {**_payload(found), "tuning": _tuning(database, winners, choices)}
     if winners:
         text += f"\n{database.path}: {_count(winners)}, {_size(database.size_bytes())}"
+    if choices:
+        text += f"\n{Choices.open().path}: {_chosen(choices)}"
     return Answer(payload, text)
 
 
@@ -44,11 +47,12 @@ def clear_command(
     ] = None,
     as_json: AsJson = False,
 ) -> Answer:
-    """Delete what the cache holds, or one kind of it; `tuning` for the schedules that --tune has kept."""
+    """Delete what the cache holds, or one kind of it; `tuning` for what measuring has found."""
     database = Winners.open()
     if kind == TUNING:
-        count = database.clear()
-        return Answer({**_payload(()), "tuning": _tuning(database, count)}, f"cleared {_count(count)}")
+        count, choices = database.clear(), Choices.open().clear()
+        text = f"cleared {_count(count)}" + (f" and {_chosen(choices)}" if choices else "")
+        return Answer({**_payload(()), "tuning": _tuning(database, count, choices)}, text)
     if kind is not None and kind not in [known.name for known in kinds()]:
         raise UsageProblem(
             Diagnostic(
@@ -86,8 +90,17 @@ def verify_command(as_json: AsJson = False) -> Answer:
     )
 
 
-def _tuning(database: Winners, winners: int) -> dict[str, object]:
-    return {"path": str(database.path), "winners": winners, "size_bytes": database.size_bytes()}
+def _tuning(database: Winners, winners: int, choices: int) -> dict[str, object]:
+    return {
+        "path": str(database.path),
+        "winners": winners,
+        "choices": choices,
+        "size_bytes": database.size_bytes(),
+    }
+
+
+def _chosen(choices: int) -> str:
+    return f"{choices} choice{'' if choices == 1 else 's'} between kernels and library calls"
 
 
 def _count(winners: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import SupportsIndex
+from typing import Any, SupportsIndex
 
 from isamap.adjoint import gradient as derived
 from isamap.codegen.child import Emulator
@@ -89,7 +89,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     return CompiledKernel(prepare(replace(asked, profile=find_profile(word, asked.machine))), is_isolated)
 
 
-def is_kept(
+def kept_key(
     kernel: str | Path,
     machine: str | Path,
     *,
@@ -97,11 +97,15 @@ def is_kept(
     threads: int = 1,
     limit_s: float = 10.0,
     packed: Sequence[str] = (),
-) -> bool:
-    """Whether `compile` would find its answer in the cache. Raises: as `compile`, for what is given."""
+) -> str | None:
+    """The sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
     asked = _limited(_request(kernel, machine, None, None, heuristic, threads, packed), limit_s)
-    asked = replace(asked, profile=find_profile("default", asked.machine))
-    return recall_emitted(key_of(asked)) is not None
+    return key_of(replace(asked, profile=find_profile("default", asked.machine)))
+
+
+def is_kept(kernel: str | Path, machine: str | Path, **asked: Any) -> bool:
+    """Whether `compile` would find its answer in the cache. Raises: as `compile`, for what is given."""
+    return recall_emitted(kept_key(kernel, machine, **asked)) is not None
 
 
 def find_mappings(

@@ -36,12 +36,14 @@ class Explanation:
             eager = f"{sum(n.where == 'eager' for n in nodes)} by torch"
             lines.append(f"{kind}: {len(nodes)} nodes, {there}, {eager}")
             rows = [("node", "operation", "result", "ran")]
-            rows += [
-                (n.node, n.operation, n.shape, f"{n.where}: {n.why}" if n.why else n.where) for n in nodes
-            ]
+            rows += [(n.node, n.operation, n.shape, _where(n)) for n in nodes]
             widths = [max(len(row[column]) for row in rows) for column in range(3)]
             lines += ["  ".join((*map(str.ljust, row[:3], widths), row[3])).rstrip() for row in rows]
         return "\n".join(lines)
+
+
+def _where(ran: Ran) -> str:
+    return f"{ran.where}{', ' if ran.where.startswith('kernel') else ': '}{ran.why}" if ran.why else ran.where
 
 
 def _torch() -> Any:

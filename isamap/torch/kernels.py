@@ -9,7 +9,8 @@ from typing import Any
 
 from isamap.driver import ahead
 from isamap.driver.api import compile as compile_kernel
-from isamap.driver.api import is_kept
+from isamap.driver.api import is_kept, kept_key
+from isamap.driver.given import given_flag
 from isamap.driver.runnable import CompiledKernel
 from isamap.driver.side_by_side import all_jobs
 from isamap.source import Diagnostic, IsamapError, UsageProblem
@@ -27,6 +28,7 @@ class Options:
     heuristic: str = ""
     limit_s: float = 10.0
     pack: bool = False
+    portfolio: bool = False
 
     @staticmethod
     def of(given: dict[str, Any] | None) -> Options:
@@ -37,11 +39,15 @@ class Options:
                 message = f"the backend `isamap` has no option `{name}`"
                 notes = (f"options: {', '.join(known)}",)
                 raise UsageProblem(Diagnostic("usage", message, notes=notes))
-        return Options(**(given or {}))
+        found = Options(**(given or {}))
+        given_flag("pack", found.pack)
+        given_flag("portfolio", found.portfolio)
+        return found
 
     def of_kernel(self, *, is_searched: bool) -> Options:
         """The same with a heuristic for a kernel."""
-        return self if self.heuristic else replace(self, heuristic="cpsat" if is_searched else "greedy")
+        heuristic = self.heuristic or ("cpsat" if is_searched else "greedy")
+        return replace(self, heuristic=heuristic, portfolio=False)
 
     def asked(self) -> dict[str, Any]:
         """What `isamap.compile` is asked besides the kernel and the machine."""
@@ -61,21 +67,28 @@ def compile_ahead(wanted: Sequence[Wanted]) -> None:
     """Compiles kernels that are not kept yet on all cores, where there are several of both."""
     if (jobs := all_jobs()) == 1:
         return
-    asked: list[dict[str, Any]] = [
-        {"kernel": text, "machine": options.machine, "packed": packed, **options.asked()}
-        for text, options, packed in dict.fromkeys(wanted)
-        if (text, options, packed) not in _KERNELS
-    ]
+    asked = [_asked(one) for one in dict.fromkeys(wanted) if one not in _KERNELS]
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [one for one in asked if not is_kept(**one)]
         if len(new) >= LEAST_AHEAD:
             ahead.compile_ahead(new, jobs)
 
 
+def _asked(wanted: Wanted) -> dict[str, Any]:
+    """What `isamap.compile` is asked."""
+    text, options, packed = wanted
+    return {"kernel": text, "machine": options.machine, "packed": packed, **options.asked()}
+
+
+def key_of(wanted: Wanted) -> str:
+    """The sha256 of all that a kernel depends on. Raises: IsamapError of every kind."""
+    return kept_key(**_asked(wanted)) or ""
+
+
 def kernel_of(text: str, options: Options, packed: tuple[str, ...] = ()) -> CompiledKernel:
     """The kernel of a text, which takes some operands packed. Raises: IsamapError of every kind."""
     known = _KERNELS.get((text, options, packed))
     if known is None:
-        known = compile_kernel(text, options.machine, packed=packed, **options.asked())
+        known = compile_kernel(**_asked((text, options, packed)))
         _KERNELS[text, options, packed] = known
     return known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from isamap.models.terms import NotTaken
@@ -15,6 +16,7 @@ from isamap.torch.groups import Group, find_groups
 from isamap.torch.kernel_text import Text, kernel_text
 from isamap.torch.kernels import Options, Wanted, compile_ahead, kernel_of
 from isamap.torch.packing import packed_of, weights_of
+from isamap.torch.portfolio import faster, recalled
 from isamap.torch.running import Performed, make_run
 
 
@@ -46,18 +48,33 @@ def make_program(graph: Any, options: Options) -> Program:
     groups, refused = find_groups(graph)
     weights = weights_of(graph) if options.pack else frozenset[Any]()
     taken: list[tuple[Group, Text, Wanted]] = []
+    needed: list[Wanted] = []
     for group in groups:
         with _noted(group, refused):
             text = kernel_text(group)
             own = options.of_kernel(is_searched=group.anchor is not None and name_of(group.anchor) in SEVERAL)
-            taken.append((group, text, (text.text, own, packed_of(group, text, weights))))
-    compile_ahead([wanted for _, _, wanted in taken])
+            wanted = text.text, own, packed_of(group, text, weights)
+            if not options.portfolio or (kept := recalled(group.members, wanted)) is None or kept.is_ours:
+                needed.append(wanted)
+            taken.append((group, text, wanted))
+    compile_ahead(needed)
     kernels: list[Performed] = []
+    compared: dict[Any, str] = {}
     for group, text, wanted in taken:
         with _noted(group, refused):
-            kernels.append(Performed.of(text, kernel_of(*wanted), group.members, packed=wanted[2]))
+            make = partial(_performed, group, text, wanted)
+            choice = faster(group.members, wanted, make) if options.portfolio else None
+            if choice is None or choice.is_ours:
+                kernels.append(make())
+            if choice is not None:
+                compared |= dict.fromkeys(group.members, choice.said)
     of = {member: kernel for kernel in kernels for member in kernel.members}
-    return Program(make_run(graph, tuple(_in_order(graph, of))), tuple(_ran(graph, kernels, of, refused)))
+    ran = tuple(_ran(graph, kernels, of, {**refused, **compared}))
+    return Program(make_run(graph, tuple(_in_order(graph, of))), ran)
+
+
+def _performed(group: Group, text: Text, wanted: Wanted) -> Performed:
+    return Performed.of(text, kernel_of(*wanted), group.members, packed=wanted[2])
 
 
 @contextmanager
@@ -72,7 +89,7 @@ def _noted(group: Group, refused: dict[Any, str]) -> Generator[None]:
 
 
 def _ran(
-    graph: Any, kernels: list[Performed], of: dict[Any, Performed], refused: dict[Any, str]
+    graph: Any, kernels: list[Performed], of: dict[Any, Performed], reasons: dict[Any, str]
 ) -> Iterator[Ran]:
     for node in graph.nodes:
         if node.op != "call_function" or is_result(node):
@@ -82,11 +99,11 @@ def _ran(
         operation = name_of(node) or str(node.target)
         if node in of:
             where = f"kernel {kernels.index(of[node])}: {of[node].text.name}"
-            yield Ran(node.name, operation, shape, where)
+            yield Ran(node.name, operation, shape, where, reasons.get(node, ""))
         elif is_view(node):
             yield Ran(node.name, operation, shape, "nowhere", "a view computes nothing")
         else:
-            yield Ran(node.name, operation, shape, "eager", refused.get(node, "it has no kernel here"))
+            yield Ran(node.name, operation, shape, "eager", reasons.get(node, "it has no kernel here"))
 
 
 def _in_order(graph: Any, of: dict[Any, Performed]) -> Iterator[Any]:

@@ -6,7 +6,7 @@ planned; kernels are called by addresses.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from operator import attrgetter
@@ -75,9 +75,9 @@ def make_run(graph: Any, units: Sequence[Any]) -> Callable[[Sequence[Any]], Any]
     last = _last_uses(units, output)
     offsets, arena_bytes = _arena(units, last)
     by_kernels = {node for unit in units if isinstance(unit, Performed) for node in unit.needed}
-    looked_at = [_looking(n) for n in inputs if n in by_kernels]
+    looked_at = [looking(n) for n in inputs if n in by_kernels]
     steps = [
-        _kernel(unit, offsets) if isinstance(unit, Performed) else _eager(unit, unit in by_kernels)
+        kernel_step(unit, offsets) if isinstance(unit, Performed) else eager_step(unit, is_read=unit in by_kernels)
         for unit in units
     ]
     gone = [[node for node, at in last.items() if at == n and node not in offsets] for n in range(len(units))]
@@ -141,7 +141,7 @@ def _arena(units: Sequence[Any], last: dict[Any, int]) -> tuple[dict[Any, int], 
     return {buffers[name][0]: offset for name, offset in offsets.items()}, end
 
 
-def _looking(node: Any) -> Step:
+def looking(node: Any) -> Step:
     """The address of a tensor that kernels read, copied first where it does not lie as was foretold."""
     torch: Any = import_module("torch")
     found = lying(node)
@@ -157,12 +157,13 @@ def _looking(node: Any) -> Step:
     return look
 
 
-def _eager(node: Any, is_read: bool) -> Step:
+def eager_step(node: Any, *, is_read: bool) -> Step:
+    """A node performed by torch, whose result kernels may read."""
     map_arg: Any = import_module("torch").fx.node.map_arg
     if node.op == "get_attr":
         constant = attrgetter(node.target)(node.graph.owning_module)
         return lambda values, _: values.update({node: constant})
-    look = _looking(node) if is_read else None
+    look = looking(node) if is_read else None
 
     def step(values: Values, addresses: Addresses) -> None:
         args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
@@ -173,7 +174,8 @@ def _eager(node: Any, is_read: bool) -> Step:
     return step
 
 
-def _kernel(unit: Performed, offsets: dict[Any, int]) -> Step:
+def kernel_step(unit: Performed, offsets: Mapping[Any, int]) -> Step:
+    """A kernel performed, with new tensors for results that have no place in the arena."""
     reads = [(seen_through(p.node), _distance_bytes(p)) for p in unit.text.reads]
     places = [*reads, *((p.node, 0) for p in unit.text.writes)]
     made = [(p.node, _making(p.node)) for p in unit.text.writes if p.node not in offsets]

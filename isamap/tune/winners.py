@@ -161,7 +161,7 @@ class Winners:
         return sum(path.stat().st_size for path in paths if path.exists())
 
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened(self.path, _TABLES, FORMAT, _unusable)
+        return opened(self.path, _TABLES, FORMAT, unusable)
 
 
 def _winner(row: tuple[Any, ...]) -> Winner:
@@ -172,7 +172,8 @@ def _winner(row: tuple[Any, ...]) -> Winner:
         raise sqlite3.DatabaseError(f"a winner cannot be read: {error}") from None
 
 
-def _unusable(path: Path, why: str) -> Unkept:
+def unusable(path: Path, why: str) -> Unkept:
+    """That a file of the tuning database cannot be used, and why."""
     return Unkept(
         Diagnostic(
             "tuning-unusable",

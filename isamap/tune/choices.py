@@ -1,0 +1,119 @@
+"""Which was faster for a group of operations of a model, our kernel or a library's own calls: what is kept of it.
+
+    Choices.open().keep(choice)   in the place of the one before
+    Choices.open().find(key)      the choice of an equal question, or None
+
+An SQLite file beside the tuning database, and private like it.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from statistics import median
+
+from isamap.tune.store import data_path, opened
+from isamap.tune.tournament import standing
+from isamap.tune.winners import Rounds, unusable
+
+FORMAT = 1
+NAME = "portfolio.sqlite"
+OURS = "isamap"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Who performs a group of operations: `chosen` is "isamap" or the library's name.
+
+    `ratio` is the library's time over ours, the median over rounds. Units: `ours_ns` and `theirs_ns` in
+    nanoseconds of one call; `time` in UTC, ISO 8601.
+    """
+
+    key: str
+    kernel: str
+    library: str
+    chosen: str
+    ratio: float
+    ours_ns: float
+    theirs_ns: float
+    rounds: int
+    time: str
+
+    @staticmethod
+    def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> Choice:
+        """The library only where it won so many rounds that this is no chance; ours on a draw."""
+        found = standing(rounds, OURS)
+        ratio = median(costs[library] / costs[OURS] for costs in rounds.values())
+        ours_ns, theirs_ns = (median(costs[name] for costs in rounds.values()) for name in (OURS, library))
+        chosen = found.winner if found is not None else OURS
+        return Choice(
+            key, kernel, library, chosen, round(ratio, 4), round(ours_ns), round(theirs_ns), len(rounds), time
+        )
+
+    @property
+    def is_ours(self) -> bool:
+        return self.chosen == OURS
+
+    @property
+    def said(self) -> str:
+        """What was measured, for reports."""
+        return f"{self.library} took {self.ratio:.2f} of the kernel's time, measured {self.time[:10]}"
+
+
+COLUMNS = tuple(field.name for field in fields(Choice))
+_TYPES: Mapping[str, str] = {"ratio": "real", "ours_ns": "real", "theirs_ns": "real", "rounds": "integer"}
+_TABLES = f"""
+create table if not exists choices (
+  {", ".join(f"{name} {_TYPES.get(name, 'text')} not null" for name in COLUMNS)},
+  primary key (key)
+);
+"""
+_KEEP = f"insert or replace into choices ({', '.join(COLUMNS)}) values ({', '.join('?' for _ in COLUMNS)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """The file."""
+
+    path: Path
+
+    @staticmethod
+    def open() -> Choices:
+        """That in the user's data folder."""
+        return Choices(data_path() / NAME)
+
+    def find(self, key: str) -> Choice | None:
+        """The choice of a question. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
+            return None
+        with self._connected() as connection:
+            asked = f"select {', '.join(COLUMNS)} from choices where key = ?"
+            row = connection.execute(asked, (key,)).fetchone()
+            return None if row is None else Choice(*row)
+
+    def keep(self, choice: Choice) -> None:
+        """Keeps a choice, at once or not at all. Raises: Unkept when the file cannot be used."""
+        with self._connected() as connection, connection:
+            connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
+
+    def count(self) -> int:
+        """How many there are. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
+            return 0
+        with self._connected() as connection:
+            (count,) = connection.execute("select count(*) from choices").fetchone()
+            return int(count)
+
+    def clear(self) -> int:
+        """How many choices are gone now: all of them. Raises: Unkept when the file cannot be used."""
+        if not os.path.exists(self.path):
+            return 0
+        with self._connected() as connection, connection:
+            return connection.execute("delete from choices").rowcount
+
+    def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
+        return opened(self.path, _TABLES, FORMAT, unusable)
