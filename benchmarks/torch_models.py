@@ -2,7 +2,7 @@
 
     python benchmarks/torch_models.py [MODEL …] [--bf16] [--rounds 40] [--machine host] [--processor-time]
 
-isamap twice: by its kernels, and by the portfolio, in which torch performs what it was measured to be faster at.
+isamap twice: by its kernels, and by the portfolio, in which torch performs what it is faster at.
 One thread. Contenders take turns in another order each round; a turn is ten calls, each timed by itself. What
 compiles takes its time before that, and is printed. Results are compared with those of torch.
 """
@@ -154,7 +154,9 @@ def main() -> None:
     parser.add_argument("--machine", default="host")
     parser.add_argument("--heuristic", default="greedy")
     parser.add_argument("--pack", action="store_true")
-    parser.add_argument("--processor-time", action="store_true", help="Beside other programs: of this thread.")
+    parser.add_argument(
+        "--processor-time", action="store_true", help="Beside other programs: of this thread."
+    )
     asked = parser.parse_args()
     clock = time.thread_time if asked.processor_time else time.perf_counter
     torch.set_num_threads(1)

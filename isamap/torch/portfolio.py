@@ -1,4 +1,4 @@
-"""Which of two performs a group of nodes, our kernel or torch by its own calls: whichever was measured faster.
+"""Which of two performs a group of nodes, our kernel or torch by its own calls: what was measured faster.
 
 Both take turns on the same random tensors of the group's shapes. Torch performs a group only where it won
 so many rounds that this is no chance; what was found is kept for equal groups, also in other processes.
@@ -157,7 +157,7 @@ def _filled(node: Any, generator: Any) -> Any:
 
 
 def take_turns(ours: Callable[[], None], theirs: Callable[[], None], clock: Callable[[], int]) -> Rounds:
-    """Nanoseconds of one call of each by rounds, of which the later ones are left out where torch has lost."""
+    """Nanoseconds of one call of each by rounds; the later ones are left out where torch has lost."""
     stop = clock() + LIMIT_NS
     turns = {OURS: _turn(ours, clock), TORCH: _turn(theirs, clock)}
     rounds: dict[int, dict[str, float]] = {}

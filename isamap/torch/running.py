@@ -77,7 +77,9 @@ def make_run(graph: Any, units: Sequence[Any]) -> Callable[[Sequence[Any]], Any]
     by_kernels = {node for unit in units if isinstance(unit, Performed) for node in unit.needed}
     looked_at = [looking(n) for n in inputs if n in by_kernels]
     steps = [
-        kernel_step(unit, offsets) if isinstance(unit, Performed) else eager_step(unit, is_read=unit in by_kernels)
+        kernel_step(unit, offsets)
+        if isinstance(unit, Performed)
+        else eager_step(unit, is_read=unit in by_kernels)
         for unit in units
     ]
     gone = [[node for node, at in last.items() if at == n and node not in offsets] for n in range(len(units))]

@@ -1,4 +1,4 @@
-"""Which was faster for a group of operations of a model, our kernel or a library's own calls: what is kept of it.
+"""Which was faster for a group of operations of a model, our kernel or the calls of a library: kept choices.
 
     Choices.open().keep(choice)   in the place of the one before
     Choices.open().find(key)      the choice of an equal question, or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Clock:
-    """Stands in for the turns: torch takes such a share of our time; both are called once, on real tensors."""
+    """Stands in for the turns: torch takes such a share of our time; both are called, on real tensors."""
 
     def __init__(self, *shares: float) -> None:
         self.shares, self.times = shares, 0
@@ -130,7 +131,7 @@ def test_what_may_change_who_is_faster_is_measured_again(
             monkeypatch.setattr(torch, "__version__", "99.0")
         case "processor":
             cpu = portfolio.this_cpu()
-            monkeypatch.setattr(portfolio, "this_cpu", lambda: type("Cpu", (), {"key": f"other {cpu.key}"})())
+            monkeypatch.setattr(portfolio, "this_cpu", lambda: replace(cpu, microcode="another"))
         case "threads":
             monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
         case "shape":

@@ -24,7 +24,9 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def choice(ours: float, *theirs: float) -> Choice:
-    rounds: Mapping[int, Mapping[str, float]] = {n: {"isamap": ours, "torch": t} for n, t in enumerate(theirs)}
+    rounds: Mapping[int, Mapping[str, float]] = {
+        n: {"isamap": ours, "torch": t} for n, t in enumerate(theirs)
+    }
     return Choice.of(rounds, key="k", kernel="aten_mm", library="torch", time="2026-11-27T10:00:00+00:00")
 
 
