@@ -108,7 +108,7 @@ def faster(members: Sequence[Any], wanted: Wanted, make: Callable[[], Performed]
 
 
 def _key(alone: Alone, wanted: Wanted) -> str:
-    """The sha256 of all that may change who is faster."""
+    """The sha256 of all that may change which one is faster."""
     torch: Any = import_module("torch")
     threads = json.dumps([wanted[1].threads, torch.get_num_threads()])
     return digest(key_of(wanted), alone.text, threads, str(torch.__version__), this_cpu().key)

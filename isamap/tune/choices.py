@@ -27,7 +27,7 @@ OURS = "isamap"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Who performs a group of operations: `chosen` is "isamap" or the library's name.
+    """What performs a group of operations: `chosen` is "isamap" or the library's name.
 
     `ratio` is the library's time over ours, the median over rounds. Units: `ours_ns` and `theirs_ns` in
     nanoseconds of one call; `time` in UTC, ISO 8601.
