@@ -1,0 +1,70 @@
+"""Units with queues of their own, and links that units share, by the clocks of a machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
+from isamap.kernels import kernel_path
+from isamap.simulate.machine_time import MachineTime, Step
+from isamap.source import Source
+
+LOAD, COMPUTE, BUS = 0, 1, 2
+
+
+def machine() -> MachineTime:
+    return MachineTime(3, 0, [], 64)
+
+
+def issue(unit: int, work: float, *, queued: int = 0, link: float = 0.0, written: bool = False) -> Step:
+    return Step(
+        unit,
+        work,
+        work,
+        (),
+        -1,
+        (),
+        queued=queued,
+        link=BUS if link else -1,
+        link_ns=link,
+        link_written=written,
+    )
+
+
+def test_an_issue_comes_when_those_before_it_have_room_in_their_queue() -> None:
+    time = machine()
+    for _ in range(4):
+        time.issue(issue(LOAD, 10, queued=2), [])
+    time.issue(issue(COMPUTE, 1, queued=2), [])
+    # The fourth load waited for the second to begin, at 10, and all behind it with it.
+    assert time.units == [40, 11, 0]
+
+
+def test_without_a_queue_a_unit_that_is_busy_keeps_no_other_waiting() -> None:
+    time = machine()
+    for _ in range(4):
+        time.issue(issue(LOAD, 10), [])
+    time.issue(issue(COMPUTE, 1), [])
+    assert time.units == [40, 1, 0]
+
+
+def test_what_is_read_over_a_link_that_is_busy_waits_and_what_is_written_goes_first() -> None:
+    time = machine()
+    time.issue(issue(LOAD, 10, link=30), [])
+    time.issue(issue(COMPUTE, 10, link=5, written=True), [])
+    assert time.units == [10, 10, 35]
+    time.issue(issue(LOAD, 10, link=5), [])
+    assert time.units == [45, 10, 40], "it ends no sooner than its bytes have crossed"
+
+
+@pytest.mark.parametrize(("rows", "length"), [(49, 64), (196, 224), (784, 160), (3136, 224), (12544, 256)])
+def test_lengths_of_which_not_all_are_allowed_pad_least(rows: int, length: int) -> None:
+    text = Source("gemm_s8s8.ir", kernel_path("gemm_s8s8").read_text())
+    asked = Request(text, "edge-npu", {"M": rows, "N": 32, "K": 32}, heuristic="greedy")
+    made = compile_kernel(asked, "pose")
+    assert made.problem is not None
+    options = [
+        o for nest in made.problem.nests for o in nest.options if o.mapping.startswith("stream { m: m,")
+    ]
+    assert {dict(option.choose)["M"] for option in options} == {length}
