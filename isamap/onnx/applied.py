@@ -144,7 +144,9 @@ class Applied:
         narrower, and the text, which has the type `result`, by default that one, is cast to `dtype`, by
         default the type of the first.
         """
-        first = next(v for v in values)
+        if not values:
+            raise NotTaken("it has no inputs")
+        first = values[0]
         dtype = dtype or first.dtype
         inside = inside or wide(first.dtype)
         return self.formed(

@@ -52,9 +52,12 @@ def parse_model(content: bytes, path: Path) -> Model:
     if not proto.HasField("graph") or not proto.opset_import:
         raise _damaged(path, "it has no graph, or does not say which operators it is written in")
     reader = Reader(path, onnx)
-    opsets = reader.opsets(proto.opset_import)
-    functions = {(f.domain, f.name): reader.function(f) for f in proto.functions}
-    return Model(reader.graph(proto.graph, 0), opsets, functions)
+    try:
+        opsets = reader.opsets(proto.opset_import)
+        functions = {(f.domain, f.name): reader.function(f) for f in proto.functions}
+        return Model(reader.graph(proto.graph, 0), opsets, functions)
+    except (TypeError, UnicodeError):  # names that are no text come as bytes
+        raise _damaged(path, "one of its names is no text") from None
 
 
 def onnx_package() -> Any:

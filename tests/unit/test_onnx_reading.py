@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import imported, make
 
 from isamap.cli import main
-from isamap.onnx.importing import import_model
+from isamap.onnx.importing import import_model, lower_model
+from isamap.onnx.reading import parse_model
 from isamap.source import UsageProblem
 
 X = np.zeros((2, 3), np.float32)
@@ -106,6 +108,23 @@ def test_bytes_that_are_no_model_are_refused(content: bytes, tmp_path: Path) -> 
     with pytest.raises(UsageProblem) as found:
         import_model(path)
     assert found.value.diagnostics[0].code == "onnx-damaged"
+
+
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "made.onnx"
+    path.write_bytes(model().SerializeToString().replace(b"made", b"m\xffde").replace(b"\x01x", b"\x01\xff"))
+    with pytest.raises(UsageProblem, match="one of its names is no text"):
+        import_model(path)
+
+
+def test_changed_bytes_are_refused_or_another_model() -> None:
+    content = model().SerializeToString()
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        changed = bytearray(content)
+        changed[int(rng.integers(len(content)))] = int(rng.integers(256))
+        with suppress(UsageProblem):
+            lower_model(parse_model(bytes(changed), Path("made.onnx")), "made", {}, {})
 
 
 def test_weights_beside_the_model_are_read(tmp_path: Path) -> None:
