@@ -80,6 +80,15 @@ MODELS: dict[str, tuple[Any, dict[str, Array], list[str], dict[str, Array]]] = {
         ["y"],
         {},
     ),
+    "powers of whole numbers, which wrap around": (
+        [("Pow", ["x", "y"], ["z"], {})],
+        {
+            "x": np.asarray([-3, 1, 2, 0, 2, 3], np.int64),
+            "y": np.asarray([3, 5, 62, 0, 70, 30], np.int64),
+        },
+        ["z"],
+        {},
+    ),
     "sums of bytes behind zero points, and back": (
         [
             ("QLinearMatMul", ["a", "s", "za", "b", "s", "zb", "s", "za"], ["q"], {}),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.applied import Applied, element
-from isamap.onnx.making import Value, axes_of, broadcast_shape
+from isamap.onnx.making import Value, axes_of, broadcast_shape, nest
 from isamap.onnx.types import TYPES
 
 Lowered = Callable[[Applied], "Value | tuple[Value, ...]"]
@@ -184,17 +183,15 @@ def _whole_power(o: Applied, x: Value, y: Value) -> Value:
     base = element(text, x, axes)
     power = cast(element(text, y, axes), "i64").text
     result = text.write(x.dtype, shape)
-    squares = [text.temp(x.dtype, shape) for _ in range(6)]
-    statements = [f"{squares[0].at(axes)} = {base.text};"]
-    for one, following in pairwise(squares):
-        statements.append(f"{following.at(axes)} = {one.at(axes)} * {one.at(axes)};")
-    factors = [f"select(({power} >> {n}) & 1 == 1, {s.at(axes)}, 1)" for n, s in enumerate(squares)]
-    b = base.text
+    square, found = text.temp(x.dtype, shape), text.temp(x.dtype, shape)
+    p, r, b = square.at(axes), found.at(axes), base.text
+    text.loop(loops, f"{p} = {b};", f"{r} = 1;")
+    step = f"{r} = select((({power} >> i64(k)) & 1) == 1, {r} * {p}, {r});"
+    text.state(nest({"k": 63}, nest(loops, step, f"{p} = {p} * {p};"), word="seq"))
     negative = f"select({b} == 1, {b}, 0)"
     if DTYPES[x.dtype].kind == "int":
-        negative = f"select(abs({b}) == 1, select({power} & 1 == 1, {b}, {b} * {b}), 0)"
-    value = f"select({power} < 0, {negative}, {' * '.join(factors)})"
-    text.loop(loops, *statements, f"{result.at(axes)} = {value};")
+        negative = f"select(abs({b}) == 1, select(({power} & 1) == 1, {b}, {b} * {b}), 0)"
+    text.loop(loops, f"{result.at(axes)} = select({power} < 0, {negative}, {r});")
     return text.done()
 
 
@@ -243,7 +240,8 @@ _ARC = """function arc_of_tangent(x: f64) {
   let p = (p2 * z - 122.88666844901361) * z - 64.85021904942025;
   let q2 = ((z + 24.858464901423063) * z + 165.02700983169885) * z + 432.88106049129027;
   let q = (q2 * z + 485.3903996359137) * z + 194.5506571482614;
-  let y = select(a > 2.414213562373095, 1.5707963267948966, select(a <= 0.66, 0, 0.7853981633974483));
+  let low = select(a <= 0.66, f64(0), f64(0.7853981633974483));
+  let y = select(a > 2.414213562373095, f64(1.5707963267948966), low);
   let s = y + (r * (z * p / q) + r);
   return select(x < 0, -s, s);
 }
