@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ from isamap.codegen.c import EmittedC
 from isamap.codegen.child import permission_refused
 from isamap.codegen.in_process import large_room
 from isamap.codegen.worker import ask_permission, load_library
+from isamap.driver.ahead import compile_ahead
+from isamap.driver.api import is_kept
 from isamap.driver.compiling import compile_program
 from isamap.driver.inputs import find_profile, machine_of
 from isamap.driver.request import Request
@@ -29,10 +32,12 @@ from isamap.onnx.importing import Imported, import_model
 from isamap.onnx.planning import plan
 from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
 
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or two before its first one."""
+SOURCE = "kernel"
+"""What a text is called, as in `isamap.compile`, whose results are these as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,17 +77,18 @@ def compile_program_of(
     profile = find_profile("default", name)
     requests = [
         Request(
-            Source(kernel, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
+            Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
             profile=profile, cache=how.cache,
         )
-        for kernel, text in program.kernels.items()
+        for text in program.kernels.values()
     ]  # fmt: skip
+    names = list(program.kernels)
     jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
     kernels: dict[str, EmittedC] = {}
     needed: dict[str, int] = {}
     is_cut_short = False
     for done, (number, (emitted, size, cut_short)) in enumerate(done_side_by_side(_compiled, requests, jobs)):
-        kernel = requests[number].kernel.name
+        kernel = names[number]
         watch(f"kernel {done + 1} of {len(requests)}: {kernel}")
         kernels[kernel], needed[kernel] = emitted, size
         is_cut_short |= cut_short
@@ -200,8 +206,20 @@ def compile_model(
     Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
     """
     found = model if isinstance(model, Imported) else import_model(model, sizes=sizes, constants=constants)
-    how = How(machine, heuristic, limit_s, jobs)
-    return CompiledModel(compile_program_of(found.whole(), how, runs=True))
+    program = found.whole()
+    _compile_ahead(program, machine, heuristic, limit_s, jobs or all_jobs())
+    return CompiledModel(compile_program_of(program, How(machine, heuristic, limit_s, jobs=1), runs=True))
+
+
+def _compile_ahead(program: Program, machine: str, heuristic: str, limit_s: float, jobs: int) -> None:
+    """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
+    if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
+        return
+    asked: dict[str, Any] = {"machine": machine, "heuristic": heuristic, "limit_s": limit_s}
+    with suppress(IsamapError):  # which is said where each of them is asked for
+        new = [text for text in program.kernels.values() if not is_kept(text, **asked)]
+        if len(new) >= LEAST_AHEAD:
+            compile_ahead([{"kernel": text, **asked} for text in new], jobs)
 
 
 def _wrong(said: str, *notes: str) -> UsageProblem:
