@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -96,15 +97,23 @@ def faster(members: Sequence[Any], wanted: Wanted, make: Callable[[], Performed]
     if (kept := _kept(key)) is not None:
         return kept
     unit = make()  # its packed operands are not those of the program
-    torch, modes = (import_module(name) for name in ("torch", "torch.utils._python_dispatch"))
-    one_thread = wanted[1].threads == torch.get_num_threads() == 1
-    with modes._disable_current_modes(), torch.no_grad():  # while it compiles, torch's tensors hold nothing
+    one_thread = wanted[1].threads == import_module("torch").get_num_threads() == 1
+    with _as_in_calls():
         rounds = take_turns(*_sides(alone, unit), time.thread_time_ns if one_thread else time.perf_counter_ns)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     choice = KNOWN[key] = Choice.of(rounds, key=key, kernel=unit.text.name, library=TORCH, time=now)
     with OnlyWarned():
         Choices.open().keep(choice)
     return choice
+
+
+@contextmanager
+def _as_in_calls() -> Generator[None]:
+    """While torch compiles, its tensors hold nothing, and each operation takes some 5 µs more, in Python."""
+    names = "torch", "torch.utils._python_dispatch", "torch._dispatch.python"
+    torch, modes, dispatcher = (import_module(name) for name in names)
+    with modes._disable_current_modes(), dispatcher.no_python_dispatcher(), torch.no_grad():
+        yield
 
 
 def _key(alone: Alone, wanted: Wanted) -> str:
