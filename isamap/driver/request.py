@@ -134,9 +134,9 @@ def program_state() -> str:
     root = Path(__file__).resolve().parents[1]
     state = hashlib.sha256(f"{__version__} {sys.version}".encode())
     for folder in sorted(p for p in root.iterdir() if p.is_dir() and p.name != "__pycache__"):
-        for path in sorted(folder.iterdir()):
+        for path in sorted(folder.rglob("*")):  # packages have folders inside
             if path.suffix in (".py", ".lark", ".json", ".c", ".h"):
                 status = path.stat()
-                line = f"{folder.name}/{path.name} {status.st_size} {status.st_mtime_ns}\n"
+                line = f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n"
                 state.update(line.encode())
     return state.hexdigest()

@@ -105,7 +105,10 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
     each = flow.issues / prod(a.extent for a in axes)
     waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), MOST_ISSUES, waits, serial)
-    return _by_copies(tiling, operand, waits, Const(0))
+    # The first tile of each filling waits for its last use before, and what is computed waits for it.
+    tiles = prod(issues_along(a) for a in tiling.space.option.axes if a.name in operand.axes)
+    firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
+    return _by_copies(tiling, operand, largest([waits, total([computing, firsts])]), Const(0))
 
 
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
