@@ -116,7 +116,11 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
                 best, tried = found, own
     best = best or next(any_candidate(options), None)
     # What is known already has been improved as far as that goes.
-    return best if best is known or best is None else descend(best, _double_moves, stop, tried)
+    if best is None or best is known:
+        return best
+    best = descend(best, _double_moves, stop, tried)
+    # Beside units that move by themselves, what is left to the solver elsewhere decides half of the time.
+    return descend(best, all_moves, stop) if best.option.space.scratchpads else best
 
 
 def descend(
