@@ -134,7 +134,10 @@ def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
     option, space = tiling.space.option, tiling.space
     tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
     block = [Decision(space.unroll(axis)) for axis in space.register_axes if axis.name in operand.axes]
-    yield Const(max(0.0, option.latency_ns - option.interval_ns) + flow.latency_ns)
+    yield Const(flow.latency_ns)
+    late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
+    if operand in crossing(space):
+        yield Cases(name_of(space, operand), ((0, Const(0)), (1, late)))
     yield times(_longest(flow.finished) / tiles, *block)
 
 
