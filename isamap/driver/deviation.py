@@ -81,6 +81,7 @@ def _errors(values: Array, wanted: Expected) -> Array:
     with np.errstate(all="ignore"):
         wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
         beyond = round_to(np.copysign(np.inf, exact), wanted.dtype).astype(np.float64)
+        exact = np.where(np.isinf(exact), beyond, exact)  # 1 / 0 is NaN in a type without infinities
         errors = np.where(_same(wide, exact), 0.0, np.abs(wide - exact))
     errors = np.where(np.isnan(errors), np.inf, errors)
     errors = np.where(must_overflow(wanted), np.inf, errors)

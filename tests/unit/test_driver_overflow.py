@@ -65,6 +65,14 @@ def test_a_type_without_infinities_overflows_to_nan() -> None:
     assert not is_right(np.array([448]).astype(f8), wanted)
 
 
+def test_a_pole_is_nan_in_a_type_without_infinities() -> None:
+    f8, wanted = DTYPES["f8e4m3"].numpy(), stored([INF], "f8e4m3", 0)
+    assert is_right(np.array([np.nan]).astype(f8), wanted)
+    assert not is_right(np.array([448]).astype(f8), wanted)
+    assert not is_right(np.array([np.nan], np.float16), stored([INF], "f16", 0))
+    assert is_right(np.array([INF], np.float16), stored([INF], "f16", 0))
+
+
 # --- overflow on the way ----------------------------------------------------------------------------------
 
 
