@@ -47,7 +47,7 @@ class Flow:
 
     `begun` is what brings it there: an input, or what sums begin with. Of sums, `finished` is what takes them
     out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way. So
-    many `issues` bring an input.
+    many `issues` bring an input, and so many are `queued` beside those that compute; 0 for any number.
     """
 
     begun: Busy
@@ -55,6 +55,7 @@ class Flow:
     first_ns: float = 0.0
     latency_ns: float = 0.0
     issues: int = 0
+    queued: int = 0
 
 
 @dataclass(frozen=True, slots=True)

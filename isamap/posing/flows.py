@@ -53,7 +53,8 @@ def with_flows(
         flow = None
         if operand.mover and operand.homes[0]:
             moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
-            flow = Flow(_busy(moves, _brought(moves, moves.operand)), issues=_issues(moves))
+            busy = _busy(moves, _brought(moves, moves.operand))
+            flow = Flow(busy, issues=_issues(moves), queued=_queued(moves))
             if operand.is_accumulator:
                 flow = _of_sums(moves, outcome(kernel, number, tuple(f.statement for f in taken)))
         operands.append(replace(operand, flow=flow))
@@ -127,6 +128,16 @@ def _issues(moves: _Moves) -> int:
     move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
     assert move is not None, "homes are those that something moves to"
     return move.issues * moves.tiles
+
+
+def _queued(moves: _Moves) -> int:
+    """How many moves, and issues that compute, wait in the queues of their units; 0 where one has none."""
+    machine = moves.suppliers.machine
+    move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
+    assert move is not None, "homes are those that something moves to"
+    units = {machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction)}
+    depths = [machine.units[unit].queued or 0 for unit in units]
+    return sum(depths) if all(depths) else 0
 
 
 def _taken_out(moves: _Moves, written: Written) -> list[Moved]:

@@ -29,7 +29,6 @@ from isamap.source import added
 # hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way
 # at once beside those of the sums, it waits for all of it.
 SWEEPS = ((2, 0.0), (4, 1 / 2))
-MOST_ISSUES = 128
 
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
@@ -103,8 +102,9 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     for most, share in reversed(SWEEPS):
         waits = Threshold(sweeps, most, total([filled, times(share, computing)]), waits)
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
-    each = flow.issues / prod(a.extent for a in axes)
-    waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), MOST_ISSUES, waits, serial)
+    if flow.queued:
+        each = flow.issues / prod(a.extent for a in axes)
+        waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), flow.queued, waits, serial)
     # The first tile of each filling waits for its last use before, and what is computed waits for it.
     tiles = prod(issues_along(a) for a in tiling.space.option.axes if a.name in operand.axes)
     firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)

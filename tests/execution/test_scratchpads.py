@@ -106,10 +106,9 @@ def test_a_hand_written_schedule_says_where_buffers_lie(ahead: str, b: str) -> N
 
 
 def test_cp_sat_respects_the_capacity() -> None:
-    made = compiled("systolic-16", {"M": 512, "N": 512, "K": 1024}, heuristic="cpsat", limit_s=20)
-    assert made.schedule  # and check_schedule has agreed
-    assert made.schedule.gap is not None
-    assert made.schedule.gap < 0.05
+    made = compiled("systolic-16", {"M": 512, "N": 512, "K": 1024}, heuristic="cpsat", limit_s=120)
+    assert made.schedule
+    assert made.schedule.status == "OPTIMAL"  # and check_schedule has agreed
 
 
 @pytest.mark.parametrize(

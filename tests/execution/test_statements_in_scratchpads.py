@@ -40,11 +40,16 @@ BEGUN = """kernel begun(M, N, K) {{
 
 
 def instructions_of_right_program(
-    text: str, machine: str, sizes: Mapping[str, int], fixed: Mapping[str, int] | None = None
+    text: str,
+    machine: str,
+    sizes: Mapping[str, int],
+    fixed: Mapping[str, int] | None = None,
+    schedule: str | None = None,
 ) -> set[str]:
     """What a program issues that computes as the interpreter does."""
-    source = Source("k.ir", text)
-    made = compile_kernel(Request(source, machine, dict(sizes), heuristic="greedy", fixed=dict(fixed or {})))
+    source, replay = Source("k.ir", text), Source("s.schedule", schedule) if schedule else None
+    asked = Request(source, machine, dict(sizes), replay, heuristic="greedy", fixed=dict(fixed or {}))
+    made = compile_kernel(asked)
     assert made.emitted
     assert made.machine
     assert made.program
@@ -79,6 +84,29 @@ def test_parts_of_sums_stay_in_their_scratchpad() -> None:
     used = instructions_of_right_program(REQUANTISED, "edge-npu", sizes, fixed)
     assert {"requantise", "stream_first", "stream"} <= used
     assert not {"dma_out_i32", "dma_in_i32", "dma_zeros_sums"} & used
+
+
+PARTS = """isamap schedule 1
+kernel gemm_s8s8_requant
+machine edge-npu
+sizes K = 100, M = 40, N = 40
+status MANUAL
+
+nest 1 {
+  map stream { m: m, n: n, k: k } (a = A[m, k], b = B[k, n]);
+  choose M = 64;
+  stage a in spad at 0;
+  stage b in spad at 8192;
+  for k by 32 { for m by 64 { for n by 32 { stage c in acc at 0; hold; fuse 0, 2; issue; } } }
+}
+"""
+
+
+def test_parts_of_sums_go_through_main_memory_by_hand_and_only_whole_ones_become_bytes() -> None:
+    used = instructions_of_right_program(
+        REQUANTISED, "edge-npu", {"M": 40, "N": 40, "K": 100}, schedule=PARTS
+    )
+    assert {"dma_out_i32", "dma_in_i32", "requantise"} <= used
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 64), (70, 50, 45)])
