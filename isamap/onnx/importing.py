@@ -10,11 +10,12 @@ from pathlib import Path
 from isamap.ir import DTYPES
 from isamap.onnx.fusing import Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Model, Signature
-from isamap.onnx.lowering import Lowering, Names, Taken, known_names
+from isamap.onnx.lowering import Lowering, Taken, known_names
 from isamap.onnx.making import Making, Value
 from isamap.onnx.program import Passed, Port, Program
 from isamap.onnx.program import reads_of as program_reads
 from isamap.onnx.reading import read_model
+from isamap.onnx.scope import Names, Scope
 from isamap.onnx.types import size_bytes, type_of
 from isamap.source import Diagnostic, UsageProblem
 
@@ -67,7 +68,7 @@ def lower_model(
         names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
         ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
     lowering = Lowering(model)
-    lowering.run(model.graph, names, model.opsets)
+    lowering.run(model.graph, Scope(names, model.opsets))
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:

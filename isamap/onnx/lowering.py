@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
-from typing import Any
 
 from isamap.models.terms import NotTaken
 from isamap.onnx.applied import Applied, NeedsConstant
+from isamap.onnx.bodies import BODIES
 from isamap.onnx.folding import fold
 from isamap.onnx.functions import function_of, with_attributes
 from isamap.onnx.fusing import Open
@@ -21,6 +21,7 @@ from isamap.onnx.graph import Array, Function, Graph, Model, Node
 from isamap.onnx.making import Making, Value
 from isamap.onnx.operators import OPERATORS
 from isamap.onnx.program import Move
+from isamap.onnx.scope import Names, Scope
 from isamap.source import IsamapError
 
 MOST_STEPS = 20_000
@@ -49,10 +50,6 @@ class Refused(Exception):
         self.taken = taken
 
 
-Names = dict[str, Value | None]
-"""Values by name; None for those whose node was refused."""
-
-
 @dataclass(slots=True)
 class Lowering:
     """The walk over a model: the program so far, and what became of each node."""
@@ -62,34 +59,35 @@ class Lowering:
     taken: list[Taken] = field(default_factory=list[Taken])
     nodes: int = 0
 
-    def run(self, graph: Graph, names: Names, opsets: Mapping[str, int]) -> None:
+    def run(self, graph: Graph, scope: Scope) -> None:
         """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
+        names = scope.names
         for node in graph.nodes:
             if any(name and names.get(name, _ABSENT) is None for name in node.inputs):
                 self.taken.append(Taken(node, "refused", "it needs the result of a node that is refused"))
-                names |= dict.fromkeys((n for n in node.outputs if n), None)
+                names.update(dict.fromkeys((n for n in node.outputs if n), None))
                 continue
             try:
-                where = self.lower(node, names, opsets, 0)
+                where = self.lower(node, scope)
                 self.taken.append(Taken(node, where))
             except Refused as inner:
                 self.taken.append(Taken(node, "refused", inner.taken.why, inner.taken.constant))
-                names |= dict.fromkeys((n for n in node.outputs if n), None)
+                names.update(dict.fromkeys((n for n in node.outputs if n), None))
 
-    def inline(self, nodes: Iterable[Node], names: Names, opsets: Mapping[str, int], depth: int) -> None:
+    def inline(self, nodes: Iterable[Node], scope: Scope) -> None:
         """Lowers nodes all of which have to be taken. Raises: Refused."""
         for node in nodes:
-            self.lower(node, names, opsets, depth)
+            self.lower(node, scope)
 
-    def lower(self, node: Node, names: Names, opsets: Mapping[str, int], depth: int) -> str:
+    def lower(self, node: Node, scope: Scope) -> str:
         """Lowers one node; how. Raises: Refused."""
         before = len(self.making.steps)
         self.nodes += 1
         if self.nodes > MOST_NODES:
             raise Refused(Taken(node, "refused", f"the model runs more than {MOST_NODES} nodes"))
         try:
-            inputs = tuple(_value(names, name) for name in node.inputs)
-            found, where = self.results(node, inputs, names, opsets, depth)
+            inputs = tuple(_value(scope.names, name) for name in node.inputs)
+            found, where = self.results(node, inputs, scope)
         except NeedsConstant as needs:
             raise Refused(Taken(node, "refused", str(needs), needs.name)) from None
         except NotTaken as reason:
@@ -106,24 +104,21 @@ class Lowering:
             if name and value is None:
                 raise Refused(Taken(node, "refused", f"its result `{name}` has no kernel here"))
             if name:
-                names[name] = value
+                scope.names[name] = value
         return where or _where(self.making.steps[before:])
 
     def results(
-        self,
-        node: Node,
-        inputs: tuple[Value | None, ...],
-        names: Names,
-        opsets: Mapping[str, int],
-        depth: int,
+        self, node: Node, inputs: tuple[Value | None, ...], scope: Scope
     ) -> tuple[Sequence[Value | None], str]:
         """The results of a node, and how they came about where no steps tell."""
         own = self.model.functions.get((node.domain, node.op))
         if own is not None:
-            return self.called(own, node, inputs, opsets, depth), "function"
-        if node.op in _BODIES and not node.domain:
-            return self.body(node, inputs, names, opsets, depth), "function"
-        version = opsets.get(node.domain, 1)
+            return self.called(own, node, inputs, scope), "function"
+        if node.op in BODIES and not node.domain:
+            if scope.depth > MOST_CALLS:
+                raise NotTaken("graphs lie in graphs too deep")
+            return BODIES[node.op](self, node, inputs, scope), "function"
+        version = scope.opsets.get(node.domain, 1)
         if all(v is None or v.known is not None for v in inputs):
             folded = fold(node, [v.known if v else None for v in inputs], version)
             if folded is not None:
@@ -144,33 +139,28 @@ class Lowering:
                 other = function_of(node, inputs, version)
                 if other is None:
                     raise reason from None
-                return self.called(other, node, inputs, opsets, depth), "function"
+                return self.called(other, node, inputs, scope), "function"
         other = function_of(node, inputs, version)
         if other is None:
             where = f" of the domain `{node.domain}`" if node.domain else ""
             raise NotTaken(f"the operator {node.op}{where} has no kernel here")
-        return self.called(other, node, inputs, opsets, depth), "function"
+        return self.called(other, node, inputs, scope), "function"
 
     def called(
-        self,
-        function: Function,
-        node: Node,
-        inputs: Sequence[Value | None],
-        opsets: Mapping[str, int],
-        depth: int,
+        self, function: Function, node: Node, inputs: Sequence[Value | None], scope: Scope
     ) -> Sequence[Value | None]:
         """The results of a function, lowered in place; None for those that it does not compute.
 
         Raises: Refused.
         """
-        if depth > MOST_CALLS:
+        if scope.depth > MOST_CALLS:
             raise NotTaken("functions call functions too deep")
         names: Names = dict(zip(function.inputs, inputs, strict=False))
         given = {n for n, v in names.items() if v is not None}
         names = {n: v for n, v in names.items() if n in given}
         nodes = with_attributes(function, node)
         try:
-            self.inline(nodes, names, {**opsets, **function.opsets}, depth + 1)
+            self.inline(nodes, scope.inside(names, {**scope.opsets, **function.opsets}))
         except Refused as inner:
             if inner.taken.constant and inner.taken.constant not in node.inputs:
                 wanted = _deciding(node, inputs)
@@ -178,34 +168,14 @@ class Lowering:
             raise
         return [names.get(name) for name in function.outputs[: len(node.outputs)]]
 
-    def body(
-        self,
-        node: Node,
-        inputs: Sequence[Value | None],
-        names: Names,
-        opsets: Mapping[str, int],
-        depth: int,
-    ) -> Sequence[Value]:
-        """The results of a node with graphs inside, where it is known how often they run. Raises: Refused."""
-        if depth > MOST_CALLS:
-            raise NotTaken("graphs lie in graphs too deep")
-        return _BODIES[node.op](self, node, inputs, names, opsets, depth + 1)
-
-    def of_graph(
-        self,
-        graph: Graph,
-        given: Sequence[Value | None],
-        names: Names,
-        opsets: Mapping[str, int],
-        depth: int,
-    ) -> list[Value]:
+    def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
         """The results of a graph for such inputs, which sees the names around it. Raises: Refused."""
         inside: Names = {
-            **names,
+            **scope.names,
             **{name: Value.of(array) for name, array in graph.constants.items()},
             **{port.name: value for port, value in zip(graph.inputs, given, strict=False)},
         }
-        self.inline(graph.nodes, inside, opsets, depth)
+        self.inline(graph.nodes, scope.inside(inside))
         found = [inside.get(port.name) for port in graph.outputs]
         if any(value is None for value in found):
             raise NotTaken("a result of the graph inside is never computed")
@@ -236,136 +206,6 @@ def _where(steps: Sequence[Open]) -> str:
     if not steps:
         return "view"
     return "move" if all(isinstance(step, Move) for step in steps) else "kernel"
-
-
-# --- nodes with graphs inside -----------------------------------------------------------------------------
-
-
-def _if(
-    to: Lowering,
-    node: Node,
-    inputs: Sequence[Value | None],
-    names: Names,
-    opsets: Mapping[str, int],
-    depth: int,
-) -> Sequence[Value]:
-    condition = inputs[0] if inputs else None
-    if condition is None or condition.known is None:
-        raise NeedsConstant(node.inputs[0] if node.inputs else "")
-    branch = node.attributes.get("then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch")
-    if not isinstance(branch, Graph):
-        raise NotTaken("it has no such branch")
-    return to.of_graph(branch, (), names, opsets, depth)
-
-
-def _loop(
-    to: Lowering,
-    node: Node,
-    inputs: Sequence[Value | None],
-    names: Names,
-    opsets: Mapping[str, int],
-    depth: int,
-) -> Sequence[Value]:
-    import numpy as np
-
-    body = node.attributes.get("body")
-    if not isinstance(body, Graph):
-        raise NotTaken("it has no body")
-    trips, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]
-    if (trips is not None and trips.known is None) or (condition is not None and condition.known is None):
-        raise NeedsConstant(node.inputs[0 if trips is not None and trips.known is None else 1])
-    count = int(trips.known.reshape(-1)[0]) if trips is not None and trips.known is not None else MOST_TRIPS
-    goes_on = condition is None or condition.known is None or bool(condition.known.reshape(-1)[0])
-    scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(state) :]]
-    trip = 0
-    while goes_on and trip < count:
-        if trip >= MOST_TRIPS:
-            raise NotTaken(f"it runs more than {MOST_TRIPS} times")
-        given = [Value.of(np.asarray(trip, np.int64)), Value.of(np.asarray(True)), *state]
-        found = to.of_graph(body, given, names, opsets, depth)
-        if found[0].known is None:
-            raise NotTaken("data decides how often it runs")
-        goes_on = bool(found[0].known.reshape(-1)[0])
-        state = list(found[1 : 1 + len(state)])
-        for rows, value in zip(scanned, found[1 + len(state) :], strict=True):
-            rows.append(value.shaped((1, *value.shape)))
-        trip += 1
-    if any(not rows for rows in scanned):
-        raise NotTaken("it never runs, so that results have no sizes")
-    stacked = [_applied(to, "Concat", rows, {"axis": 0}, opsets) for rows in scanned]
-    return [v for v in state if v is not None] + stacked
-
-
-def _scan(
-    to: Lowering,
-    node: Node,
-    inputs: Sequence[Value | None],
-    names: Names,
-    opsets: Mapping[str, int],
-    depth: int,
-) -> Sequence[Value]:
-    body, attributes = node.attributes.get("body"), node.attributes
-    if not isinstance(body, Graph) or opsets.get("", 1) < 9:
-        raise NotTaken("it has no body, or is of a version before 9")
-    given = [value for value in inputs if value is not None]
-    count = attributes.get("num_scan_inputs")
-    if not isinstance(count, int) or not 0 < count <= len(given):
-        raise NotTaken("it says not how many inputs are scanned")
-    state, scanned = given[: len(given) - count], given[len(given) - count :]
-    results = len(body.outputs) - len(state)
-    in_axes, out_axes = (
-        _numbers(node, f"scan_{n}_axes", k) for n, k in (("input", count), ("output", results))
-    )
-    back, ahead = (
-        _numbers(node, f"scan_{n}_directions", k) for n, k in (("input", count), ("output", results))
-    )
-    trips = scanned[0].shape[in_axes[0]]
-    if trips > MOST_TRIPS:
-        raise NotTaken(f"it runs more than {MOST_TRIPS} times")
-    rows: list[list[Value]] = [[] for _ in range(results)]
-    for trip in range(trips):
-        at = [
-            _applied(to, "Gather", [x, _index(trips - 1 - trip if b else trip)], {"axis": a}, opsets)
-            for x, a, b in zip(scanned, in_axes, back, strict=True)
-        ]
-        found = to.of_graph(body, [*state, *at], names, opsets, depth)
-        state = found[: len(state)]
-        for row, value, axis, is_first in zip(rows, found[len(state) :], out_axes, ahead, strict=True):
-            size = [*value.shape]
-            size.insert(axis if axis >= 0 else axis + value.rank + 1, 1)
-            row.insert(0 if is_first else len(row), value.shaped(size))
-    stacked = [
-        _applied(to, "Concat", row, {"axis": a}, opsets) for row, a in zip(rows, out_axes, strict=True)
-    ]
-    return [*state, *stacked]
-
-
-def _numbers(node: Node, name: str, count: int) -> list[int]:
-    """An attribute that is a whole number for each of so many, by default 0."""
-    found = node.attributes.get(name)
-    return [int(number) for number in found] if isinstance(found, tuple) else [0] * count
-
-
-def _index(number: int) -> Value:
-    import numpy as np
-
-    return Value.of(np.asarray(number, np.int64))
-
-
-def _applied(
-    to: Lowering, op: str, values: Sequence[Value], attributes: Mapping[str, int], opsets: Mapping[str, int]
-) -> Value:
-    """The result of an operator. Raises: Refused."""
-    names = tuple(f"v{n}" for n in range(len(values)))
-    inside: Names = dict(zip(names, values, strict=True))
-    to.lower(Node(op, "", "", names, ("made",), attributes), inside, opsets, MOST_CALLS)
-    found = inside["made"]
-    assert found is not None
-    return found
-
-
-MOST_TRIPS = 1000
-_BODIES: Mapping[str, Any] = {"If": _if, "Loop": _loop, "Scan": _scan}
 
 
 def known_names(constants: Mapping[str, Array]) -> Names:

@@ -1,0 +1,26 @@
+"""Where a node stands: the values that it sees by name, versions of operators, and how deep in functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from isamap.onnx.making import Value
+
+Names = dict[str, Value | None]
+"""Values by name; None for those whose node was refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`names` grows with each node, `opsets` has a version for each domain, and so many functions and graphs
+    are around.
+    """
+
+    names: Names
+    opsets: Mapping[str, int]
+    depth: int = 0
+
+    def inside(self, names: Names, opsets: Mapping[str, int] | None = None) -> Scope:
+        """The scope of a function or graph that is lowered in place, with its own names."""
+        return Scope(names, self.opsets if opsets is None else opsets, self.depth + 1)
