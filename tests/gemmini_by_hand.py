@@ -62,6 +62,8 @@ class Gemmini:
         self.acc = np.zeros((1024, DIM), np.int32)
         self.load_stride = [0, 0, 0]
         self.store_stride = 0
+        self.store_scale = np.float32(1)
+        self.is_relu = False
         self.preloaded: tuple[int, int] = (NOWHERE, NOWHERE)
 
     def run(self, words: list[int]) -> None:
@@ -97,9 +99,10 @@ class Gemmini:
                 assert (rs1 >> 32, rs1 >> 2 & 1) == (ONE, 0), "not scaled, as wide as they are"
                 self.load_stride[rs1 >> 3 & 3] = rs2
             case 2:
-                assert rs1 == 2, "neither activation nor pooling"
-                assert rs2 >> 32 == ONE
+                assert rs1 & ~(1 << 2) == 2, "relu or nothing, no pooling"
+                self.is_relu = bool(rs1 >> 2 & 1)
                 self.store_stride = rs2 & NOWHERE
+                self.store_scale = np.uint32(rs2 >> 32).view(np.float32)
             case _:
                 raise AssertionError("config_norm")
 
@@ -116,15 +119,21 @@ class Gemmini:
 
     def move_out(self, address: int, local: int) -> None:
         rows, columns, place = local >> 48, local >> 32 & 0xFFFF, local & NOWHERE
-        assert place >> 29 == 0b101, "sums leave with all their bits"
+        assert place >> 30 == 0b10, "sums leave"
+        is_whole = place >> 29 & 1
         for row in range(rows):
             values = self.acc[(place & 0x1FFFFFFF) + row, :columns]
+            if not is_whole:
+                scaled = np.rint(values.astype(np.float32) * self.store_scale)
+                values = np.clip(scaled, 0 if self.is_relu else -128, 127).astype(np.int8)
             at = address + row * self.store_stride
             self.memory[at : at + values.nbytes] = np.ascontiguousarray(values).view(np.uint8)
 
     def compute(self, rs1: int, rs2: int) -> None:
         weights, sums = self.preloaded
         assert (rs1 >> 32, rs2) == (16 << 16 | 16, (16 << 16 | 16) << 32 | NOWHERE), "a whole tile, no bias"
-        assert sums >> 29 == 0b110, "added to the sums that are there"
+        assert sums >> 29 & 0b101 == 0b100, "sums of 32 bits"
+        is_added = sums >> 30 & 1
         a, w = (self.spad[at : at + DIM].astype(np.int32) for at in (rs1 & NOWHERE, weights))
-        self.acc[sums & 0x1FFFFFFF :][:DIM] += a @ w
+        place = slice(sums & 0x1FFFFFFF, (sums & 0x1FFFFFFF) + DIM)
+        self.acc[place] = a @ w + (self.acc[place] if is_added else 0)

@@ -27,16 +27,19 @@ from isamap.ir import Kernel, interpret
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Quantity
 from isamap.source import NoMapping
+from isamap.stream.execute import count_instructions
 from isamap.stream.program_file import ProgramFile, read_program, write_program
 from isamap.stream.words import decode
 
 SHIM = Path(__file__).resolve().parents[1] / "libgemmini"
-CONVOLUTION = str(SHIM.parents[1] / "docs" / "examples" / "conv2d_s8.ir")
+EXAMPLES = SHIM.parents[1] / "docs" / "examples"
 CASES: list[tuple[str, dict[str, Size]]] = [
     ("gemm_s8s8", {"M": 16, "N": 16, "K": 16}),
     ("gemm_s8s8", {"M": 37, "N": 20, "K": 70}),
     ("gemm_s8s8", {"M": 64, "N": 48, "K": 33}),
-    (CONVOLUTION, {"N": 1, "H": 4, "W": 5, "C": 20, "K": 18, "R": 3, "S": 2}),
+    (str(EXAMPLES / "conv2d_s8.ir"), {"N": 1, "H": 4, "W": 5, "C": 20, "K": 18, "R": 3, "S": 2}),
+    (str(EXAMPLES / "gemm_requant.ir"), {"M": 37, "N": 20, "K": 70}),
+    (str(EXAMPLES / "conv2d_s8_relu.ir"), {"N": 1, "H": 4, "W": 5, "C": 20, "K": 18, "R": 3, "S": 2}),
 ]
 
 
@@ -58,7 +61,9 @@ def started(data: bytes, name: str) -> tuple[File, NDArray[Any], dict[str, NDArr
     return file, file.image(arrays), interpret(kernel, arrays, {})
 
 
-@pytest.mark.parametrize(("name", "sizes"), CASES, ids=["tile", "ragged", "wide", "convolution"])
+@pytest.mark.parametrize(
+    ("name", "sizes"), CASES, ids=["tile", "ragged", "wide", "convolution", "scaled", "relu"]
+)
 def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_manual(
     name: str, sizes: dict[str, Size], machine: Machine
 ) -> None:
@@ -69,6 +74,12 @@ def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_manual(
     file, memory, wanted = started(data, name)
     Gemmini(memory).run(file.words)
     assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
+
+
+def test_first_products_overwrite_and_results_leave_as_bytes(machine: Machine) -> None:
+    data = compiled(str(EXAMPLES / "gemm_requant.ir"), {"M": 32, "N": 16, "K": 48})
+    counts = count_instructions(read_program(data, "a program"), machine)
+    assert counts == {"mvin": 9, "matmul": 4, "matmul_first": 2, "mvout_scaled": 2}
 
 
 @pytest.mark.parametrize("kernel", ["gemm_nt_s8s8", "gemm_tn_s8s8"])
