@@ -82,7 +82,7 @@ Emitted = Annotated[
         "--emit",
         metavar="KIND",
         help="code, in C; or of a machine whose instructions have an encoding: program, a file of its words, "
-        "or assembly, their listing.",
+        "assembly, their listing, or commands, C that gives the words to it.",
     ),
 ]
 WeightsPlace = Annotated[

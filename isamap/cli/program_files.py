@@ -13,11 +13,12 @@ from isamap.driver.request import Request, Size
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
+    from isamap.driver.pipeline import Compilation
     from isamap.driver.verifying import Case
     from isamap.stream.program_file import ProgramFile
 
-WORDS = ("program", "assembly")
-_HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing"}
+WORDS = ("program", "assembly", "commands")
+_HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b"/* "}
 
 
 def refuse_beside_words(machines: Sequence[str], given: Mapping[str, object]) -> None:
@@ -45,22 +46,45 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
     with Progress() as progress:
         program, made = compile_words(request, progress)
     assert made.machine, "a program was made for one"
-    data = write_program(program)
-    listing = list_program(read_program(data, "the program"), made.machine) if kind == "assembly" else ""
-    path = output or (f"{program.kernel}-{program.machine}.program" if kind == "program" else None)
-    if path is not None:
-        _write(Path(path), data if kind == "program" else listing.encode(), kind, force)
+    stem = f"{program.kernel}-{program.machine}"
+    listing, paths = "", list[str]()
+    if kind == "commands":
+        paths = _write_commands(made, Path(output or f"{stem}-commands"), force)
+    else:
+        data = write_program(program)
+        if kind == "assembly":
+            listing = list_program(read_program(data, "the program"), made.machine)
+        if path := output or (f"{stem}.program" if kind == "program" else None):
+            _write(Path(path), data if kind == "program" else listing.encode(), kind, force)
+            paths.append(path)
     said = f"{program.kernel} on {program.machine}: {program.instructions} instructions in "
-    said += f"{len(program.words)} words of {program.word_bits} bits\nwrote {path}"
+    said += f"{len(program.words)} words of {program.word_bits} bits\nwrote {', '.join(paths)}"
     payload = {
         **_described(program),
-        "files": [path] if path is not None else [],
+        "files": paths,
         "text": listing,
         "stage_seconds": dict(made.stage_seconds),
     }
     cut_short = not all(schedule.reproducible for schedule in schedules_of(made))
     findings = tuple(Finding.of(w) for w in made.warnings)
-    return Answer(payload, listing.rstrip() if path is None else said, findings, 4 if cut_short else 0)
+    return Answer(payload, said if paths else listing.rstrip(), findings, 4 if cut_short else 0)
+
+
+def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
+    """Where the C that gives the words now lies. Raises: UsageProblem as `_write` does."""
+    from isamap.codegen.c import emit_commands
+
+    assert made.machine, "the stages have run"
+    assert made.program, "the stages have run"
+    files = emit_commands(made.program, made.machine).files()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        said = f"{folder} cannot be made: {error.strerror}"
+        raise UsageProblem(Diagnostic("output-unwritable", said)) from None
+    for name, text in files.items():
+        _write(folder / name, text.encode(), "commands", force)
+    return [str(folder / name) for name in files]
 
 
 def _described(program: ProgramFile) -> dict[str, object]:

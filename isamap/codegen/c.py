@@ -6,10 +6,11 @@ plain-C model, so that a program for absent hardware can be checked on any machi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.codegen.c_body import BodyWriter
+from isamap.codegen.c_commands import CommandIssuer, for_commands, issue_form
 from isamap.codegen.c_functions import HELPERS, helper_texts
 from isamap.codegen.c_heads import with_attributes
 from isamap.codegen.c_images import image_text
@@ -55,18 +56,51 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     """
     if not model:
         _require_emissions(program, machine)
+    names, name = _names(program)
+    interface = build_interface(program, name, () if model else machine.target.lengths)
+    lengths = program.lengths
+    issuer = Issuer(machine, model, names, asked={lengths.constant: lengths.name} if lengths else {})
+    emitted = _emitted(program, machine, interface, issuer, _how_to_compile(machine, model))
+    packs = tuple(emit_c(pack, machine, model=model) for pack in program.packs)
+    return replace(emitted, packs=packs)
+
+
+def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
+    """The C of a program that gives a machine's words to it. Raises: UsageProblem for what no word says."""
+    form = issue_form(machine)
+    own = for_commands(program, machine)
+    names, name = _names(own)
+    scratch = {b.name: b for b in program.buffers if b.memory}
+    issuer = CommandIssuer(machine, False, names, scratch=scratch)
+    issuer.begin()
+    issuer.closing = (form.end,)
+    head = [
+        f"   Emitted by isamap {__version__}. Compile for the processor that gives the commands, with -O2. */"
+    ]
+    emitted = _emitted(own, machine, build_interface(own, name), issuer, head)
+    include = f'#include "{name}.h"\n'
+    return replace(emitted, source=emitted.source.replace(include, f"{include}\n{form.define}\n", 1))
+
+
+def _names(program: LoweredProgram) -> tuple[Names, str]:
+    """The identifiers of a file, and that of its function."""
     names = Names(taken=HELPERS)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
         names.take(f"{name}_{suffix}")
-    interface = build_interface(program, name, () if model else machine.target.lengths)
-    lengths = program.lengths
-    issuer = Issuer(machine, model, names, asked={lengths.constant: lengths.name} if lengths else {})
+    return names, name
+
+
+def _emitted(
+    program: LoweredProgram, machine: Machine, interface: Interface, issuer: Issuer, head: list[str]
+) -> EmittedC:
+    """A program's files, but for those of its packs; `head` ends the first comment."""
+    name, model, names = interface.name, issuer.model, issuer.names
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()
     entry = entry_text(program, interface, names, issuer.used, function)
     title = _title(program, model)
-    parts = [[f"/* {title}", *_how_to_compile(machine, model)], _includes(machine, issuer, name)]
+    parts = [[f"/* {title}", *head], _includes(machine, issuer, name)]
     parts += [
         text.splitlines() for text in helper_texts(issuer.used - set(_SYSTEM_HEADERS), machine.target.parts)
     ]
@@ -79,9 +113,8 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
     if not model:
         source = with_attributes(source, machine.target.attributes)
-    packs = tuple(emit_c(pack, machine, model=model) for pack in program.packs)
     header, strict = header_text(interface, title), program.kernel.strict
-    return EmittedC(name, source, header, interface, model, strict, packs)
+    return EmittedC(name, source, header, interface, model, strict)
 
 
 def _require_emissions(program: LoweredProgram, machine: Machine) -> None:

@@ -50,7 +50,7 @@ class BodyWriter:
         self.names = issuer.names.inside()
         self.parameters = body_parameters(program, interface, self.names)
         symbols = {symbol: self.names.of(symbol) for symbol in body_symbols(program)}
-        self.dense = {} if issuer.model else dense_strides(program, symbols)
+        self.dense = dense_strides(program, symbols) if issuer.has_versions else {}
         self.passed_on: set[str] = set()
         self.counters: tuple[str, ...] = ()
         self.beside_loop: bool = False
@@ -69,8 +69,9 @@ class BodyWriter:
         """The function of the whole body, and its lines."""
         name = self.interface.name
         pool = ((f"{name}_pool *pool", "pool"),) if self.interface.takes_pool else ()
-        self.lines = []
+        self.lines = [f"  {line}" for line in self.issuer.opening]
         self.block(self.program.body, 1)
+        self.lines += [f"  {line}" for line in self.issuer.closing]
         made = self.in_versions(f"{name}_body", (*self.parameters, *pool), name)
         return made, made.text(self.lines)
 

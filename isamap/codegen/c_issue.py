@@ -68,6 +68,7 @@ class Issuer:
     """Renders the issues of one file and collects the models, helpers and images of states that they need.
 
     `asked` are names of the program for constants of the machine that the hardware is asked for.
+    `opening` and `closing` are statements before and behind all others.
     """
 
     machine: Machine
@@ -77,6 +78,13 @@ class Issuer:
     used: set[str] = field(default_factory=set[str])
     images: dict[bytes, str] = field(default_factory=dict[bytes, str])
     asked: Mapping[str, str] = field(default_factory=dict[str, str])
+    opening: tuple[str, ...] = ()
+    closing: tuple[str, ...] = ()
+
+    @property
+    def has_versions(self) -> bool:
+        """Whether the body is worth a version for dense tensors."""
+        return not self.model
 
     def value_type(self, value: Value) -> str | None:
         """The C type of a value; None for one that lives in a register named by number."""

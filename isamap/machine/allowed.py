@@ -27,6 +27,50 @@ class Header:
 
 
 @dataclass(frozen=True, slots=True)
+class WordPart:
+    """What a call is given of a group of words: one of them, or the number that stands in bits of one."""
+
+    word: int
+    bits: tuple[int, int] | None = None
+
+    @staticmethod
+    def of(text: str) -> WordPart:
+        """`1` is the second word, `0[31..25]` bits of the first one."""
+        found = re.fullmatch(r"([0-9])(?:\[([0-9]+)\.\.([0-9]+)\])?", text)
+        assert found is not None, "the files are isamap's own"
+        return WordPart(int(found[1]), (int(found[2]), int(found[3])) if found[2] else None)
+
+    def get(self, word: int) -> int:
+        """The number in its bits of a word."""
+        high, low = self.bits or (word.bit_length(), 0)
+        return word >> low & (1 << high - low + 1) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class IssueForm:
+    """How a processor gives words to an accelerator, so many at once: a macro of C and what it is given.
+
+    `define` is the macro, `call` its name, `end` the statement that waits until all is done.
+    """
+
+    words: int
+    call: str
+    given: tuple[WordPart, ...]
+    define: str
+    end: str
+
+    @staticmethod
+    def of(content: Any) -> IssueForm:
+        """The form that a file describes."""
+        given = tuple(WordPart.of(str(part)) for part in content["given"])
+        return IssueForm(content["words"], content["call"], given, content["define"].strip(), content["end"])
+
+    def takes_any(self, word: int) -> bool:
+        """Whether one of the words may be any number; bits of others are constants."""
+        return WordPart(word) in self.given
+
+
+@dataclass(frozen=True, slots=True)
 class Runs:
     """A program that runs others for a processor.
 
@@ -53,7 +97,7 @@ class Family:
     of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
     compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` ones are
     as long as the processor has them. `emulators` are programs that run others for these processors.
-    `attributes` are what functions may be marked with.
+    `attributes` are what functions may be marked with. `issues` are ways to give words to an accelerator.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -69,6 +113,7 @@ class Family:
     hwcaps: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     emulators: Mapping[str, Runs] = field(default_factory=dict[str, Runs])
     attributes: tuple[str, ...] = ()
+    issues: Mapping[str, IssueForm] = field(default_factory=dict[str, IssueForm])
 
     @staticmethod
     def of(content: Any) -> Family:
@@ -99,6 +144,7 @@ class Family:
                 for name, runs in content.get("emulators", {}).items()
             },
             tuple(content.get("attributes", ())),
+            {name: IssueForm.of(form) for name, form in content.get("issues", {}).items()},
         )
 
 
@@ -125,6 +171,11 @@ def features() -> tuple[str, ...]:
 def attributes() -> tuple[str, ...]:
     """What functions may be marked with."""
     return tuple(attribute for family in families() for attribute in family.attributes)
+
+
+def issues() -> dict[str, IssueForm]:
+    """Ways to give words to an accelerator."""
+    return {name: form for family in families() for name, form in family.issues.items()}
 
 
 def support(target: tuple[str, ...]) -> str:

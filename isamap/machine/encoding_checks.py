@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from itertools import combinations
 
 from isamap.ir import Instruction, Operand
+from isamap.machine.allowed import issues
 from isamap.machine.encoding_fields import EncodingSpec, FieldSpec, ProgramSpec
 from isamap.machine.encodings import (
     BitField,
@@ -23,7 +24,7 @@ from isamap.machine.encodings import (
 from isamap.machine.families import Row
 from isamap.machine.model import MachineInstruction, Memory
 from isamap.machine.tree import Findings, Scalar
-from isamap.source import Diagnostic, SpecProblem, is_digits
+from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
 
 _BITS = re.compile(r"([0-9]{1,3})(?: *\.\. *([0-9]{1,3}))?")
@@ -35,10 +36,12 @@ def resolve_program(spec: ProgramSpec) -> ProgramFormat:
     """What all programs of a machine share. Raises: SpecProblem."""
     source = spec.source.text if spec.source is not None else ""
     begin = _words(spec.begin, {}, spec.word_bits) if spec.begin is not None else ()
+    issue = spec.issue.text if spec.issue is not None else ""
+    check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)
     for field in (f for word in begin for f in word if isinstance(f.holds, Quantity)):
         said = f"field `{field.name}` holds `{field.holds}`, and no instruction begins a program"
         raise SpecProblem(Diagnostic("encoding-holds", said, field.span, help="write `constant: …`"))
-    return ProgramFormat(spec.word_bits, constant_words(begin), source)
+    return ProgramFormat(spec.word_bits, constant_words(begin), issue, source)
 
 
 def resolve_encoding(
@@ -63,6 +66,7 @@ def resolve_encoding(
         if isinstance(field.holds, Quantity):
             _check_known(field, field.holds, instruction, memories)
             _check_room(field, field.holds, instruction, memories)
+    check_issued(words, program.issue, f"`{instruction.name}`", spec.span)
     encoding = Encoding(words, spec.span)
     if missing := [q for q in decided(instruction, memories) if q not in encoding.quantities]:
         raise SpecProblem(
@@ -101,6 +105,28 @@ def check_apart(instructions: Iterable[MachineInstruction], findings: Findings) 
                 second.span,
                 "no bit is a constant of both, and differs",
                 advice="give them opcodes that differ, as fields with `constant: …`",
+            )
+
+
+def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | None) -> None:
+    """Refuse words that the machine's way to give them cannot give. Raises: SpecProblem."""
+    if not issue:
+        return
+    form = issues()[issue]
+    if len(words) % form.words:
+        said = f"{what} has {len(words)} words, and `issue: {issue}` gives {form.words} at once"
+        raise SpecProblem(Diagnostic("encoding-issue", said, span))
+    for at, field in ((at, field) for at, word in enumerate(words) for field in word):
+        if isinstance(field.holds, Quantity) and not form.takes_any(at % form.words):
+            said = f"field `{field.name}` of {what} holds `{field.holds}`, "
+            said += f"and `issue: {issue}` takes constants there"
+            raise SpecProblem(
+                Diagnostic(
+                    "encoding-issue",
+                    said,
+                    field.span,
+                    help="move the field into a word that a register holds",
+                )
             )
 
 

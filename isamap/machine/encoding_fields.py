@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from isamap.machine.allowed import issues
 from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
-from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy
+from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy, words
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 
@@ -14,7 +15,13 @@ LEAST_BITS, MOST_BITS = 8, 128
 BIT_FIELD = Keys({"bits": TEXT, "constant": TEXT, "holds": TEXT, "unit": TEXT}, ("bits",))
 WORDS = ListOf(NamedBy(BIT_FIELD), 1)
 PROGRAM = Keys(
-    {"word_bits": Leaf("whole", LEAST_BITS), "begin": WORDS, "source": TEXT}, ("word_bits", "source")
+    {
+        "word_bits": Leaf("whole", LEAST_BITS),
+        "begin": WORDS,
+        "issue": words(lambda: tuple(issues())),
+        "source": TEXT,
+    },
+    ("word_bits", "source"),
 )
 
 
@@ -50,6 +57,7 @@ class ProgramSpec:
     word_bits: int
     begin: EncodingSpec | None
     source: Scalar | None
+    issue: Scalar | None = None
 
 
 def read_encoding(node: Node | None, what: str, findings: Findings) -> EncodingSpec | None:
@@ -99,4 +107,8 @@ def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
         )  # fmt: skip
     begin = read_encoding(keys.get("begin"), "`begin`", findings)
     source = read_text(keys.get("source"), "`source`", findings)
-    return ProgramSpec(int(bits), begin, source) if bits is not None else None
+    issue = read_text(keys.get("issue"), "`issue`", findings)
+    if issue is not None and issue.text not in issues():
+        findings.unknown("unknown-issue", "way to give words", issue.text, issue.span, issues())
+        issue = None
+    return ProgramSpec(int(bits), begin, source, issue) if bits is not None else None

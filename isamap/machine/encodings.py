@@ -112,10 +112,14 @@ def are_apart(one: Encoding, other: Encoding) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFormat:
-    """What all programs of a machine share: the size of a word, and the words that each begins with."""
+    """What all programs of a machine share: the size of a word, and the words that each begins with.
+
+    `issue` says how a processor gives words: the name of a form of `hw_specs/families`.
+    """
 
     word_bits: int
     begin: tuple[int, ...] = ()
+    issue: str = ""
     source: str = ""
 
 

@@ -123,6 +123,11 @@ MACHINE_CODES: dict[str, Explanation] = {
         "An instruction is read back from its words alone: where each operand lies, a stride that each "
         "issue decides, the number of a register, and every parameter stand in some field.",
     ),
+    "encoding-issue": Explanation(
+        "words that a processor cannot give",
+        "`issue` of `program` says how a processor gives words to the accelerator, so many at once: what an "
+        "instruction of the processor itself holds is constant, what its registers hold may be anything.",
+    ),
     "encoding-overlap": Explanation(
         "two fields with a bit in common",
         "A bit of a word belongs to one field at most: what is written into the one would change the other.",
@@ -271,6 +276,11 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "unknown-instruction": Explanation(
         "nothing to remove", "`remove` names instructions that the parent has."
+    ),
+    "unknown-issue": Explanation(
+        "a way to give words that is not known",
+        "`issue` of `program` names a form of `hw_specs/families`: instructions of a processor that hand "
+        "words to an accelerator beside it.",
     ),
     "unknown-key": Explanation(
         "a key that does not exist", "Descriptions have a fixed set of keys; the nearest is proposed."
