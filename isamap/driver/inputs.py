@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -130,8 +131,12 @@ def find_profile(word: str, machine: str) -> Profile | None:
 
 def with_profile(machine: Machine, profile: Profile | None) -> Machine:
     """The machine with measured figures in the place of stated ones."""
-    if profile is None:
-        return machine
+    return machine if profile is None else _laid_over(machine, profile)
+
+
+@lru_cache(maxsize=8)
+def _laid_over(machine: Machine, profile: Profile) -> Machine:
+    """The same object for the same profile, so that facts about it can be kept."""
     from isamap.tune.overlay import lay_over
     from isamap.tune.store import check_names
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
@@ -270,11 +271,20 @@ def unset_state(instruction: Instruction, machine: Machine) -> str:
     """A state that an instruction requires and that nothing loads as a whole, nor sets the field by itself;
     "" where there is none.
     """
-    loaded = {state for m in machine.instructions.values() for state in m.instruction.sets_state}
-    free = [m.instruction for m in machine.instructions.values() if not m.instruction.operands]
-    fields = {(s.field.state, s.field.field) for i in free for s in i.settings}
+    if not instruction.requires:
+        return ""
+    loaded, fields = _settable(machine)
     needed = (required.field for required in instruction.requires)
     return next((f.state for f in needed if f.state not in loaded and (f.state, f.field) not in fields), "")
+
+
+@lru_cache(maxsize=32)
+def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
+    """The states that are loaded as a whole, and the fields, each with its state, that are set alone."""
+    every = [m.instruction for m in machine.instructions.values()]
+    loaded = frozenset(state for i in every for state in i.sets_state)
+    free = (i for i in every if not i.operands)
+    return loaded, frozenset((s.field.state, s.field.field) for i in free for s in i.settings)
 
 
 def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:

@@ -6,6 +6,8 @@ fma_zmm_f32 on `fma`, in `zmm`      `shuffle` and `alu` compute in `zmm`, too: F
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from isamap.ir import DType
 from isamap.machine import Machine, MachineInstruction
 from isamap.match import Tile
@@ -13,7 +15,12 @@ from isamap.match import Tile
 
 def copied_beside(tile: Tile, dtype: DType, machine: Machine) -> bool:
     """Whether elements are copied by other units than the one that sums, through other registers."""
-    own = machine.instructions[tile.mapping.instruction]
+    return _copies_beside(tile.mapping.instruction, dtype, machine)
+
+
+@lru_cache(maxsize=4096)
+def _copies_beside(instruction: str, dtype: DType, machine: Machine) -> bool:
+    own = machine.instructions[instruction]
     files = _registers(own, machine)
     others = [item for item in machine.instructions.values() if item.cost.unit != own.cost.unit]
     alone = all(_reaches_memory(item, machine) for item in others if files & _registers(item, machine))
@@ -39,6 +46,7 @@ def _registers(item: MachineInstruction, machine: Machine) -> frozenset[str]:
     return frozenset(files[o.memory] for o in item.instruction.operands if o.memory in files)
 
 
+@lru_cache(maxsize=32)
 def _files(machine: Machine) -> dict[str, str]:
     """The register memories of a machine, each with the one that it is a view of."""
     found: dict[str, str] = {}
