@@ -149,6 +149,7 @@ def written_out(case: ConvCase, form: Form, axes: Axes) -> Source:
     at = {name: ", ".join(index for index, _ in of) for name, of in every.items()}
     size = {name: ", ".join(str(extent) for _, extent in of) for name, of in every.items()}
     made = [loop for loop in axes.loops if loop[0] in "ngkpq"]
+    filters = _dense_pixels(axes.f)
     image = f"X[{at['X']}]" if case.pad_h == case.pad_w == 0 else f"(X[{at['X']}] else 0)"
     left, right = form.widened("A", image), form.widened("B", f"F[{at['F']}]")
     accumulate = f" accumulate {form.sum}" if form.is_float and form.c != form.sum else ""
@@ -160,12 +161,20 @@ def written_out(case: ConvCase, form: Form, axes: Axes) -> Source:
         scaled = requantising(form, f"Y[{at['Y']}]", f"S[{at['Y']}]", depth)
         end = f"  for {_loops(made)} {{ {scaled} }}\n"
     text = (
-        f"kernel convolution() {{\n  in X: {form.a}[{size['X']}];\n  in F: {form.b}[{size['F']}];\n"
+        f"kernel convolution() {{\n  in X: {form.a}[{size['X']}];\n  in F: {form.b}[{size['F']}]{filters};\n"
         f"  out Y: {form.c}[{size['Y']}]{accumulate};\n{temp}"
         f"  for {_loops(made)} {{ {sums}[{at['Y']}] = 0; }}\n"
         f"  for {_loops(axes.loops)} {{ {sums}[{at['Y']}] += {left} * {right}; }}\n{end}}}\n"
     )
     return Source("convolution.ir", text)
+
+
+def _dense_pixels(axes: Sequence[tuple[str, int]]) -> str:
+    """That the pixels of a filter lie one behind the other where they come last, as libraries take them."""
+    if [index for index, _ in axes[-2:]] != ["r", "s"]:
+        return ""
+    *_, (_, r), (_, s) = axes
+    return f" strides({'any, ' * (len(axes) - 3)}{r * s}, {s}, 1)"
 
 
 def _loops(axes: Sequence[tuple[str, int]]) -> str:

@@ -197,7 +197,8 @@ def _machine_text(
         for link in machine.links
     ]
     rows = [
-        (i.name, i.cost.unit, _cost(i), *shown(i.name), i.source, str(i.emit)) for i in _described(machine)
+        (i.name, " and ".join(i.cost.occupied), _cost(i), *shown(i.name), i.source, str(i.emit))
+        for i in _described(machine)
     ]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
     parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
@@ -213,7 +214,7 @@ def _machine_text(
 
 
 def _unit_rows(machine: Machine) -> list[tuple[str, ...]]:
-    used = Counter(item.cost.unit for item in _described(machine))
+    used = Counter(unit for item in _described(machine) for unit in item.cost.occupied)
     return [
         (u.name, str(u.count), str(u.products_per_cycle or ""), str(used[u.name]))
         for u in machine.units.values()
@@ -244,6 +245,7 @@ def _instruction_json(i: MachineInstruction) -> dict[str, object]:
         "semantics": print_routine(i.instruction),
         "emit": str(i.emit),
         "unit": i.cost.unit,
+        "also": i.cost.also,
         "interval_ns": print_expr(i.cost.interval_ns),
         "latency_ns": print_expr(i.cost.latency_ns),
         "source": i.source,

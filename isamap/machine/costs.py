@@ -329,7 +329,8 @@ def read_cost(
     interval, latency = read(spec.interval), read(spec.latency)
     if found:
         raise SpecProblem(*found)
-    return Cost(substitute_text(spec.unit.text, row) if spec.unit else "", interval, latency)
+    unit, also = (substitute_text(u.text, row) if u else "" for u in (spec.unit, spec.also))
+    return Cost(unit, interval, latency, also)
 
 
 def _time(

@@ -250,8 +250,9 @@ def _check_c_types(written: _Written, instruction: Instruction, world: World) ->
 
 
 def _check_unit(cost: CostSpec, row: Row, world: World, findings: Findings) -> None:
-    if cost.unit is not None and (name := substitute_text(cost.unit.text, row)) not in world.units:
-        findings.unknown("unknown-unit-name", "unit", name, cost.unit.span, world.units)
+    for unit in (cost.unit, cost.also):
+        if unit is not None and (name := substitute_text(unit.text, row)) not in world.units:
+            findings.unknown("unknown-unit-name", "unit", name, unit.span, world.units)
 
 
 def _report_duplicate(spec: InstructionSpec, first: Entry, name: str, findings: Findings) -> None:

@@ -147,12 +147,19 @@ class Link:
 class Cost:
     """The unit that is occupied for `interval_ns`, and the time until the result can be used.
 
+    `also` is another unit that is occupied for as long, by a second micro-operation; "" for none.
     Units: both are expressions, in ns, of type f64 over the instruction's integer parameters.
     """
 
     unit: str
     interval_ns: Expr
     latency_ns: Expr
+    also: str = ""
+
+    @property
+    def occupied(self) -> tuple[str, ...]:
+        """All units that it keeps busy."""
+        return (self.unit, self.also) if self.also else (self.unit,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,11 +121,12 @@ class CostSpec:
     unit: Scalar | None
     interval: TimeSpec | None
     latency: TimeSpec | None
+    also: Scalar | None = None
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
         times = (time.text for time in (self.interval, self.latency) if time is not None)
-        return (*((self.unit,) if self.unit is not None else ()), *times)
+        return (*(unit for unit in (self.unit, self.also) if unit is not None), *times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ UNIT = Keys({"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "sour
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
 _TIMES = ("interval_ns", "interval_cycles", "latency_ns", "latency_cycles")
-COST = Keys({"unit": TEXT, **dict.fromkeys(_TIMES, EXPRESSION)}, ("unit",))
+COST = Keys({"unit": TEXT, "also": TEXT, **dict.fromkeys(_TIMES, EXPRESSION)}, ("unit",))
 INSTRUCTION = Keys(
     {
         "for": families.ROWS,
@@ -377,7 +378,7 @@ def _read_cost(node: Node, findings: Findings) -> CostSpec:
     is_whole = isinstance(node, Mapping) and len(keys) == len(node.entries)
     interval = _read_time("interval", keys, node, findings, is_whole)
     latency = _read_time("latency", keys, node, findings, is_whole)
-    return CostSpec(unit, interval, latency)
+    return CostSpec(unit, interval, latency, read_text(keys.get("also"), "`also`", findings))
 
 
 def _read_time(

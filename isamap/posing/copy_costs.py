@@ -44,6 +44,7 @@ from isamap.match import (
 from isamap.match.supplies.standing import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_delivery, bring
 from isamap.plan.problem import TileOperand
+from isamap.posing.supplied import supplied_ns, unit_ns
 from isamap.source import added
 
 # The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
@@ -146,32 +147,47 @@ def with_ends(
     """The operand with what its tiles take in place, those at the ends of axes too, on average."""
     if described.direct_ns is None or described.staged_ns is None:
         return described
-    ways = 2 if described.is_accumulator else 1
-    more_ns = 0.0
+    more_ns, busy_ns = 0.0, 0.0
     for name in operand.axes:
         axis = tile.axis(name)
         extent = axis.extent.substitute(profile).value or 1
-        left = extent % axis.tile
+        left, tiles = extent % axis.tile, -(-extent // axis.tile)
         cut = Index.of(left) if axis.extent.value is not None else Index.of(f"#{name}")
-        if not left or _moves_part(operand, tile, name, cut, suppliers):
+        if not left:
             continue
-        elements = prod(operand.cell_shape) * left / axis.tile
-        apart_ns = ways * elements * element_ns(operand, suppliers) + described.staged_ns
-        apart_ns += suppliers.machine.loops.joined_ns
-        more_ns += max(0.0, apart_ns - described.direct_ns) / -(-extent // axis.tile)
-    return replace(described, direct_ns=described.direct_ns + more_ns)
+        part_ns, part_busy_ns = _part_ns(described, operand, tile, name, cut, suppliers)
+        if part_ns is None:
+            elements = prod(operand.cell_shape) * left / axis.tile
+            ways = 2 if described.is_accumulator else 1
+            part_ns = ways * elements * element_ns(operand, suppliers) + described.staged_ns
+            part_ns += suppliers.machine.loops.joined_ns
+        more_ns += max(0.0, part_ns - described.direct_ns) / tiles
+        busy_ns += max(0.0, part_busy_ns - described.direct_busy_ns) / tiles
+    return replace(
+        described,
+        direct_ns=described.direct_ns + more_ns,
+        direct_busy_ns=described.direct_busy_ns + busy_ns,
+    )
 
 
-def _moves_part(operand: OperandTile, tile: Tile, name: str, left: Index, suppliers: Suppliers) -> bool:
-    """Whether instructions bring what is left of a tile at an axis' end, and take it back from a sum."""
+def _part_ns(
+    described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, suppliers: Suppliers
+) -> tuple[float | None, float]:
+    """What instructions take that bring what is left of a tile at an axis' end, and take it back from a sum,
+    and how long they keep the unit busy that computes; None where none do.
+    """
+    missing = None, described.direct_busy_ns
     if name in operand.scattered:
-        return False
+        return missing
     want = operand.want({name: left}, filled=tile.axis(name).is_reduction)
-    if bring(suppliers, tile, operand, want) is None:
-        return False
+    part = bring(suppliers, tile, operand, want)
+    if part is None:
+        return missing
     if operand is not tile.accumulator:
-        return True
+        unit = suppliers.machine.instructions[tile.mapping.instruction].cost.unit
+        return supplied_ns(part), unit_ns(part, unit, suppliers)
     target, value = accumulator_delivery(tile)
     there = standing(target, is_lane)
     assert isinstance(there, Read), "sums go to where an array has them"
-    return find_delivery(suppliers, there, value, "", None, want) is not None
+    back = find_delivery(suppliers, there, value, "", None, want)
+    return missing if back is None else (described.direct_ns, described.direct_busy_ns)

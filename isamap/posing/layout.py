@@ -54,7 +54,7 @@ def lay_out(
         subscripts=tuple(known) if windows else (),
         dense_axis=dense if row else "",
         pitch_bytes=pitch,
-        least_row_bytes=line_bytes if pitch > line_bytes else 0,
+        least_row_bytes=min(pitch, line_bytes),
         next_row=behind[0][0] if len(behind) == 1 and behind[0][1] == 1 else "",
     )
 

@@ -19,6 +19,7 @@ from isamap.posing.flows import with_flows
 from isamap.posing.frame import Frame
 from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
+from isamap.posing.line_crossings import with_crossings
 from isamap.posing.register_files import sharing_files
 from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
 from isamap.transform import distinct_reads, reads, statements, symbols
@@ -67,6 +68,7 @@ def option_of(
             return None
         if prices_copies:
             described = with_ends(described, operand, tile, suppliers, profile)
+            described = with_crossings(described, operand, tile, suppliers, kernel, profile)
         kept = replace(described, turns_of_copy=_turns_of_copy(described, operand, tile, kernel, profile))
         operands += with_reads(kept, operand, tile, kernel)
     held = held_of(tile, suppliers, kernel, prices_copies=prices_copies)

@@ -15,7 +15,6 @@ from math import prod
 
 from isamap.ir import Cast, Index, Kernel, Read
 from isamap.match import (
-    Leaf,
     Location,
     OperandTile,
     Suppliers,
@@ -40,6 +39,7 @@ from isamap.match import (
 from isamap.plan.problem import TileOperand
 from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
 from isamap.posing.own_registers import copied_beside
+from isamap.posing.supplied import supplied_ns, unit_ns
 from isamap.source import added
 from isamap.transform import distinct_reads, reads, symbols
 
@@ -65,7 +65,7 @@ def input_of(
     # Without a home nothing brings it from a buffer; it is read in place then.
     first, staged = next(iter(homes.items()), ("", None))
     unit = suppliers.machine.instructions[tile.mapping.instruction].cost.unit
-    in_place = _described(operand, kernel, _cost(direct), None, is_accumulator=False)
+    in_place = _described(operand, kernel, supplied_ns(direct), None, is_accumulator=False)
     in_place = replace(
         in_place,
         direct_busy_ns=unit_ns(direct, unit, suppliers),
@@ -73,7 +73,7 @@ def input_of(
     )
     if not homes or (not first and not can_copy(operand, tile, suppliers)):
         return in_place if direct is not None else None
-    described = replace(in_place, staged_ns=_cost(staged))
+    described = replace(in_place, staged_ns=supplied_ns(staged))
     if not prices_copies:
         least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
         beside = not first and copied_beside(tile, operand.dtype, suppliers.machine)
@@ -124,21 +124,6 @@ def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> 
     )
 
 
-def _cost(supply: Supply | Leaf | Location | None) -> float | None:
-    return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
-
-
-def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppliers) -> float:
-    """How long instructions of a supply keep one unit busy. Units: nanoseconds."""
-    if not isinstance(supply, Supply) or not supply.cost_ns:  # what is supplied once costs nothing
-        return 0.0
-    inside = added(unit_ns(source, unit, suppliers) for _, source in supply.inputs)
-    if suppliers.machine.instructions[supply.instruction].cost.unit != unit:
-        return inside
-    known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
-    return suppliers.interval_ns(supply.instruction, known) + inside
-
-
 def _described(
     operand: OperandTile,
     kernel: Kernel,
@@ -186,7 +171,7 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     assert isinstance(there, Read)
     first = find_supply(suppliers, acc.want({}, expr=standing(acc.elements, is_lane)))
     back = find_delivery(suppliers, there, expr, "", None, acc.want({}))
-    direct = None if first is None or back is None else (_cost(first) or 0.0) + back.cost_ns
+    direct = None if first is None or back is None else (supplied_ns(first) or 0.0) + back.cost_ns
     home, staged = next(iter(homes.items()))
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
     stays = isinstance(acc.elements, Cast) or bool(home)
@@ -240,7 +225,7 @@ def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> di
         cell = in_tiles(acc, suppliers, home)
         stored = find_delivery(suppliers, cell, register_value(acc), acc.memory, acc.dtype, acc.want({}))
         if stored is not None:
-            found[home] = (_cost(loaded) or 0.0) + stored.cost_ns
+            found[home] = (supplied_ns(loaded) or 0.0) + stored.cost_ns
     return found
 
 

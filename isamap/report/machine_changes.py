@@ -98,7 +98,8 @@ def _meaning_text(item: MachineInstruction) -> str:
 def _cost_text(item: MachineInstruction) -> str:
     """The cost as written: what links make of it follows from these."""
     cost = item.stated or item.cost
-    return f"{cost.unit}, {print_expr(cost.interval_ns)} ns each, {print_expr(cost.latency_ns)} ns until used"
+    units = " and ".join(cost.occupied)
+    return f"{units}, {print_expr(cost.interval_ns)} ns each, {print_expr(cost.latency_ns)} ns until used"
 
 
 def changes_text(found: list[Change]) -> str:

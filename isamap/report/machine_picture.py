@@ -95,7 +95,7 @@ def _file(name: str, machine: Machine) -> str:
 
 
 def _use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
-    items = [i for i in (*machine.instructions.values(), *machine.hints.values()) if i.cost.unit == unit]
+    items = [i for i in (*machine.instructions.values(), *machine.hints.values()) if unit in i.cost.occupied]
     operands = [o for i in items for o in i.instruction.operands if o.memory is not None]
     reads = frozenset(files[o.memory] for o in operands if o.memory and o.role != "out")
     writes = frozenset(files[o.memory] for o in operands if o.memory and o.role != "in")

@@ -26,7 +26,7 @@ LEFT_OUT = (
     "branches, address arithmetic, and how many issues the processor takes in at once",
     "address translation: every page is known",
     "latencies behind the nearest cache: prefetching hides them, bandwidth counts",
-    "lines that fall into the same set of a cache",
+    "lines that fall into the same set of a cache, and loads that lie on two lines",
     "stores that a later load has to wait for, but in scratchpads",
     "threads: one performs all parts of a parallel loop",
     f"how many issues are in flight: {WINDOW} are assumed",

@@ -47,8 +47,9 @@ class Step:
 
     `instruction` and `block`, the note of the outermost block around it, are for watchers. `link` is the
     number of a link that several units share, as units are numbered, -1 for none; `link_written` says that
-    it writes, `queued` how many issues the queue of its unit holds, 0 where it has none. Units: `work_ns`
-    that it keeps its unit busy, all units of the kind together, `link_ns` that link.
+    it writes, `queued` how many issues the queue of its unit holds, 0 where it has none. `also` is another
+    unit that it takes, -1 for none. Units: `work_ns` that it keeps its unit busy, all units of the kind
+    together, `also_ns` the other one, `link_ns` that link.
     """
 
     unit: int
@@ -64,6 +65,8 @@ class Step:
     link_ns: float = 0.0
     link_written: bool = False
     queued: int = 0
+    also: int = -1
+    also_ns: float = 0.0
     varying: Varying | None = None
 
 
@@ -137,6 +140,9 @@ class MachineTime:
             start = max(start, self._cross(step, entered))
         booked = start
         self.units[step.unit] = start + step.work_ns
+        if step.also >= 0:
+            self.units[step.also] = max(self.units[step.also], entered) + step.also_ns
+            self.done[step.also] += step.also_ns
         for register in step.reads:
             start = max(start, self.ready[register])
         for writes, weights in lines:

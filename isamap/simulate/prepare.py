@@ -227,7 +227,11 @@ class _Builder:
                 touches.append(Touch(operand.buffer, operand.offset, elements, role != "out", role != "in"))
         times = self._times(item, params)
         queued = self.machine.units[item.cost.unit].queued or 0
-        step = Step(*times, reads, writes, accesses, tuple(touches), item.name, block, queued=queued)
+        also, also_ns = self._also(item, times[1])
+        step = Step(
+            *times, reads, writes, accesses, tuple(touches), item.name, block, queued=queued, also=also,
+            also_ns=also_ns,
+        )  # fmt: skip
         if crossed is None:
             return step
         link = self.units.setdefault(crossed[0].source_memory, len(self.units))
@@ -240,6 +244,13 @@ class _Builder:
         unit = self.units.setdefault(item.cost.unit, len(self.units))
         work = cost_value(item.cost.interval_ns, numbers) / count
         return unit, work, cost_value(item.cost.latency_ns, numbers)
+
+    def _also(self, item: MachineInstruction, work_ns: float) -> tuple[int, float]:
+        """Another unit that an instruction takes, and for how long; -1 where there is none."""
+        if not item.cost.also:
+            return -1, 0.0
+        copies, others = (max(1, self.machine.units[u].count) for u in (item.cost.unit, item.cost.also))
+        return self.units.setdefault(item.cost.also, len(self.units)), work_ns * copies / others
 
     def _configure(self, name: str) -> Step:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)

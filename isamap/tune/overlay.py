@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from isamap.ir import F64, Call, Const, Expr, Index
-from isamap.machine import Cost, Link, Machine, MachineInstruction, Memory, cost_params, cost_value
+from isamap.machine import Link, Machine, MachineInstruction, Memory, cost_params, cost_value
 from isamap.report.columns import bytes_text
 from isamap.source import Diagnostic
 from isamap.source.numbers import Spread
@@ -66,10 +66,10 @@ def _measured(
     units = max(1, machine.units[entry.cost.unit].count)
     intervals = [(f.params, units * f.interval.least) for f in listed if f.interval is not None]
     latencies = [(f.params, f.latency.least) for f in listed if f.latency is not None]
-    cost = Cost(
-        entry.cost.unit,
-        _through(entry.cost.interval_ns, entry, machine, intervals),
-        _through(entry.cost.latency_ns, entry, machine, latencies),
+    cost = replace(
+        entry.cost,
+        interval_ns=_through(entry.cost.interval_ns, entry, machine, intervals),
+        latency_ns=_through(entry.cost.latency_ns, entry, machine, latencies),
     )
     return replace(entry, cost=cost)
 

@@ -1,0 +1,33 @@
+"""What instructions take that supply a register: all of them, those on one unit, those that read memory."""
+
+from __future__ import annotations
+
+from isamap.ir import Index
+from isamap.match import Leaf, Location, Suppliers, Supply
+from isamap.source import added
+
+
+def supplied_ns(supply: Supply | Leaf | Location | None) -> float | None:
+    """All of them; None where there is no supply. Units: nanoseconds."""
+    return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
+
+
+def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppliers) -> float:
+    """How long instructions of a supply keep one unit busy. Units: nanoseconds."""
+    if not isinstance(supply, Supply) or not supply.cost_ns:  # what is supplied once costs nothing
+        return 0.0
+    inside = added(unit_ns(source, unit, suppliers) for _, source in supply.inputs)
+    cost, units = suppliers.machine.instructions[supply.instruction].cost, suppliers.machine.units
+    if unit not in cost.occupied:
+        return inside
+    known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
+    copies = max(1, units[cost.unit].count) / max(1, units[unit].count)
+    return suppliers.interval_ns(supply.instruction, known) * copies + inside
+
+
+def loading_ns(supply: Supply | Leaf | Location | None) -> float:
+    """Those that read memory. Units: nanoseconds."""
+    if not isinstance(supply, Supply):
+        return 0.0
+    inside = [source for _, source in supply.inputs if isinstance(source, Supply)]
+    return added(map(loading_ns, inside)) if inside else supply.cost_ns
