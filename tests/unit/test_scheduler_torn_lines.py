@@ -67,3 +67,24 @@ def test_results_that_columns_are_written_of_tear_lines(
     }
     made = {"nest0.unroll.m": unrolled, "nest0.unroll.n": 1, "nest0.block.m": 512, "nest0.block.n": rows}
     assert evaluate(torn(tile(own), y, NEAR), made | inside) == often
+
+
+@pytest.mark.parametrize(
+    ("images", "unrolled", "often"),
+    [
+        (500, 1, 1),  # their lines stay until the next pixel comes
+        (577, 1, 7),  # each of seven pixels brings the one line of its row
+        (577, 7, 1),
+    ],
+)
+def test_pixels_two_apart_tear_lines(images: int, unrolled: int, often: int) -> None:
+    """Y[k, q] += X[n, 2*q] * F[k, n], a pixel at a time: rows of 56 bytes in images of 784."""
+    axes = (TileAxis("k", 64, 16, False), TileAxis("q", 7, 1, False), TileAxis("n", images, 1, True))
+    x = TileOperand("a", "X", ("n", "q"), False, "reg", 1, 1, 4, 4, 0.17, None, 0.1)
+    x = replace(x, subscripts=((("n", 1),), (("q", 2),)), pitch_bytes=784, least_row_bytes=64)
+    y = TileOperand("c", "Y", ("k", "q"), True, "reg", 1, 16, 4, 4, 0.17, None, 0.1)
+    question = problem(NestOption("fma", (), axes, (x, y), 0.17, 0.7))
+    own = space(question)
+    made = {"nest0.unroll.k": 1, "nest0.unroll.q": unrolled, "nest0.block.k": 64, "nest0.block.q": 7}
+    inside = {name: 1 for name, _, _ in (*own.order_pairs(), *own.sweep_pairs())}
+    assert evaluate(torn(tile(own), x, NEAR), made | {"nest0.block.n": images} | inside) == often
