@@ -44,7 +44,7 @@ from isamap.match import (
 from isamap.match.supplies.standing import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_delivery, bring
 from isamap.plan.problem import TileOperand
-from isamap.posing.supplied import supplied_ns, unit_ns
+from isamap.posing.supplied import intervals_ns, unit_ns
 from isamap.source import added
 
 # The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
@@ -185,7 +185,7 @@ def _part_ns(
         return missing
     if operand is not tile.accumulator:
         unit = suppliers.machine.instructions[tile.mapping.instruction].cost.unit
-        return supplied_ns(part), unit_ns(part, unit, suppliers)
+        return intervals_ns(part, suppliers), unit_ns(part, unit, suppliers)
     target, value = accumulator_delivery(tile)
     there = standing(target, is_lane)
     assert isinstance(there, Read), "sums go to where an array has them"

@@ -12,6 +12,15 @@ def supplied_ns(supply: Supply | Leaf | Location | None) -> float | None:
     return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
 
 
+def intervals_ns(supply: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:
+    """All of them, each as long as it keeps its unit, whatever part of a register it brings."""
+    if not isinstance(supply, Supply):
+        return 0.0
+    known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
+    inside = added(intervals_ns(source, suppliers) for _, source in supply.inputs)
+    return suppliers.interval_ns(supply.instruction, known) + inside
+
+
 def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppliers) -> float:
     """How long instructions of a supply keep one unit busy. Units: nanoseconds."""
     if not isinstance(supply, Supply) or not supply.cost_ns:  # what is supplied once costs nothing
