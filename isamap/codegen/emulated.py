@@ -5,8 +5,9 @@ linked statically with `isamap_served.c`, which reads calls and writes results. 
 byte first. A request is a count of calls. Each of them has a header: the length of the function's name, the
 place of operands (free, before a page that must not be touched, or behind one), and how many operands and
 numbers there are. The name and the numbers follow; then for each operand how many bytes it has, how many lie
-between it and the page, and its bytes.
-A result is a status, the bytes of workspace, and the bytes of all operands.
+between it and the page, how many an element has, and its bytes, the least of each element first: a program
+for a processor of the other order turns them, and turns results back. A result is a status, the bytes of
+workspace, and the bytes of all operands.
 
 A program's numbers are the members of its struct of arguments: for an address which operand's, else the bits
 of the value. Where they lie in it, and how long an address is, the compiler for that architecture knows.
@@ -91,20 +92,20 @@ def keep_results(job: dict[str, Any], output: bytes) -> dict[str, Any]:
 
 
 def _check(
-    shared: mmap.mmap, name: str, places: Sequence[tuple[int, int, int]], numbers: Sequence[int]
+    shared: mmap.mmap, name: str, places: Sequence[tuple[int, int, int, int]], numbers: Sequence[int]
 ) -> bytes:
-    operands = [(shared[offset : offset + size], slack) for offset, size, slack in places]
+    operands = [(shared[offset : offset + size], slack, element) for offset, size, slack, element in places]
     return _call(name, "at-end", operands, numbers)
 
 
 def _keep_checks(shared: mmap.mmap, calls: Sequence[Any], output: bytes) -> dict[str, Any]:
     at = done = 0
     for _, places, _ in calls:
-        end = at + 2 * _WORD + sum(size for _, size, _ in places)
+        end = at + 2 * _WORD + sum(size for _, size, _, _ in places)
         if end > len(output):
             break
         at += 2 * _WORD
-        for offset, size, _ in places:
+        for offset, size, _, _ in places:
             shared[offset : offset + size] = output[at : at + size]
             at += size
         done += 1
@@ -120,7 +121,7 @@ def _places(job: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _program(shared: mmap.mmap, job: dict[str, Any], place: str) -> bytes:
-    operands = [(shared[offset : offset + size], 0) for offset, size in job["regions"]]
+    operands = [(shared[offset : offset + size], 0, element) for offset, size, element in job["regions"]]
     numbers = [f[2] if f[0] == "pointer" else _bits(f) for f in job["fields"]]
     return _call(job["function"], place, operands, numbers)
 
@@ -131,7 +132,7 @@ def _bits(field: tuple[str, str, Any]) -> int:
 
 
 def _keep_program(shared: mmap.mmap, job: dict[str, Any], output: bytes) -> dict[str, Any]:
-    sizes = [size for _, size in job["regions"]]
+    sizes = [size for _, size, _ in job["regions"]]
     whole = 2 * _WORD + sum(sizes)
     runs = [output[n * whole : (n + 1) * whole] for n in range(len(_places(job)))]
     if any(len(run) != whole for run in runs):
@@ -140,7 +141,7 @@ def _keep_program(shared: mmap.mmap, job: dict[str, Any], output: bytes) -> dict
     at = 2 * _WORD
     if any(run[at:] != first[at:] for run in runs[1:]):
         return {"error": "unstable"}
-    for offset, size in job["regions"]:
+    for offset, size, _ in job["regions"]:
         shared[offset : offset + size] = first[at : at + size]
         at += size
     status = int.from_bytes(first[:_WORD], "little", signed=True)
@@ -154,11 +155,11 @@ def _keep_program(shared: mmap.mmap, job: dict[str, Any], output: bytes) -> dict
 # --- bytes ------------------------------------------------------------------------------------------------
 
 
-def _call(name: str, place: str, operands: Sequence[tuple[bytes, int]], numbers: Sequence[int]) -> bytes:
+def _call(name: str, place: str, operands: Sequence[tuple[bytes, int, int]], numbers: Sequence[int]) -> bytes:
     word = name.encode()
     parts = [_words(len(word), _PLACES[place], len(operands), len(numbers)), word, _words(*numbers)]
-    for data, slack in operands:
-        parts += [_words(len(data), slack), data]
+    for data, slack, element in operands:
+        parts += [_words(len(data), slack, element), data]
     return b"".join(parts)
 
 

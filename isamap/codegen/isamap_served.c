@@ -1,6 +1,8 @@
 /* The main program around emitted functions for another architecture: calls come on standard input, results go
    to standard output. isamap/codegen/emulated.py writes the one and reads the other, and describes both.
 
+   Bytes of numbers come and go the least first, here turned where the processor has the other order.
+
    Each operand lies in pages of its own between two that must not be touched, at the place that is asked for. Where no
    operating system protects pages, what was written to those two is told behind each call. A result is written as soon
    as its call returns: where a call ends the process, those before it have arrived. */
@@ -25,7 +27,7 @@ typedef struct {
   unsigned char *start; /* of the whole mapping */
   size_t pages;         /* bytes between the two that must not be touched */
   unsigned char *data;
-  uint64_t size;
+  uint64_t size, element;
   int is_guarded;
 } region;
 
@@ -47,9 +49,24 @@ static void write_all(const void *from, size_t size) {
   }
 }
 
+/* The bytes of so many numbers in this processor's order, or from it. */
+static void turn(void *numbers, uint64_t size, uint64_t element) {
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+  unsigned char *at = numbers;
+  for (uint64_t first = 0; element > 1 && first + element <= size; first += element)
+    for (uint64_t i = 0; i < element / 2; i++) {
+      unsigned char kept = at[first + i];
+      at[first + i] = at[first + element - 1 - i], at[first + element - 1 - i] = kept;
+    }
+#else
+  (void)numbers, (void)size, (void)element;
+#endif
+}
+
 static uint64_t read_word(void) {
   uint64_t word;
   read_all(&word, sizeof word);
+  turn(&word, sizeof word, sizeof word);
   return word;
 }
 
@@ -106,14 +123,16 @@ static const isamap_function *find(const char *name) {
   _exit(NOWHERE);
 }
 
-/* The numbers are the members of the struct of arguments: for an address which region's, else the bits of the value,
-   the least byte first. */
+/* The numbers are the members of the struct of arguments: for an address which region's, else the bits of the value. */
 static void run(const isamap_function *f, region *regions, const uint64_t *numbers, uint64_t count, uint64_t place,
                 uint64_t answer[2]) {
   region arguments = make_region(f->arguments_bytes, 0, place);
   for (uint64_t i = 0; i < count; i++) {
     const isamap_member *m = &f->members[i];
-    memcpy(arguments.data + m->offset, m->is_address ? (const void *)&regions[numbers[i]].data : &numbers[i], m->size);
+    uint64_t bits = numbers[i];
+    turn(&bits, sizeof bits, sizeof bits); /* the least byte first, then those that count in this processor's order */
+    turn(&bits, m->size, m->size);
+    memcpy(arguments.data + m->offset, m->is_address ? (const void *)&regions[numbers[i]].data : &bits, m->size);
   }
   answer[1] = f->workspace_bytes(arguments.data);
   region workspace = make_region(answer[1], 0, place);
@@ -131,11 +150,14 @@ static void serve(void) {
   if (!name || !regions || !data || !numbers) _exit(NOWHERE);
   read_all(name, length);
   read_all(numbers, numbers_count * sizeof *numbers);
+  turn(numbers, numbers_count * sizeof *numbers, sizeof *numbers);
   for (uint64_t i = 0; i < count; i++) {
-    uint64_t size = read_word(), slack = read_word();
+    uint64_t size = read_word(), slack = read_word(), element = read_word();
     regions[i] = make_region(size, slack, place);
+    regions[i].element = element;
     data[i] = regions[i].data;
     read_all(data[i], size);
+    turn(data[i], size, element);
   }
   const isamap_function *f = find(name);
   uint64_t answer[2] = {0, 0};
@@ -144,8 +166,10 @@ static void serve(void) {
   else
     f->check(data, (const int64_t *)numbers);
   for (uint64_t i = 0; i < count; i++) check_beside(&regions[i]);
+  turn(answer, sizeof answer, sizeof *answer);
   write_all(answer, sizeof answer);
   for (uint64_t i = 0; i < count; i++) {
+    turn(data[i], regions[i].size, regions[i].element);
     write_all(data[i], regions[i].size);
     release(regions[i]);
   }

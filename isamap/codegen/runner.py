@@ -144,7 +144,7 @@ def _job(
         "library": str(compiled.library),
         "function": compiled.interface.name,
         "fields": call.fields,
-        "regions": [(o, t.span_bytes) for o, t in zip(offsets, call.tensors, strict=True)],
+        "regions": [(o, t.span_bytes, t.array.itemsize) for o, t in zip(offsets, call.tensors, strict=True)],
         "file": file,
         "size": total,
         "guard": guard,

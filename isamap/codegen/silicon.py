@@ -8,8 +8,9 @@ reference interpreter, so that a wrong description is found on its own line.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from isamap.codegen.c_names import compute_type
 from isamap.codegen.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
 from isamap.codegen.silicon_cases import Case, difference, encodings, is_tame, make_cases
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
-from isamap.codegen.toolchain import COMPILERS, CROSS, Served, build, find_compiler
+from isamap.codegen.toolchain import COMPILERS, CROSS, CompilerRefused, Served, build, find_compiler
 from isamap.ir import Operand
 from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import permission_numbers
@@ -52,14 +53,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A case of a form, and where its operands lie in the shared file: (offset, bytes, slack) by slot.
+    """A case of a form, and by slot where operands lie in the shared file: (offset, size, slack, element).
 
-    Units: `slack` is in bytes, between the operand's end and the page that must not be touched.
+    Units: bytes; `slack` lies between the operand's end and the page that must not be touched.
     """
 
     form: Form
     case: Case
-    places: tuple[tuple[int, int, int], ...]
+    places: tuple[tuple[int, int, int, int], ...]
 
 
 def check_machine(
@@ -121,13 +122,46 @@ def _compile(
     allowed = COMPILERS if model else machine.target.toolchains
     features = () if model else machine.target.features
     found = find_compiler(flags, allowed, CROSS if target else compiler, features)
-    source = check_source(machine, forms, model)
-    # The semantics round every product: what a compiler fuses is not the description's fault.
-    owners = {f"check_{form.number}": form.entry.name for form in forms}
-    emissions = None if model else Emissions(machine, owners)
-    served = None if target is None else Served(target, tuple(owners), tuple(features))
-    library = build(found, (*flags, "-ffp-contract=off"), {"check.c": source}, "check.c", emissions, served)
-    return Subject(f"the check of {machine.name}", library, found.version)
+
+    def library(forms: tuple[Form, ...]) -> Path:
+        owners = {f"check_{form.number}": form.entry.name for form in forms}
+        emissions = None if model else Emissions(machine, owners)
+        served = None if target is None else Served(target, tuple(owners), tuple(features))
+        files = {"check.c": check_source(machine, forms, model)}
+        # The semantics round every product: what a compiler fuses is not the description's fault.
+        return build(found, (*flags, "-ffp-contract=off"), files, "check.c", emissions, served)
+
+    try:
+        return Subject(f"the check of {machine.name}", library(forms), found.version)
+    except CompilerRefused as refused:
+        raise _at_its_place(refused, forms, library) from None
+
+
+def _at_its_place(
+    refused: CompilerRefused, forms: tuple[Form, ...], library: Callable[[tuple[Form, ...]], object]
+) -> CompilerRefused:
+    """What a compiler said, at the instruction that it does not accept even alone.
+
+    It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
+    """
+    if any(d.span is not None for d in refused.diagnostics):
+        return refused
+    while (count := len(forms)) > 1:
+        half, rest = forms[: count // 2], forms[count // 2 :]
+        try:
+            library(half)
+            forms = rest
+        except CompilerRefused:
+            forms = half
+    (form,) = forms
+    try:
+        library(forms)
+        return refused  # it accepts each alone
+    except CompilerRefused as alone:
+        entry, first = form.entry, alone.diagnostics[0]
+        said = f"{first.message}: `{entry.name}` alone is too much"
+        help_ = "say it in other functions, or leave it out: the compiler may be wrong"
+        return CompilerRefused(replace(first, message=said, span=entry.span, help=help_))
 
 
 def _try_all(
@@ -143,7 +177,7 @@ def _try_all(
     total = trials[-1].places[-1][0] + trials[-1].places[-1][1] + _COUNT_BYTES if trials else _COUNT_BYTES
     with shared_file(total) as file, mmap.mmap(file.fileno(), total) as shared:
         for trial, image in zip(trials, images, strict=True):
-            for (offset, size, _), data in zip(trial.places, image, strict=True):
+            for (offset, size, _, _), data in zip(trial.places, image, strict=True):
                 shared[offset : offset + size] = data
         crashed = _run(machine, trials, subject, model, shared, file.fileno(), total, emulator)
         for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
@@ -172,10 +206,11 @@ def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list
                 _scalar_bytes(p.dtype, value)
                 for p, (_, value) in zip(form.typed_scalars, case.scalars, strict=True)
             ]
-            places: list[tuple[int, int, int]] = []
+            places: list[tuple[int, int, int, int]] = []
             for slot, data in enumerate(image):
                 operand = form.passed[slot] if slot < len(form.passed) else None
-                places.append((offset, len(data), _slack(form, operand, len(data), len(trials))))
+                element = operand.dtype.size_bytes if operand is not None else len(data)
+                places.append((offset, len(data), _slack(form, operand, len(data), len(trials)), element))
                 offset += len(data)
             trials.append(_Trial(form, case, tuple(places)))
             images.append(image)
@@ -229,7 +264,7 @@ def _never_began(problem: RunProblem, done: int, crashed: dict[int, str]) -> boo
     return problem.diagnostics[0].code == "program-failed" and done == 0 and not crashed
 
 
-def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int, int], ...], list[int]]:
+def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int, int, int], ...], list[int]]:
     counts = dict(trial.case.counts)
     numbers = [counts[name] for name in trial.form.counts]
     for o in trial.form.passed:
@@ -287,7 +322,7 @@ def _scalar_bytes(dtype: Any, value: Any) -> bytes:
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
     """What is wrong with the results of a trial, or None."""
     found: dict[str, NDArray[Any]] = {}
-    for o, before, (offset, size, _) in zip(trial.form.passed, image, trial.places, strict=False):
+    for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]
         array = trial.case.arrays[o.name]
         if _is_register(machine, o):

@@ -181,14 +181,16 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]
     most = max((len(places) for _, places, _ in calls), default=0)
-    largest = max((size + slack for _, places, _ in calls for _, size, slack in places), default=1)
+    largest = max((size + slack for _, places, _ in calls for _, size, slack, _ in places), default=1)
     slots = [Slot(largest) for _ in range(most)]
     for done, (name, places, numbers) in enumerate(calls):
         shared[0:8] = done.to_bytes(8, "little")
-        addresses = [slot.place(shared[o : o + n], s) for slot, (o, n, s) in zip(slots, places, strict=False)]
+        addresses = [
+            slot.place(shared[o : o + n], s) for slot, (o, n, s, _) in zip(slots, places, strict=False)
+        ]
         data = (ctypes.c_void_p * (len(places) + 1))(*addresses, None)
         library[name](data, (ctypes.c_int64 * (len(numbers) + 1))(*numbers, 0))
-        for address, (offset, size, _) in zip(addresses, places, strict=True):
+        for address, (offset, size, _, _) in zip(addresses, places, strict=True):
             shared[offset : offset + size] = ctypes.string_at(address, size)
     shared[0:8] = len(calls).to_bytes(8, "little")
     return {"done": len(calls)}
@@ -287,7 +289,7 @@ def _start(job: dict[str, Any]) -> dict[str, Any]:
 
 def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str, Any]:
     """Runs a program once or, beside guard pages, twice, and leaves the results in the shared file."""
-    inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n in job["regions"]]
+    inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n, _ in job["regions"]]
     places = ["at-end", "at-start"] if job["guard"] else ["free"]
     pool = ThreadPool(job["pool"], job["threads"]) if job["threads"] > 1 else None
     runs = [_perform(job, place, inputs, pool.address if pool else None) for place in places]
@@ -295,7 +297,7 @@ def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str,
     if any(run["contents"] != first["contents"] for run in runs[1:]):
         return {"error": "unstable"}
     if shared:
-        for (offset, size), content in zip(job["regions"], first["contents"], strict=True):
+        for (offset, size, _), content in zip(job["regions"], first["contents"], strict=True):
             shared[offset : offset + size] = content
     return {key: first[key] for key in ("status", "times", "workspace_bytes")}
 

@@ -95,9 +95,10 @@ class Family:
     compiler is told of them, and `hwcaps` how Linux tells of them: the key of a word of a process's auxiliary
     vector, and the number of a bit. `permissions` are what the operating system grants on request: the number
     of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
-    compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` ones are
-    as long as the processor has them. `emulators` are programs that run others for these processors.
-    `attributes` are what functions may be marked with. `issues` are ways to give words to an accelerator.
+    compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` are
+    those of its `types` that are as long as the processor has them. `emulators` are programs that run others
+    for these processors. `attributes` are what functions may be marked with, `issues` ways to give
+    words to an accelerator.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])
@@ -235,7 +236,7 @@ def is_vector_type(name: str) -> bool:
 
 def is_sizeless(name: str) -> bool:
     """Whether the size of a C type is not known before the run, so that `sizeof` has no answer."""
-    return any(family.sizeless.fullmatch(name) for family in families())
+    return any(f.sizeless.fullmatch(name) for f in families() if f.types.fullmatch(name))
 
 
 def is_cast(name: str) -> bool:

@@ -138,7 +138,7 @@ def test_results_that_arrived_before_a_crash_are_kept() -> None:
         job: dict[str, Any] = {
             "file": file.fileno(),
             "size": 14,
-            "calls": [("f", [(8, 4, 0)], [7]), ("f", [(12, 2, 0)], [])],
+            "calls": [("f", [(8, 4, 0, 1)], [7]), ("f", [(12, 2, 0, 1)], [])],
         }
         assert request_of(job).count(b"f") == 2
         assert keep_results(job, bytes(16) + b"abcd" + bytes(16) + b"e") == {"done": 1}
@@ -152,7 +152,7 @@ def test_runs_that_differ_are_told() -> None:
             "file": file.fileno(),
             "size": 4,
             "guard": True,
-            "regions": [(0, 4)],
+            "regions": [(0, 4, 4)],
             "fields": [("pointer", "", 0)],
         }
         one, other = (bytes(16) + data for data in (b"abcd", b"abce"))

@@ -23,8 +23,11 @@ from isamap.machine import load_machine, missing_features
 
 ON_SILICON = ("generic-c", "x86-avx2", "x86-avx-vnni", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
 OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2")
-OF_OTHERS = ("riscv-rvv", "power10-mma", "wasm-simd128")
-FOR_ALL = ("qemu-aarch64", "qemu-riscv64", "qemu-ppc64le", "qemu-loongarch64", "node")
+OF_OTHERS = ("riscv-rvv", "power10-mma", "wasm-simd128", "s390x-vector", "mips-msa")
+FOR_ALL = (
+    *("qemu-aarch64", "qemu-riscv64", "qemu-ppc64le", "qemu-loongarch64"),
+    *("qemu-s390x", "qemu-mips64el", "node"),
+)
 OF_NEWER_EMULATORS = ("loongarch-lasx",)
 # Their first version with each, right: Debian 12's own has a wrong `smopa`.
 NEWER_FOR = {"aarch64-sme": (8, 2)}
@@ -161,6 +164,8 @@ def test_products_in_tiles_joined_rows_and_by_lane(
         pytest.param("aarch64-sme", "max,sme=off", "sme", marks=pytest.mark.exhaustive),
         pytest.param("riscv-rvv", "rv64", "v", marks=pytest.mark.exhaustive),
         pytest.param("power10-mma", "power9", "mma", marks=pytest.mark.exhaustive),
+        pytest.param("s390x-vector", "z14", "vxe2", marks=pytest.mark.exhaustive),
+        pytest.param("mips-msa", "MIPS64R2-generic", "msa", marks=pytest.mark.exhaustive),
     ],
 )
 def test_a_processor_that_lacks_a_feature_is_refused(machine: str, cpu: str, lacks: str) -> None:

@@ -12,7 +12,7 @@ from isamap.machine import load_machine
 
 Array = np.ndarray[Any, Any]
 
-SYSTOLIC, SME, MMA = "drafts/systolic-32", "drafts/arm-sme", "drafts/nvidia-mma"
+SYSTOLIC, MMA = "drafts/systolic-32", "drafts/nvidia-mma"
 
 
 def run(machine: str, name: str, arrays: dict[str, Array], **sizes: int) -> dict[str, Array]:
@@ -38,10 +38,6 @@ def i32(rng: np.random.Generator, *shape: int, bits: int = 20) -> Array:
 def small(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
     """Small whole numbers of a type: their sums of products are exact in every order."""
     return rng.integers(-8, 9, shape).astype(DTYPES[dtype].numpy())
-
-
-def bits(rng: np.random.Generator, *shape: int) -> Array:
-    return rng.integers(0, 2, shape).astype(np.bool_)
 
 
 def place(o: Operand, **sizes: int) -> tuple[Array, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from isamap.codegen.blame import Emissions, blamed
+from isamap.codegen.silicon import check_machine
 from isamap.codegen.toolchain import CompilerRefused, find_compiler
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.source import Diagnostic
@@ -194,3 +196,31 @@ def test_the_compiler_of_this_computer_is_understood(right: str, wrong: str, tmp
     assert f"'{wrong}'" in diagnostic.notes[0]
     if find_compiler(machine.target.flags).name == "gcc":  # others propose nothing
         assert diagnostic.help == f"did you mean `{right.replace('_ad_', '_add_')}`?"
+
+
+def test_an_instruction_at_which_a_compiler_fails_without_a_place_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where it ends by a signal while it makes code: halves of all instructions are tried."""
+    asked: list[int] = []
+
+    def build(*given: Any) -> Path:
+        text = given[2]["check.c"]
+        asked.append(text.count("void check_"))
+        if "sqrtf(" in text:
+            raise CompilerRefused(
+                Diagnostic("compiler-refused", "cc does not accept check.c", notes=("139",))
+            )
+        return Path("library.so")
+
+    monkeypatch.setattr("isamap.codegen.silicon.build", build)
+    machine = load_machine("generic-c")
+    with pytest.raises(CompilerRefused) as found:
+        check_machine(machine, ["add_f32", "mul_f32", "sqrt_f32", "sub_f32", "div_f32"])
+    (told,) = found.value.diagnostics
+    assert told.message == "cc does not accept check.c: `sqrt_f32` alone is too much"
+    assert told.span == machine.instructions["sqrt_f32"].span
+    assert told.notes == ("139",)
+    assert told.help == "say it in other functions, or leave it out: the compiler may be wrong"
+    assert asked[0] == 5
+    assert asked[-1] == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from unit.drafts import MMA, SME, SYSTOLIC
+from unit.drafts import MMA, SYSTOLIC
 
 from isamap.hw_specs import shipped_drafts
 from isamap.ir import ConstantDecl, Module, print_module
@@ -13,10 +13,10 @@ from isamap.syntax import parse_module
 
 
 def test_the_drafts_are_shipped() -> None:
-    assert set(shipped_drafts()) == {SYSTOLIC, SME, MMA, "drafts/hexagon-hvx"}
+    assert set(shipped_drafts()) == {SYSTOLIC, MMA, "drafts/hexagon-hvx"}
 
 
-@pytest.mark.parametrize("name", [SYSTOLIC, SME, MMA])
+@pytest.mark.parametrize("name", [SYSTOLIC, MMA])
 def test_a_draft_says_where_its_numbers_come_from_and_emits_nothing(name: str) -> None:
     machine = load_machine(name)
     assert all(isinstance(i.emit, EmitNothing) for i in machine.instructions.values())
@@ -25,7 +25,7 @@ def test_a_draft_says_where_its_numbers_come_from_and_emits_nothing(name: str) -
     assert all(m.source in machine.sources for m in memories)
 
 
-@pytest.mark.parametrize("name", [SYSTOLIC, SME, MMA])
+@pytest.mark.parametrize("name", [SYSTOLIC, MMA])
 def test_the_printed_instructions_of_a_draft_parse_to_themselves(name: str) -> None:
     machine = load_machine(name)
     module = Module(tuple(i.instruction for i in machine.instructions.values()))

@@ -29,6 +29,10 @@ def test_each_file_is_a_family() -> None:
         ("lasxintrin.h", "__lasx_xvfmadd_s", True),
         ("hvx_hexagon_protos.h", "Q6_Vw_vadd_VwVw", True),
         ("wasm_simd128.h", "wasm_f32x4_add", True),
+        ("vecintrin.h", "vec_madd", True),
+        ("vecintrin.h", "__builtin_tbegin", False),
+        ("msa.h", "__msa_fmadd_w", True),
+        ("msa.h", "__msa_ctcmsa", False),
         ("math.h", "expf", True),
         ("math.h", "exit", False),
         ("stdint.h", "abs", False),
@@ -48,6 +52,7 @@ def test_a_header_declares_what_its_family_says(header: str, function: str, *, i
         ("-mlasx", True),
         ("-mhvx-length=128B", True),
         ("-msimd128", True),
+        ("-mzvector", True),
         ("--target=riscv64-linux-musl", True),
         ("-mllvm", False),
         ("-Ofast", False),
@@ -72,3 +77,13 @@ def test_vectors_are_types_of_values(name: str) -> None:
 @pytest.mark.parametrize("name", ["__mmask16", "vbool4_t", "__vector_quad", "svbool_t", "int", "FILE"])
 def test_masks_groups_and_numbers_are_no_vectors(name: str) -> None:
     assert not allowed.is_vector_type(name)
+
+
+@pytest.mark.parametrize(
+    ("c_type", "is_sizeless"),
+    [("vfloat32m1_t", True), ("svfloat32_t", True), ("v4f32", False), ("v128_t", False)],
+)
+def test_what_has_no_size_is_so_in_its_own_family_alone(c_type: str, *, is_sizeless: bool) -> None:
+    """RISC-V's types begin with a `v`, as do others that have one."""
+    assert allowed.is_c_type(c_type)
+    assert allowed.is_sizeless(c_type) == is_sizeless
