@@ -189,7 +189,7 @@ def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, m
     A product of n factors is off by n·u of itself, whatever the signs.
 
     Where the terms together are beyond the largest number and their sum is not, partial sums overflow in some
-    orders and not in others.
+    orders and not in others; where those of either sign are, it is open to which infinity.
     """
     if r.op == "mul":
         roundings = measure.growth * r.count * (1 + r.roundings)
@@ -202,5 +202,8 @@ def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, m
             sided = np.maximum(sided - np.sqrt(8 / max(1, r.count)) * tally.terms, 0.0)
         grown = magnitudes + measure.growth * r.count * sided
     if r.op == "add":
-        grown = np.where((tally.terms > r.largest) & (size_of(totals) <= r.largest), np.inf, grown)
+        sizes = size_of(totals)
+        opposite = (tally.terms - sizes) / 2
+        is_open = (tally.terms > r.largest) & (sizes <= r.largest) | (opposite > r.largest)
+        grown = np.where(is_open, np.inf, grown)
     return np.where(tally.touched, grown + (tally.stored if r.op == "add" else 0.0), magnitudes)

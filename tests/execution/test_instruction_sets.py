@@ -21,7 +21,15 @@ from isamap.codegen.child import Emulator, RunProblem, emulator_for
 from isamap.codegen.silicon import check_machine
 from isamap.machine import load_machine, missing_features
 
-ON_SILICON = ("generic-c", "x86-avx2", "x86-avx-vnni", "x86-avx512", "x86-avx512-vnni", "x86-avx512-bf16")
+ON_SILICON = (
+    "generic-c",
+    "x86-avx2",
+    "x86-avx-vnni",
+    "x86-avx512",
+    "x86-avx512-vnni",
+    "x86-avx512-bf16",
+    "x86-avx512-fp16",
+)
 OF_ONE_EMULATOR = ("aarch64-neon", "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2")
 OF_OTHERS = ("riscv-rvv", "power10-mma", "wasm-simd128", "s390x-vector", "mips-msa")
 FOR_ALL = (

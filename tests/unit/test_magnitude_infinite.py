@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from isamap.codegen.fills import make_arrays
 from isamap.driver.oracle import expect
@@ -32,3 +33,31 @@ def test_what_begins_with_an_infinity_is_held_to_a_bound() -> None:
         bound = expect(kernel, make_arrays(kernel, fill), {}, fill)["y"].bound
         assert np.all(np.isfinite(bound))
         assert np.all(bound < 0.1)
+
+
+TOTAL = """
+kernel total(K) {
+  in x: f16[K];
+  out y: f16;
+  y = 0;
+  for k in K { y += x[k]; }
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("terms", "is_open"),
+    [
+        ((60000, 60000, -60000, -60000, -60000, -60000), True),  # +inf in this order, -inf in the other
+        ((60000, 60000, -60000), True),  # an infinity, or 60000
+        ((60000, 60000, -2000), False),  # never another infinity
+        ((30000, 30000, -5000), False),
+    ],
+)
+def test_partial_sums_that_overflow_to_either_side_leave_a_sum_open(
+    terms: tuple[int, ...], is_open: bool
+) -> None:
+    kernel = bind(parse_kernel(Source("total.ir", TOTAL)), {"K": len(terms)})
+    x = np.array(terms, np.float16)
+    wanted = expect(kernel, {"x": x, "y": np.zeros((), np.float16)}, {}, "edges")["y"]
+    assert np.isinf(wanted.bound).all() == is_open
