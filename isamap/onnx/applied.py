@@ -7,7 +7,7 @@ def relu(o: Applied) -> Value:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isnan
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.graph import Array, Graph, Node
-from isamap.onnx.making import Making, Text, Value, broadcast_index, broadcast_shape
+from isamap.onnx.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted
 from isamap.onnx.pending import Pointwise
 from isamap.onnx.program import Passed
 
@@ -164,22 +164,34 @@ class Applied:
         inside: str,
         definitions: str = "",
     ) -> Value:
-        """The same by a function of terms, whose text has the type `inside`, and may call definitions."""
+        """The same by a function of terms, whose text has the type `inside`, and may call definitions.
+
+        The result lies as the first value does that has all its sizes.
+        """
         shape = broadcast_shape([v.shape for v in values])
+        order = next((v.order for v in values if v.shape == shape), ())
         terms: list[Term] = []
         inputs: list[Passed] = []
         for value in values:
             literal = scalar_of(value)
             if literal is None:
-                inputs.append(self.making.passed(value))
+                inputs.append(self._passed(value, len(shape), order))
                 literal = Term(f"«{len(inputs) - 1}»", value.dtype)
             terms.append(literal)
         expression = cast(Term(form(terms), inside), dtype).text
-        result = self.making.fresh(dtype, shape)
+        result = self.making.fresh(dtype, shape).ordered(order)
         if result.count:
-            name, output = self.node.op.lower(), self.making.passed(result)
+            name, output = self.node.op.lower(), self._passed(result, len(shape), order)
             self.making.steps.append(Pointwise(name, definitions, tuple(inputs), output, expression))
         return result
+
+    def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
+        """A value as a step reads it: with so many axes in such an order, or where that is none, its own."""
+        if not order:
+            return self.making.passed(self.making.plain(value))
+        whole = value if value.rank == rank else self.making.plain(value)
+        whole = self.making.laid(whole.shaped((1,) * (rank - whole.rank) + whole.shape), order)
+        return replace(self.making.passed(whole), shape=permuted(whole.shape, order))
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:

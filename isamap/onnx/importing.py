@@ -90,7 +90,7 @@ def _program(name: str, inputs: Sequence[Port], found: Mapping[str, Value], maki
     written = {passed.tensor for step in making.steps for passed in writes_of(step)}
     outputs: list[Port] = []
     for output, result in found.items():
-        value = result
+        value = making.plain(result)
         is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
         if not is_own:
             copy = making.fresh(value.dtype, value.shape)

@@ -8,7 +8,7 @@ function of others is lowered as those.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from isamap.models.terms import NotTaken
@@ -18,8 +18,9 @@ from isamap.onnx.folding import fold
 from isamap.onnx.functions import function_of, with_attributes
 from isamap.onnx.fusing import Open
 from isamap.onnx.graph import Array, Function, Graph, Model, Node
-from isamap.onnx.making import Making, Value
+from isamap.onnx.making import Making, OutOfOrder, Value
 from isamap.onnx.operators import OPERATORS
+from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.program import Move
 from isamap.onnx.scope import Names, Scope
 from isamap.source import IsamapError
@@ -117,7 +118,7 @@ class Lowering:
         if node.op in BODIES and not node.domain:
             if scope.depth > MOST_CALLS:
                 raise NotTaken("graphs lie in graphs too deep")
-            return BODIES[node.op](self, node, inputs, scope), "function"
+            return BODIES[node.op](self, node, self._plain(inputs), scope), "function"
         version = scope.opsets.get(node.domain, 1)
         if all(v is None or v.known is not None for v in inputs):
             folded = fold(node, [v.known if v else None for v in inputs], version)
@@ -125,13 +126,11 @@ class Lowering:
                 return [Value.of(array) for array in folded], "known"
         if any(v is not None and not v.dtype for v in inputs):
             raise NotTaken("no kernel computes with the type of an input")
-        applied = Applied(node, version, self.making, inputs)
         lowered = OPERATORS.get(node.op) if not node.domain else None
         if lowered is not None:
             mark = self.making.mark()
             try:
-                found = lowered(applied)
-                return (found if isinstance(found, tuple) else (found,)), ""
+                return self._lowered(lowered, Applied(node, version, self.making, inputs)), ""
             except NeedsConstant:
                 raise
             except NotTaken as reason:
@@ -145,6 +144,19 @@ class Lowering:
             where = f" of the domain `{node.domain}`" if node.domain else ""
             raise NotTaken(f"the operator {node.op}{where} has no kernel here")
         return self.called(other, node, inputs, scope), "function"
+
+    def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value, ...]:
+        """The results of an operator: of inputs as they lie, where it can take them so."""
+        mark = self.making.mark()
+        try:
+            found = lowered(applied)
+        except OutOfOrder:
+            self.making.back_to(mark)
+            found = lowered(replace(applied, inputs=self._plain(applied.inputs)))
+        return found if isinstance(found, tuple) else (found,)
+
+    def _plain(self, inputs: Iterable[Value | None]) -> tuple[Value | None, ...]:
+        return tuple(value and self.making.plain(value) for value in inputs)
 
     def called(
         self, function: Function, node: Node, inputs: Sequence[Value | None], scope: Scope
@@ -179,7 +191,7 @@ class Lowering:
         found = [inside.get(port.name) for port in graph.outputs]
         if any(value is None for value in found):
             raise NotTaken("a result of the graph inside is never computed")
-        return [value for value in found if value is not None]
+        return [self.making.plain(value) for value in found if value is not None]
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:

@@ -25,17 +25,23 @@ Shape = tuple[int, ...]
 MOST_ELEMENTS = 1 << 31
 
 
+class OutOfOrder(Exception):
+    """Other sizes were asked for the elements of a value whose axes lie in an order of their own."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """What runs along an edge: a tensor of the program, or an array that is known before it runs.
 
-    The type is "" for one that no kernel computes with. `tensor` is "" where only the array is there.
+    The type is "" for one that no kernel computes with. `tensor` is "" where only the array is there. `order`
+    are the axes as they lie in memory, the outermost first; () where that is the order of the sizes.
     """
 
     dtype: str
     shape: Shape
     tensor: str = ""
     known: Array | None = None
+    order: Shape = ()
 
     @staticmethod
     def of(array: Array) -> Value:
@@ -51,21 +57,59 @@ class Value:
     def rank(self) -> int:
         return len(self.shape)
 
+    @property
+    def lying(self) -> Shape:
+        """The sizes in the order in which the axes lie in memory."""
+        return permuted(self.shape, self.order)
+
+    def ordered(self, order: Shape) -> Value:
+        """The same memory, taken for axes in that order."""
+        return replace(self, order=() if is_in_place(self.shape, order) else order)
+
+    @property
+    def flat(self) -> Value:
+        """The same memory with its sizes as they lie."""
+        known = self.known.transpose(self.order) if self.known is not None and self.order else self.known
+        return replace(self, shape=self.lying, known=known, order=())
+
     def shaped(self, shape: Sequence[int]) -> Value:
-        """The same elements, in the same order, under other sizes."""
+        """The same elements, in the same order, under other sizes. Raises: OutOfOrder."""
         found = tuple(int(size) for size in shape)
+        if self.order and found != self.shape:
+            raise OutOfOrder
         assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
         known = self.known.reshape(found) if self.known is not None else None
         return replace(self, shape=found, known=known)
 
 
+def permuted(sizes: Sequence[int], order: Shape) -> Shape:
+    """Sizes by axis in the order of these axes."""
+    return tuple(sizes[n] for n in order) if order else tuple(sizes)
+
+
+def _real(shape: Shape, order: Shape) -> list[int]:
+    """The axes of several elements as they lie."""
+    return [n for n in order or range(len(shape)) if shape[n] != 1]
+
+
+def is_in_place(shape: Shape, order: Shape) -> bool:
+    """Whether axes in that order lie as they do in their own: those of one element may be anywhere."""
+    return _real(shape, order) == _real(shape, ())
+
+
 @dataclass(slots=True)
 class Making:
-    """Steps so far, whose kernels are still open, and constants by name."""
+    """Steps so far, whose kernels are still open, and constants by name.
+
+    `moved` are values that were put into another order, with the step that did.
+    """
 
     steps: list[Move | Written | Pointwise] = field(default_factory=list[Move | Written | Pointwise])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     tensors: int = 0
+    moved: dict[tuple[str, Shape, Shape, Shape], tuple[Value, int]] = field(
+        default_factory=dict["tuple[str, Shape, Shape, Shape]", "tuple[Value, int]"]
+    )
 
     def mark(self) -> int:
         """Where the program stands, to come back to."""
@@ -74,6 +118,27 @@ class Making:
     def back_to(self, mark: int) -> None:
         """Takes back the steps that came behind a mark; constants that none reads do no harm."""
         del self.steps[mark:]
+        self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
+
+    def plain(self, value: Value) -> Value:
+        """The value with its axes in memory as its sizes name them."""
+        return self.laid(value, ())
+
+    def laid(self, value: Value, order: Shape) -> Value:
+        """The value with its axes in memory in that order: by a step, where elements have to move."""
+        if value.known is not None and not value.tensor:
+            return value.ordered(order)
+        if _real(value.shape, value.order) == _real(value.shape, order):
+            return value.ordered(order)
+        key = value.tensor, value.shape, value.order, order
+        if key not in self.moved:
+            text = Text(self, "transpose")
+            y = text.write(value.dtype, value.shape, order)
+            at, _ = axes_of(value.shape)
+            text.loop(y.loops(at), f"{y.at(at)} = {text.read(value).at(at)};")
+            found = text.done()
+            self.moved[key] = found, len(self.steps) - 1
+        return self.moved[key][0]
 
     def fresh(self, dtype: str, shape: Shape) -> Value:
         """A value that a step is about to write. Raises: NotTaken for one that is too large."""
@@ -86,18 +151,19 @@ class Making:
         """A value as a step reads it; what is known becomes a constant of the program."""
         if not value.dtype:
             raise NotTaken("no kernel computes with a tensor of this type")
-        if value.tensor:
-            return Passed(value.tensor, value.dtype, value.shape)
-        assert value.known is not None, "a value is in memory, or known"
-        array = stored(value.known, value.dtype)
+        flat = value.flat
+        if flat.tensor:
+            return Passed(flat.tensor, flat.dtype, flat.shape)
+        assert flat.known is not None, "a value is in memory, or known"
+        array = stored(flat.known, flat.dtype)
         name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
         self.constants.setdefault(name, array.reshape(-1))
-        return Passed(name, value.dtype, value.shape)
+        return Passed(name, flat.dtype, flat.shape)
 
     def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
         """A step that moves elements to or from where data says."""
         if any(value.count for value in writes):
-            passed = [tuple(self.passed(v) for v in values) for values in (reads, writes)]
+            passed = [tuple(self.passed(self.plain(v)) for v in values) for values in (reads, writes)]
             made = Move(function, passed[0], passed[1], tuple(numbers))
             if not is_sound(made):
                 raise NotTaken("sizes that do not go together")
@@ -106,16 +172,28 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """An array of a kernel in the making, by name. Of no dimension, it is one of one element."""
+    """An array of a kernel in the making, by name. Of no dimension, it is one of one element.
+
+    Sizes and indices are by axis; `order` are the axes as they lie in memory.
+    """
 
     name: str
     dtype: str
     shape: Shape
+    order: Shape = ()
 
     def at(self, index: Sequence[str]) -> str:
         """The element at such indices, which are 0 along axes of one element."""
         there = [i if size != 1 else "0" for i, size in zip(index, self.shape, strict=True)]
-        return f"{self.name}[{', '.join(there or ['0'])}]"
+        return f"{self.name}[{', '.join(self._lying(there) or ['0'])}]"
+
+    def _lying(self, index: Sequence[str]) -> list[str]:
+        return [index[n] for n in self.order] if self.order else list(index)
+
+    def loops(self, names: Sequence[str]) -> dict[str, int]:
+        """Loops over the axes, of these names, in the order in which they lie; none where a name is "0"."""
+        sizes = zip(self._lying(names), permuted(self.shape, self.order), strict=True)
+        return {name: size for name, size in sizes if name != "0"}
 
     def term(self, index: Sequence[str]) -> Term:
         """The same as a value with its type."""
@@ -123,7 +201,7 @@ class Operand:
 
     def filled(self, index: Sequence[str], fill: str) -> str:
         """The element, or `fill` where it lies outside."""
-        return f"({self.name}[{', '.join(index) or '0'}] else {fill})"
+        return f"({self.name}[{', '.join(self._lying(index)) or '0'}] else {fill})"
 
 
 class Text:
@@ -134,7 +212,7 @@ class Text:
         self.name = name
         self._declared: list[str] = []
         self._statements: list[str] = []
-        self._reads: dict[tuple[str, Shape], tuple[Operand, Passed]] = {}
+        self._reads: dict[tuple[str, Shape, Shape], tuple[Operand, Passed]] = {}
         self._writes: list[tuple[Operand, Value]] = []
         self._temporaries = 0
         self._definitions = ""
@@ -146,27 +224,28 @@ class Text:
     def read(self, value: Value) -> Operand:
         """An array to be read."""
         passed = self.making.passed(value)
-        key = passed.tensor, passed.shape
+        key = passed.tensor, passed.shape, value.order
         if key not in self._reads:
-            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape)
+            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape, value.order)
             self._reads[key] = made, passed
         return self._reads[key][0]
 
-    def write(self, dtype: str, shape: Sequence[int]) -> Operand:
+    def write(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
         """An array that is a result; results come in the order in which they were asked for."""
-        value = self.making.fresh(dtype, tuple(int(size) for size in shape))
-        made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape)
+        value = self.making.fresh(dtype, tuple(int(size) for size in shape)).ordered(order)
+        made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape, value.order)
         self._writes.append((made, value))
         return made
 
-    def temp(self, dtype: str, shape: Sequence[int]) -> Operand:
+    def temp(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
         """An array that exists inside only."""
         self._temporaries += 1
-        return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape))
+        return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
 
-    def _declare(self, role: str, name: str, dtype: str, shape: Shape) -> Operand:
-        self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, shape)) or '1'}];")
-        return Operand(name, dtype, shape)
+    def _declare(self, role: str, name: str, dtype: str, shape: Shape, order: Shape = ()) -> Operand:
+        lying = permuted(shape, order)
+        self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}];")
+        return Operand(name, dtype, shape, order)
 
     def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
         """A nest with its statements; axes of one element are left out."""

@@ -57,6 +57,42 @@ MODELS: dict[str, tuple[Any, dict[str, Array], list[str], dict[str, Array]]] = {
         ["y"],
         {"w": drawn(6, 2, 3, 2), "b": drawn(6)},
     ),
+    "channels last: joined, pooled, added to what lies otherwise, and reshaped": (
+        [
+            ("Conv", ["x", "w"], ["c"], {"pads": [1, 1, 1, 1]}),
+            ("Conv", ["c", "d"], ["e"], {"group": 8, "pads": [0, 1, 2, 1], "strides": [1, 2]}),
+            ("MaxPool", ["e"], ["p"], {"kernel_shape": [2, 2], "pads": [1, 0, 0, 0]}),
+            ("Mul", ["p", "s"], ["m"], {}),
+            ("Concat", ["p", "m", "z"], ["j"], {"axis": 1}),
+            ("Add", ["o", "j"], ["a"], {}),
+            ("Conv", ["a", "g"], ["h"], {"group": 3, "dilations": [2, 1]}),
+            ("Reshape", ["h", "sizes"], ["r"], {}),
+            ("Sub", ["r", "q"], ["y"], {}),
+            ("GlobalAveragePool", ["h"], ["mean"], {}),
+        ],
+        {"x": drawn(2, 3, 6, 7), "z": drawn(2, 8, 6, 3), "o": drawn(2, 24, 6, 3)},
+        ["y", "mean", "e"],
+        {
+            "w": drawn(8, 3, 3, 3),
+            "d": drawn(8, 1, 3, 3),
+            "s": drawn(8, 1, 1),
+            "g": drawn(24, 8, 2, 2),
+            "sizes": np.asarray([2, 3, -1]),
+            "q": drawn(3, 1),
+        },
+    ),
+    "channels last of one dimension, by filters that are computed, then of three": (
+        [
+            ("Mul", ["w", "w"], ["v"], {}),
+            ("Conv", ["x", "v", "b"], ["c"], {"pads": [1, 1]}),
+            ("Transpose", ["c"], ["t"], {"perm": [0, 2, 1]}),
+            ("Unsqueeze", ["c", "axes"], ["u"], {}),
+            ("Conv", ["u", "k"], ["y"], {}),
+        ],
+        {"x": drawn(1, 4, 9), "w": drawn(9, 4, 3)},
+        ["t", "y"],
+        {"b": drawn(9), "axes": np.asarray([2, 4]), "k": drawn(8, 9, 1, 2, 1)},
+    ),
     "an input, a constant and one value twice as results": (
         [
             ("Identity", ["x"], ["a"], {}),

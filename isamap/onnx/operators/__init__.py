@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
+from isamap.onnx.operators.convolutions import CONVOLUTIONS
 from isamap.onnx.operators.elementwise import ELEMENTWISE, Lowered
 from isamap.onnx.operators.fixed import FIXED
 from isamap.onnx.operators.indexing import INDEXING
@@ -21,6 +22,7 @@ from isamap.onnx.operators.views import VIEWS
 from isamap.onnx.operators.windows import WINDOWS
 
 _TABLES = (
+    CONVOLUTIONS,
     ELEMENTWISE,
     FIXED,
     INDEXING,

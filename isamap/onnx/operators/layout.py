@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
 from isamap.models.terms import NotTaken
 from isamap.onnx.applied import Applied, element, known_value
-from isamap.onnx.making import Value, axes_of, broadcast_shape
+from isamap.onnx.making import Value, axes_of, broadcast_shape, permuted
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.types import size_bytes
 
@@ -52,12 +53,15 @@ def joined(o: Applied, values: Sequence[Value], axis: int) -> Value:
     there = [v for v in values if v.shape[axis]]
     if len(there) == 1:
         return there[0]
-    outer = prod(first.shape[:axis])
-    inner = size_bytes(first.dtype, first.shape[axis + 1 :])
-    y = o.making.fresh(first.dtype, (*first.shape[:axis], total, *first.shape[axis + 1 :]))
+    order = next((v.order for v in there if v.order), ())
+    flat = [o.making.laid(v, order).flat for v in there]
+    shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    place, lying = order.index(axis) if order else axis, permuted(shape, order)
+    inner = size_bytes(first.dtype, lying[place + 1 :])
+    y = o.making.fresh(first.dtype, lying)
     parts = [v.shape[axis] * inner for v in there]
-    o.making.move("join", there, (y,), outer, len(parts), *parts)
-    return y
+    o.making.move("join", flat, (y,), prod(lying[:place]), len(parts), *parts)
+    return replace(y, shape=shape).ordered(order)
 
 
 def _split(o: Applied) -> tuple[Value, ...]:

@@ -29,7 +29,7 @@ def accumulator(text: Text, dtype: str, shape: Sequence[int], result: Operand | 
     """Where sums are added up: the result itself, where it has the type; else a buffer."""
     if result is not None and result.dtype == dtype:
         return result
-    return text.temp(dtype, shape)
+    return text.temp(dtype, shape, result.order if result is not None else ())
 
 
 def finished(text: Text, total: Operand, result: Operand) -> Value:

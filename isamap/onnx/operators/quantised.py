@@ -8,9 +8,9 @@ from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.applied import Applied, element
 from isamap.onnx.making import Text, Value, axes_of
+from isamap.onnx.operators.convolutions import convolved
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.operators.products import multiplied
-from isamap.onnx.operators.windows import convolved
 from isamap.onnx.types import TYPES
 
 

@@ -1,0 +1,62 @@
+"""How images lie: channels last from one convolution to the next, moved where another order is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+
+from onnx_models import Described, imported, make
+
+X = np.zeros((1, 3, 8, 8), np.float32)
+WEIGHTS = {
+    "first": np.zeros((16, 3, 3, 3), np.float32),
+    "each": np.zeros((16, 1, 3, 3), np.float32),
+    "last": np.zeros((16, 16, 1, 1), np.float32),
+    "few": np.zeros((4, 3, 1, 1), np.float32),
+    "scale": np.zeros((16, 1, 1), np.float32),
+}
+
+
+def texts(nodes: Described, outputs: list[str]) -> Mapping[str, str]:
+    program = imported(make(nodes, {"x": X}, outputs, WEIGHTS)).whole()
+    return {name.rpartition("_")[0]: text for name, text in program.kernels.items()}
+
+
+BLOCK: Described = [
+    ("Conv", ["x", "first"], ["a"], {"pads": [1] * 4}),
+    ("Relu", ["a"], ["b"], {}),
+    ("Conv", ["b", "each"], ["c"], {"pads": [1] * 4, "group": 16}),
+    ("Mul", ["c", "scale"], ["d"], {}),
+    ("MaxPool", ["d"], ["e"], {"kernel_shape": [2, 2]}),
+    ("Conv", ["e", "last"], ["f"], {}),
+    ("GlobalAveragePool", ["f"], ["g"], {}),
+]
+
+
+def test_nothing_is_moved_between_convolutions_and_pools() -> None:
+    found = texts(BLOCK, ["g"])
+    assert list(found) == ["conv_relu", "conv_mul", "maxpool", "conv", "globalaveragepool"]
+    assert "in a0: f32[1, 3, 8, 8];" in found["conv_relu"]
+    assert "out y1: f32[1, 8, 8, 16];" in found["conv_relu"]
+    assert "in a1: f32[3, 3, 16];" in found["conv_mul"]
+    assert "in a0: f32[1, 7, 7, 16];" in found["conv"]
+
+
+def test_a_result_of_the_model_lies_as_its_sizes_say_and_is_moved_once() -> None:
+    found = texts([*BLOCK, ("Neg", ["f"], ["n"], {})], ["f", "n"])
+    assert list(found)[-3:] == ["conv", "neg", "transpose"]
+    nodes: Described = [
+        *BLOCK,
+        ("Softmax", ["f"], ["s"], {"axis": 1}),
+        ("Softmax", ["f"], ["t"], {"axis": 2}),
+    ]
+    assert [name for name in texts(nodes, ["s", "t", "f"]) if name == "transpose"] == ["transpose"]
+
+
+def test_few_filters_leave_an_image_as_it_is() -> None:
+    found = texts([("Conv", ["x", "few"], ["y"], {})], ["y"])
+    assert "out y0: f32[1, 4, 8, 8];" in found["conv"]
