@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from isamap.onnx.borders import bordered
 from isamap.onnx.making import axes_of
 from isamap.onnx.pending import PLACE, Pointwise, Written, call_of, placed, written
 from isamap.onnx.program import Move, Passed, Step
@@ -39,9 +40,9 @@ def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[st
         found.append(current)
     kernels: dict[str, str] = {}
     calls: list[Step] = []
-    for step in found:
-        if step is None or isinstance(step, Move):
-            calls += [step] if step is not None else []
+    for step in bordered([step for step in found if step is not None], readers):
+        if isinstance(step, Move):
+            calls.append(step)
             continue
         call, text = call_of(step if isinstance(step, Written) else written(step))
         kernels[call.kernel] = text
@@ -154,4 +155,5 @@ def _joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
         step.definitions if step.definitions not in kernel.definitions else ""
     )
     name = f"{kernel.name}_{step.name}"
-    return Written(name, definitions, tuple(declared), statements, reads, {output: step.output})
+    written = {output: step.output}
+    return Written(name, definitions, tuple(declared), statements, reads, written, kernel.borders)

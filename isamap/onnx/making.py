@@ -17,7 +17,7 @@ import numpy as np
 from isamap.models.terms import NotTaken, Term
 from isamap.onnx.graph import Array
 from isamap.onnx.moves import is_sound
-from isamap.onnx.pending import Pointwise, Written
+from isamap.onnx.pending import Border, Pointwise, Written
 from isamap.onnx.program import Move, Passed
 from isamap.onnx.types import stored, type_of
 
@@ -216,6 +216,7 @@ class Text:
         self._writes: list[tuple[Operand, Value]] = []
         self._temporaries = 0
         self._definitions = ""
+        self._borders: dict[str, Border] = {}
 
     def define(self, function: str) -> None:
         """The text of a function that statements call."""
@@ -246,6 +247,11 @@ class Text:
         lying = permuted(shape, order)
         self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}];")
         return Operand(name, dtype, shape, order)
+
+    def border(self, operand: Operand, border: Border) -> None:
+        """How far an operand is read beyond its edges, by axis, where it counts as 0."""
+        axes = operand.order or range(len(operand.shape))
+        self._borders[operand.name] = tuple(border[n] for n in axes)
 
     def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
         """A nest with its statements; axes of one element are left out."""
@@ -278,6 +284,7 @@ class Text:
                 tuple(self._statements),
                 reads,
                 writes,
+                self._borders,
             )
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from isamap.models.patterns import Strides, broadcast, merged, reshaped
@@ -19,9 +19,16 @@ from isamap.onnx.program import Call, Passed
 PLACE = re.compile("«([0-9]+)»")
 
 
+Border = tuple[tuple[int, int], ...]
+"""How many elements are read before and behind an array, by its axes as they lie."""
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A kernel by its declarations and statements, what it reads and writes by its operands' names."""
+    """A kernel by its declarations and statements, what it reads and writes by its operands' names.
+
+    `borders` are operands that are read beyond their edges, where they count as 0: `(a0[…] else 0)`.
+    """
 
     name: str
     definitions: str
@@ -29,6 +36,7 @@ class Written:
     statements: tuple[str, ...]
     reads: Mapping[str, Passed]
     writes: Mapping[str, Passed]
+    borders: Mapping[str, Border] = field(default_factory=dict[str, Border])
 
 
 @dataclass(frozen=True, slots=True)

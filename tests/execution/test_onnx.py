@@ -81,6 +81,18 @@ MODELS: dict[str, tuple[Any, dict[str, Array], list[str], dict[str, Array]]] = {
             "q": drawn(3, 1),
         },
     ),
+    "borders of other sizes on each side, of an image that an operation writes": (
+        [
+            ("Conv", ["x", "w"], ["c"], {}),
+            ("Tanh", ["c"], ["t"], {}),
+            ("Conv", ["t", "d"], ["e"], {"group": 9, "pads": [2, 0, 1, 3], "strides": [2, 3]}),
+            ("Relu", ["e"], ["r"], {}),
+            ("Conv", ["r", "k"], ["y"], {"auto_pad": "SAME_UPPER", "dilations": [2, 1]}),
+        ],
+        {"x": drawn(2, 3, 5, 6)},
+        ["y"],
+        {"w": drawn(9, 3, 1, 1), "d": drawn(9, 1, 3, 2), "k": drawn(9, 9, 2, 2)},
+    ),
     "channels last of one dimension, by filters that are computed, then of three": (
         [
             ("Mul", ["w", "w"], ["v"], {}),

@@ -56,6 +56,9 @@ def convolved(
     zero = "0" if point is None else element(text, point.shaped(()), ()).text
     index = [n, *_named(g, c), *found.places(p, taps)]
     first = len(index) - len(p)
+    if point is None and not found.is_inside and min(found.before) >= 0:
+        # As wide on both sides, so that what strides leave over makes no kernels of its own.
+        text.border(image, (((0, 0),) * first) + tuple((max(b), max(b)) for b in found.border))
     pixel = Term(
         image.at(index) if found.is_inside else image.filled(kept(index, image.shape, first), zero),
         image.dtype,

@@ -39,13 +39,15 @@ class Windows:
         ]
 
     @property
+    def border(self) -> tuple[tuple[int, int], ...]:
+        """How far windows reach before and behind the image, by axis."""
+        sizes = zip(self.result, self.strides, self.reach, self.before, self.image, strict=True)
+        return tuple((b, max(0, (r - 1) * s + k - b - size)) for r, s, k, b, size in sizes)
+
+    @property
     def is_inside(self) -> bool:
         """Whether all taps of all windows lie in the image."""
-        last = (
-            (r - 1) * s + k - b
-            for r, s, k, b in zip(self.result, self.strides, self.reach, self.before, strict=True)
-        )
-        return not any(self.before) and all(end <= size for end, size in zip(last, self.image, strict=True))
+        return not any(self.before) and not any(behind for _, behind in self.border)
 
 
 def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bool = False) -> Windows:
