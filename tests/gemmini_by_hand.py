@@ -23,14 +23,15 @@ Array = NDArray[Any]
 class File:
     """The parts of a program's file."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, word_bytes: int = 8) -> None:
         assert data[:8] == b"ISAMPROG"
         assert int.from_bytes(data[8:12], "little") == 1
         length = int.from_bytes(data[12:16], "little")
         self.header = json.loads(data[16 : 16 + length])
         self.body = data[16 + length :]
-        self.words: list[int] = np.frombuffer(self.body, "<u8").tolist()
-        assert len(self.words) == self.header["words"]
+        starts = range(0, self.header["words"] * word_bytes, word_bytes)
+        self.words = [int.from_bytes(self.body[at : at + word_bytes], "little") for at in starts]
+        assert len(self.body) >= len(self.words) * word_bytes
 
     def tensors(self) -> list[dict[str, Any]]:
         """What the caller passes."""

@@ -89,43 +89,11 @@ def _memory_doubts(machine: Machine, flows: list[_Flow], files: Mapping[str, str
         yield _doubt(
             machine, caught[0], "memory-unemptied", said, "describe an instruction that stores results"
         )
-    yield from _kept_sums(machine, files, caught)
 
 
 def _listed(names: list[str]) -> str:
     shown = [f"`{name}`" for name in names]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def _kept_sums(machine: Machine, files: Mapping[str, str], caught: list[str]) -> Iterator[Diagnostic]:
-    """A warning for each memory with sums that no copy takes out, but another computation does."""
-    items = [item.instruction for item in machine.instructions.values()]
-    stored = {
-        (files[o.memory], o.dtype)
-        for i in items
-        for statement in i.body
-        for value in _values(statement)
-        if isinstance(value, Read) and (o := i.operand(value.buffer)).memory is not None
-    }
-    told = set(caught)
-    for instruction in items:
-        for o in instruction.operands:
-            name = files[o.memory] if o.memory is not None else ""
-            if o.role != "inout" or name in told or (name, o.dtype) in stored:
-                continue
-            reading = [i.name for i in items if any(_is_read(x, name, o, files) for x in i.operands)]
-            if reading and machine.memories[name].kind in ("registers", "scratchpad"):
-                told.add(name)
-                yield _doubt(
-                    machine, name, "memory-unemptied",
-                    f"{o.dtype} that `{instruction.name}` adds up in `{name}` leaves only through "
-                    f"`{reading[0]}`, which computes", "describe an instruction that stores it as it is",
-                )  # fmt: skip
-
-
-def _is_read(operand: Operand, name: str, sums: Operand, files: Mapping[str, str]) -> bool:
-    is_there = operand.memory is not None and files[operand.memory] == name
-    return is_there and operand.role == "in" and operand.dtype == sums.dtype
 
 
 def _reached(start: set[str], flows: list[_Flow]) -> set[str]:

@@ -11,15 +11,15 @@ from itertools import combinations
 
 from isamap.ir import Instruction, Operand
 from isamap.machine.allowed import issues
-from isamap.machine.encoding_fields import EncodingSpec, FieldSpec, ProgramSpec
+from isamap.machine.encoding_fields import EncodingSpec, FieldSpec
 from isamap.machine.encodings import (
+    TOKENS,
     BitField,
     Encoding,
     ProgramFormat,
     Quantity,
     Word,
     are_apart,
-    constant_words,
 )
 from isamap.machine.families import Row
 from isamap.machine.model import MachineInstruction, Memory
@@ -29,19 +29,8 @@ from isamap.syntax import substitute_text
 
 _BITS = re.compile(r"([0-9]{1,3})(?: *\.\. *([0-9]{1,3}))?")
 _NUMBER = re.compile(r"0x[0-9a-fA-F_]{1,40}|0b[01_]{1,140}|[0-9]{1,40}")
-_HOLDS = re.compile(r"([A-Za-z0-9_]+)(?:\.(address|stride|index))?")
-
-
-def resolve_program(spec: ProgramSpec) -> ProgramFormat:
-    """What all programs of a machine share. Raises: SpecProblem."""
-    source = spec.source.text if spec.source is not None else ""
-    begin = _words(spec.begin, {}, spec.word_bits) if spec.begin is not None else ()
-    issue = spec.issue.text if spec.issue is not None else ""
-    check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)
-    for field in (f for word in begin for f in word if isinstance(f.holds, Quantity)):
-        said = f"field `{field.name}` holds `{field.holds}`, and no instruction begins a program"
-        raise SpecProblem(Diagnostic("encoding-holds", said, field.span, help="write `constant: …`"))
-    return ProgramFormat(spec.word_bits, constant_words(begin), issue, source)
+_TOKEN = re.compile(r"(pop|push)\.([A-Za-z0-9_]+)")
+_HOLDS = re.compile(r"([A-Za-z0-9_]+)(?:\.(address|stride|index|entry))?")
 
 
 def resolve_encoding(
@@ -50,8 +39,12 @@ def resolve_encoding(
     instruction: Instruction,
     memories: Mapping[str, Memory],
     program: ProgramFormat | None,
+    unit: str,
 ) -> Encoding:
-    """The words of an instruction, from which each issue of it can be read back. Raises: SpecProblem."""
+    """The words of a unit's instruction, from which each issue can be read back. Raises: SpecProblem."""
+    if not spec.words:
+        said = f"`{instruction.name}` has entries of tables, and no words that point to them"
+        raise SpecProblem(Diagnostic("encoding-words", said, spec.span, help="add an `encoding`"))
     if program is None:
         raise SpecProblem(
             Diagnostic(
@@ -61,14 +54,18 @@ def resolve_encoding(
                 help="add `program: {word_bits: …, source: …}`",
             )
         )
-    words = _words(spec, row, program.word_bits)
-    for field in (f for word in words for f in word):
+    encoding = Encoding(
+        resolve_words(spec, row, program.word_bits), spec.span, _entries(spec, row, dict(program.tables))
+    )
+    known = (*decided(instruction, memories), *program.tokens_of(unit))
+    held = (*known, *(Quantity("entry", table) for table, _ in encoding.entries))
+    for field in encoding.fields:
         if isinstance(field.holds, Quantity):
-            _check_known(field, field.holds, instruction, memories)
+            check_known(field, field.holds, held, f"an issue of `{instruction.name}`")
+            _check_numbered(field, field.holds, instruction, memories)
             _check_room(field, field.holds, instruction, memories)
-    check_issued(words, program.issue, f"`{instruction.name}`", spec.span)
-    encoding = Encoding(words, spec.span)
-    if missing := [q for q in decided(instruction, memories) if q not in encoding.quantities]:
+    check_issued(encoding.words, program.issue, f"`{instruction.name}`", spec.span)
+    if missing := [q for q in held if q not in encoding.quantities]:
         raise SpecProblem(
             Diagnostic(
                 "encoding-incomplete",
@@ -78,6 +75,16 @@ def resolve_encoding(
             )
         )
     return encoding
+
+
+def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[tuple[str, Word], ...]:
+    """What stands in tables, each of which the machine has. Raises: SpecProblem."""
+    for name, _ in spec.entries:
+        if name.text not in tables:
+            said = f"there is no table called `{name.text}`"
+            advice = f"add `tables: {{{name.text}: {{word_bits: …}}}}` to `program`"
+            raise SpecProblem(Diagnostic("encoding-holds", said, name.span, help=advice))
+    return tuple((name.text, _word(fields, row, tables[name.text])) for name, fields in spec.entries)
 
 
 def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Quantity, ...]:
@@ -133,7 +140,8 @@ def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | No
 # --- fields -----------------------------------------------------------------------------------------------
 
 
-def _words(spec: EncodingSpec, row: Row, word_bits: int) -> tuple[Word, ...]:
+def resolve_words(spec: EncodingSpec, row: Row, word_bits: int) -> tuple[Word, ...]:
+    """The words of a list, each a table of fields. Raises: SpecProblem."""
     return tuple(_word(word, row, word_bits) for word in spec.words)
 
 
@@ -170,6 +178,8 @@ def _held(spec: FieldSpec, row: Row) -> int | Quantity:
         return _number(spec.constant, row)
     assert spec.holds is not None, "a field has one of both"
     text = substitute_text(spec.holds.text, row)
+    if (token := _TOKEN.fullmatch(text)) is not None:
+        return Quantity("pop" if token[1] == "pop" else "push", token[2])
     found = _HOLDS.fullmatch(text)
     if found is None:
         said = f"`{text}` is nothing that a field holds"
@@ -180,7 +190,7 @@ def _held(spec: FieldSpec, row: Row) -> int | Quantity:
         assert spec.unit is not None, "without a unit it is one"
         raise SpecProblem(Diagnostic("number-out-of-range", "a unit is at least 1", spec.unit.span))
     match found[2]:
-        case "address" | "stride" | "index" as kind:
+        case "address" | "stride" | "index" | "entry" as kind:
             return Quantity(kind, found[1], unit)
         case _:
             return Quantity("param", found[1], unit)
@@ -195,20 +205,26 @@ def _number(text: Scalar, row: Row) -> int:
     return int(written) if is_digits(written) else int(written, 0)
 
 
-def _check_known(
-    field: BitField, held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]
-) -> None:
-    """Refuse what an issue of the instruction does not decide. Raises: SpecProblem."""
-    known = decided(instruction, memories)
+def check_known(field: BitField, held: Quantity, known: Iterable[Quantity], what: str) -> None:
+    """Refuse what is not decided there, and tokens of more than one bit. Raises: SpecProblem."""
     if held not in known:
         raise SpecProblem(
             Diagnostic(
                 "encoding-holds",
-                f"`{held}` is nothing that an issue of `{instruction.name}` decides",
+                f"`{held}` is nothing that {what} decides",
                 field.span,
                 notes=(f"these are: {', '.join(map(str, known)) or 'none'}",),
             )
         )
+    if held.kind in TOKENS and field.limit > 2:
+        said = f"field `{field.name}` holds `{held}`, which is one bit"
+        raise SpecProblem(Diagnostic("encoding-bits", said, field.span, help="give it one bit"))
+
+
+def _check_numbered(
+    field: BitField, held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]
+) -> None:
+    """Refuse registers without numbers, and one of several strides. Raises: SpecProblem."""
     if held.kind == "index" and _memory(held, instruction, memories).named != "immediate":
         memory = _memory(held, instruction, memories).name
         raise SpecProblem(
@@ -258,7 +274,7 @@ def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Me
         case "index":
             count = _memory(held, instruction, memories).count
             return count - 1 if count is not None else None
-        case "stride":
+        case "stride" | "entry" | "pop" | "push":
             return None
         case "param":
             param = instruction.param(held.name)

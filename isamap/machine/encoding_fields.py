@@ -14,11 +14,19 @@ LEAST_BITS, MOST_BITS = 8, 128
 
 BIT_FIELD = Keys({"bits": TEXT, "constant": TEXT, "holds": TEXT, "unit": TEXT}, ("bits",))
 WORDS = ListOf(NamedBy(BIT_FIELD), 1)
+ENTRIES = NamedBy(NamedBy(BIT_FIELD))
+END = Keys({"unit": TEXT, "words": WORDS}, ("unit", "words"))
+QUEUE = Keys({"from": TEXT, "to": TEXT, "depth": Leaf("whole", 1)}, ("from", "to", "depth"))
+TABLE = Keys({"word_bits": Leaf("whole", LEAST_BITS)}, ("word_bits",))
 PROGRAM = Keys(
     {
         "word_bits": Leaf("whole", LEAST_BITS),
         "begin": WORDS,
         "issue": words(lambda: tuple(issues())),
+        "end": END,
+        "tokens": ListOf(QUEUE),
+        "tables": NamedBy(TABLE),
+        "first_address": Leaf("whole", 0),
         "source": TEXT,
     },
     ("word_bits", "source"),
@@ -38,16 +46,26 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True)
 class EncodingSpec:
-    """The words of an instruction, or those that programs begin with."""
+    """The words of an instruction, or those that programs begin or end with; entries by their table."""
 
     words: tuple[tuple[FieldSpec, ...], ...]
     span: Span
+    entries: tuple[tuple[Scalar, tuple[FieldSpec, ...]], ...] = ()
 
     @property
     def texts(self) -> tuple[Scalar, ...]:
         """Everything in which a variable of a family may stand."""
-        fields = (f for word in self.words for f in word)
+        fields = (f for word in (*self.words, *(word for _, word in self.entries)) for f in word)
         return tuple(t for f in fields for t in (f.bits, f.constant, f.holds, f.unit) if t is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSpec:
+    """A queue of tokens as written."""
+
+    giver: Scalar
+    taker: Scalar
+    depth: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,18 +76,27 @@ class ProgramSpec:
     begin: EncodingSpec | None
     source: Scalar | None
     issue: Scalar | None = None
+    end: tuple[Scalar, EncodingSpec] | None = None
+    queues: tuple[QueueSpec, ...] = ()
+    tables: tuple[tuple[str, int], ...] = ()
+    first_address: int = 0
 
 
-def read_encoding(node: Node | None, what: str, findings: Findings) -> EncodingSpec | None:
-    """The words of a list; None where there is none, or a field was refused."""
-    if node is None:
+def read_encoding(
+    node: Node | None, what: str, findings: Findings, entries: Node | None = None
+) -> EncodingSpec | None:
+    """The words of a list, and entries of tables; None where there is none, or a field was refused."""
+    if node is None and entries is None:
         return None
     before = len(findings.diagnostics)
     words = tuple(_read_word(item, findings) for item in read_items(node, what, findings))
-    if not words:
+    held = tuple((name, _read_word(n, findings)) for name, n in read_names(entries, "`entries`", findings))
+    if not words and node is not None:
         findings.report("empty-value", f"{what} has no words", node.span)
         return None
-    return EncodingSpec(words, node.span) if len(findings.diagnostics) == before else None
+    where = node or entries
+    assert where is not None, "one of both is there"
+    return EncodingSpec(words, where.span, held) if len(findings.diagnostics) == before else None
 
 
 def _read_word(node: Node, findings: Findings) -> tuple[FieldSpec, ...]:
@@ -111,4 +138,44 @@ def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
     if issue is not None and issue.text not in issues():
         findings.unknown("unknown-issue", "way to give words", issue.text, issue.span, issues())
         issue = None
-    return ProgramSpec(int(bits), begin, source, issue) if bits is not None else None
+    first = read_number(keys.get("first_address"), "`first_address`", findings, lowest=0, whole=True)
+    queues = (_read_queue(item, findings) for item in read_items(keys.get("tokens"), "`tokens`", findings))
+    tables = (_read_table(*item, findings) for item in read_names(keys.get("tables"), "`tables`", findings))
+    found = ProgramSpec(
+        int(bits or 0),
+        begin,
+        source,
+        issue,
+        _read_end(keys.get("end"), findings),
+        tuple(queue for queue in queues if queue is not None),
+        tuple(table for table in tables if table is not None),
+        int(first or 0),
+    )
+    return found if bits is not None else None
+
+
+def _read_end(node: Node | None, findings: Findings) -> tuple[Scalar, EncodingSpec] | None:
+    if node is None:
+        return None
+    keys = read_mapping(node, "`end`", END, findings)
+    unit = read_text(keys.get("unit"), "`unit` of `end`", findings)
+    words = read_encoding(keys.get("words"), "`words` of `end`", findings)
+    return (unit, words) if unit is not None and words is not None else None
+
+
+def _read_queue(node: Node, findings: Findings) -> QueueSpec | None:
+    keys = read_mapping(node, "a queue of `tokens`", QUEUE, findings)
+    giver, taker = (read_text(keys.get(key), f"`{key}` of `tokens`", findings) for key in ("from", "to"))
+    depth = read_number(keys.get("depth"), "`depth` of `tokens`", findings, lowest=1, whole=True)
+    if giver is None or taker is None or depth is None:
+        return None
+    return QueueSpec(giver, taker, int(depth))
+
+
+def _read_table(name: Scalar, node: Node, findings: Findings) -> tuple[str, int] | None:
+    what = f"table `{name.text}`"
+    keys = read_mapping(node, what, TABLE, findings)
+    bits = read_number(
+        keys.get("word_bits"), f"`word_bits` of {what}", findings, lowest=LEAST_BITS, whole=True
+    )
+    return (name.text, int(bits)) if bits is not None else None

@@ -15,14 +15,16 @@ from typing import Literal
 
 from isamap.source import Span
 
-QuantityKind = Literal["address", "stride", "index", "param"]
+QuantityKind = Literal["address", "stride", "index", "param", "entry", "pop", "push"]
+TOKENS = ("pop", "push")
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
     """What one issue decides: where an operand begins, how far its rows lie apart, its register, a parameter.
 
-    Units: addresses and strides in `unit` bytes, a parameter in `unit`s of itself.
+    `entry` is where its entry of a table lies, `pop` and `push` whether it takes a token of a unit, or gives
+    one. Units: addresses and strides in `unit` bytes, a parameter in `unit`s of itself.
     """
 
     kind: QuantityKind
@@ -30,6 +32,8 @@ class Quantity:
     unit: int = field(default=1, compare=False)
 
     def __str__(self) -> str:
+        if self.kind in TOKENS:
+            return f"{self.kind}.{self.name}"
         return self.name if self.kind == "param" else f"{self.name}.{self.kind}"
 
 
@@ -71,24 +75,30 @@ Word = tuple[BitField, ...]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The words of an instruction, in order."""
+    """The words of an instruction, in order, and by table what its entry there holds."""
 
     words: tuple[Word, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    entries: tuple[tuple[str, Word], ...] = ()
 
     def __str__(self) -> str:
         return " ".join(f"[{', '.join(map(str, word))}]" for word in self.words)
 
     def unit_of(self, operand: str) -> int:
         """What the address of an operand has to be a multiple of, for its fields to hold it. Units: bytes."""
-        held = (f.holds for word in self.words for f in word if isinstance(f.holds, Quantity))
+        held = (f.holds for f in self.fields if isinstance(f.holds, Quantity))
         return lcm(*(q.unit for q in held if (q.kind, q.name) == ("address", operand)))
+
+    @property
+    def fields(self) -> tuple[BitField, ...]:
+        """Those of its words, then those of its entries."""
+        return tuple(f for word in (*self.words, *(word for _, word in self.entries)) for f in word)
 
     @property
     def quantities(self) -> tuple[Quantity, ...]:
         """All that its fields hold, each once."""
-        fields = (f.holds for word in self.words for f in word)
-        return tuple(dict.fromkeys(held for held in fields if isinstance(held, Quantity)))
+        held = (f.holds for f in self.fields)
+        return tuple(dict.fromkeys(q for q in held if isinstance(q, Quantity)))
 
     @property
     def fixed(self) -> tuple[tuple[int, int], ...]:
@@ -111,16 +121,45 @@ def are_apart(one: Encoding, other: Encoding) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class ProgramFormat:
-    """What all programs of a machine share: the size of a word, and the words that each begins with.
+class TokenQueue:
+    """Tokens that one unit gives and another waits for and takes; it holds `depth` of them."""
 
-    `issue` says how a processor gives words: the name of a form of `hw_specs/families`.
+    giver: str
+    taker: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramEnd:
+    """The words that a program ends with, and the unit that performs them when all others are done."""
+
+    unit: str
+    encoding: Encoding
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFormat:
+    """What all programs of a machine share.
+
+    `issue` says how a processor gives words: the name of a form of `hw_specs/families`. `tables` are bits of
+    an entry by the table's name. Units: `first_address`, where arrays begin at the earliest in main memory,
+    in bytes.
     """
 
     word_bits: int
     begin: tuple[int, ...] = ()
     issue: str = ""
     source: str = ""
+    end: ProgramEnd | None = None
+    queues: tuple[TokenQueue, ...] = ()
+    tables: tuple[tuple[str, int], ...] = ()
+    first_address: int = 0
+
+    def tokens_of(self, unit: str) -> tuple[Quantity, ...]:
+        """All tokens that a unit takes or gives."""
+        taken = (Quantity("pop", q.giver) for q in self.queues if q.taker == unit)
+        given = (Quantity("push", q.taker) for q in self.queues if q.giver == unit)
+        return (*taken, *given)
 
 
 def constant_words(words: Iterable[Word]) -> tuple[int, ...]:

@@ -221,7 +221,9 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
     encoding: Encoding | None = None
     if spec.encoding is not None:
         with findings.collect(*notes):
-            encoding = resolve_encoding(spec.encoding, row, instruction, world.memories, world.program)
+            encoding = resolve_encoding(
+                spec.encoding, row, instruction, world.memories, world.program, cost.unit
+            )
     built = MachineInstruction(
         instruction, emit, cost, spec.barrier, source, instruction.span, encoding=encoding
     )

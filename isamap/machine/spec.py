@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from isamap.machine import allowed, families
 from isamap.machine.encoding_fields import (
+    ENTRIES,
     PROGRAM,
     WORDS,
     EncodingSpec,
@@ -199,6 +200,7 @@ INSTRUCTION = Keys(
         "semantics": TEXT,
         "emit": TEXT,
         "encoding": WORDS,
+        "entries": ENTRIES,
         "barrier": FLAG,
         "cost": COST,
         "source": TEXT,
@@ -365,7 +367,7 @@ def _read_instruction(node: Node, findings: Findings) -> InstructionSpec | None:
     barrier = read_flag(keys.get("barrier"), "`barrier`", findings)
     cost = _read_cost(keys["cost"], findings) if "cost" in keys else None
     source = read_text(keys.get("source"), "`source`", findings)
-    encoding = read_encoding(keys.get("encoding"), "`encoding`", findings)
+    encoding = read_encoding(keys.get("encoding"), "`encoding`", findings, keys.get("entries"))
     if semantics is None or not rows:
         return None
     return InstructionSpec(rows, semantics, emit, barrier, cost, source, node.span, encoding)

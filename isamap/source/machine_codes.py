@@ -115,8 +115,9 @@ MACHINE_CODES: dict[str, Explanation] = {
     "encoding-holds": Explanation(
         "a field that holds nothing known",
         "A field has a `constant`, or it `holds` something that each issue decides: `x.address` or "
-        "`x.stride` of an operand in memory, `x.index` of one in registers that are named by number, or a "
-        "parameter.",
+        "`x.stride` of an operand in memory, `x.index` of one in registers that are named by number, a "
+        "parameter, `NAME.entry` of a table that `entries` fill, or `pop.UNIT` and `push.UNIT`, tokens that "
+        "queues of `program` carry.",
     ),
     "encoding-incomplete": Explanation(
         "something that no field holds",
@@ -190,7 +191,7 @@ MACHINE_CODES: dict[str, Explanation] = {
     "memory-unemptied": Explanation(
         "nothing leaves a memory",
         "Instructions write registers or a scratchpad, and none takes elsewhere what is there, or takes it "
-        "on to where kernels' tensors are, or takes sums out without computing something else of them.",
+        "on to where kernels' tensors are.",
     ),
     "memory-unfilled": Explanation(
         "nothing fills a memory",
@@ -311,6 +312,11 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "unknown-toolchain": Explanation(
         "a toolchain that is not allowed", "A description names a toolchain, never a path."
+    ),
+    "tokens-queue": Explanation(
+        "a queue of tokens that is none",
+        "Tokens go from one unit to another, which waits for them. Between two units there is at most one "
+        "queue in each direction; what one unit performs is in order without any.",
     ),
     "unknown-unit": Explanation(
         "a number without its unit, or in another",

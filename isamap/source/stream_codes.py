@@ -31,10 +31,21 @@ STREAM_CODES: dict[str, Explanation] = {
         "The header of a program names its machine with the digest of the description, its sizes and its "
         "arrays. Kernel, machine and sizes on the command line have to be those.",
     ),
+    "program-tokens": Explanation(
+        "a program whose tokens do not keep its units in order",
+        "Units perform their words side by side, and wait for tokens alone. Each token that is taken has to "
+        "be given and each that is given has to be taken, no queue may be asked to hold more than it can, "
+        "and where two units touch the same bytes a token has to say which is first.",
+    ),
     "program-word": Explanation(
         "words that are no instruction",
         "Words are read back by the fields of the machine's encodings: all constants have to be there, bits "
         "of no field are zero, and parameters lie in their ranges.",
+    ),
+    "stream-tokens": Explanation(
+        "a program that no tokens keep in order",
+        "Tokens go through the queues that `program` of the machine has, each of which holds so many. This "
+        "program needs one where there is none, or more than fit.",
     ),
     "stream-too-long": Explanation(
         "a program with too many instructions",

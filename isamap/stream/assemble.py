@@ -1,4 +1,4 @@
-"""A lowered program as a file's content: arrays laid out, loops unrolled, each command encoded."""
+"""A lowered program as a file: arrays laid out, loops unrolled, tokens assigned, commands encoded."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from itertools import islice
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
-from isamap.stream.layout import lay_out, memory_sizes
+from isamap.stream.layout import ALIGNMENT, aligned, end_of, lay_out, main_memory, memory_sizes
 from isamap.stream.program_file import ProgramFile
+from isamap.stream.tables import lay_out_tables, places_in
+from isamap.stream.tokens import assign_tokens
 from isamap.stream.unroll import MOST_COMMANDS, unroll
-from isamap.stream.words import encode
+from isamap.stream.words import encode, encode_end
 
 
 def assemble(
@@ -25,20 +27,24 @@ def assemble(
                 help="give it `program: {word_bits: …}` and each instruction an `encoding`, or take another",
             )
         )
-    arrays = lay_out(program, machine)
+    arrays, main = lay_out(program, machine), main_memory(machine)
+    commands, last = assign_tokens(list(islice(unroll(program, machine, arrays, most), first)), machine)
+    tables = lay_out_tables(commands, machine, main, end_of(arrays, main))
+    places = places_in(tables)
     words = list(machine.program.begin)
-    count = 0
-    for command in islice(unroll(program, machine, arrays, most), first):
-        words += encode(command, machine.instructions[command.instruction])
-        count += 1
+    for command in commands:
+        words += encode(command, machine.instructions[command.instruction], places)
+    words += encode_end(last, machine)
+    ends = (aligned(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
     return ProgramFile(
         program.kernel.name,
         machine.name,
         machine.digest,
         dict(program.sizes),
         machine.program.word_bits,
-        count,
-        memory_sizes(machine, arrays),
+        len(commands),
+        memory_sizes(machine, max((end_of(arrays, main), *ends))),
         tuple(arrays.values()),
         tuple(words),
+        tables,
     )

@@ -5,13 +5,13 @@ mvin  x = dram + 64, rows 40 bytes apart   z = spad + 0, rows 16 bytes apart   R
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from isamap.ir import Instruction, Operand, Param, Routine
 from isamap.ir.interpret import bind_all
-from isamap.machine.encodings import Quantity
+from isamap.machine.encodings import TOKENS, Quantity
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,15 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """An instruction performed once; parameters of a type are given by their bits."""
+    """An instruction performed once; parameters of a type are given by their bits.
+
+    `tokens` are those that it takes before and gives after, as ("pop", "load"), ("push", "store").
+    """
 
     instruction: str
     operands: tuple[tuple[str, Place | Register], ...]
     params: tuple[tuple[str, int], ...] = ()
+    tokens: frozenset[tuple[str, str]] = frozenset()
 
 
 def free_axis(operand: Operand) -> int | None:
@@ -45,9 +49,12 @@ def free_axis(operand: Operand) -> int | None:
     return next((axis for axis, stride in enumerate(operand.strides or ()) if stride is None), None)
 
 
-def quantities(command: Command, instruction: Instruction) -> dict[Quantity, int]:
-    """All that a command decides. Units: bytes."""
+def quantities(
+    command: Command, instruction: Instruction, tokens: Iterable[Quantity] = ()
+) -> dict[Quantity, int]:
+    """All that a command decides, `tokens` those that there could be. Units: bytes."""
     found = {Quantity("param", name): value for name, value in command.params}
+    found |= {token: int((token.kind, token.name) in command.tokens) for token in tokens}
     for name, where in command.operands:
         match where:
             case Register(_, number):
@@ -65,7 +72,12 @@ def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Comma
     params = tuple((p.name, _held(p, found)) for p in instruction.params)
     bound = bound_instruction(instruction, integers(instruction, params))
     operands = tuple((o.name, _where(o, bound, found)) for o in instruction.operands)
-    return Command(instruction.name, operands, params)
+    return Command(instruction.name, operands, params, tokens_in(found))
+
+
+def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
+    """The tokens that fields say are taken and given."""
+    return frozenset((q.kind, q.name) for q, number in found.items() if q.kind in TOKENS and number)
 
 
 def _held(param: Param, found: Mapping[Quantity, int]) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,9 +17,12 @@ from numpy.typing import NDArray
 from isamap.ir import DType, Operand, execute_bound
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
+from isamap.stream.accesses import bytes_of
 from isamap.stream.command import Place, Register, bound_instruction, extents, integers
 from isamap.stream.program_file import ProgramFile
-from isamap.stream.words import Placed, decode
+from isamap.stream.queues import in_queues
+from isamap.stream.tables import contents_of
+from isamap.stream.words import Placed, decode, decode_end
 
 Array = NDArray[Any]
 
@@ -47,12 +49,12 @@ def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, 
 
     Raises: VerificationFailed where a word is no instruction, or an instruction goes wrong.
     """
-    placed = decode(program.words, machine)
+    placed = decode(program.words, machine, contents_of(program.tables))
     if len(placed) != program.instructions:
         said = f"the words are {len(placed)} instructions, and the header promises {program.instructions}"
         raise VerificationFailed(Diagnostic("program-word", said))
     state = _State(program, machine, _memories(program, given))
-    for one in placed:
+    for one in in_queues(placed, decode_end(program.words, machine), machine):
         _perform(one, state)
     found: dict[str, Array] = {}
     for array in (a for a in program.arrays if a.role in ("out", "inout")):
@@ -63,7 +65,8 @@ def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, 
 
 def count_instructions(program: ProgramFile, machine: Machine) -> dict[str, int]:
     """How often each instruction stands in a program."""
-    return dict(Counter(one.command.instruction for one in decode(program.words, machine)).most_common())
+    placed = decode(program.words, machine, contents_of(program.tables))
+    return dict(Counter(one.command.instruction for one in placed).most_common())
 
 
 def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Memory]:
@@ -114,7 +117,7 @@ def _read(operand: Operand, where: Place | Register, one: Placed, state: _State)
                 raise _wrong(one, f"`{operand.name}` is register {number} of {memory}, which holds no such")
             return held
         case Place():
-            at = _bytes(operand, where, shape, one, state)
+            at = _bytes(operand, where, one, state)
             memory = state.memories[where.memory]
             if not memory.written[at].all():
                 first = int(at[~memory.written[at]].min())
@@ -130,23 +133,15 @@ def _write(operand: Operand, where: Place | Register, values: Array, one: Placed
         case Register(memory, number):
             state.registers[memory, number] = values
         case Place():
-            at = _bytes(operand, where, values.shape, one, state, writes=True)
+            at = _bytes(operand, where, one, state, writes=True)
             memory = state.memories[where.memory]
             memory.image[at] = values.view(np.uint8).reshape(at.shape)
             memory.written[at] = True
 
 
-def _bytes(
-    operand: Operand,
-    where: Place,
-    shape: tuple[int, ...],
-    one: Placed,
-    state: _State,
-    *,
-    writes: bool = False,
-) -> Array:
+def _bytes(operand: Operand, where: Place, one: Placed, state: _State, *, writes: bool = False) -> Array:
     """The addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
-    at = where.address + _offsets(shape, where.strides, operand.dtype.size_bytes)
+    at = bytes_of(operand, where)
     memory = state.memories.get(where.memory)
     size = 0 if memory is None else memory.image.size
     if at.size and (at.min() < 0 or at.max() >= size):
@@ -160,17 +155,6 @@ def _bytes(
         if writes and array.role == "in":
             raise _wrong(one, f"`{operand.name}` is written into `{array.name}`, an input")
     return at
-
-
-@lru_cache(maxsize=4096)
-def _offsets(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Array:
-    """Where the bytes of an operand lie from its first one on; the last axis are those of one element."""
-    total = np.arange(item_bytes)
-    for axis, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
-        steps = np.arange(extent) * stride
-        total = total + steps.reshape((extent, *(1 for _ in shape[axis + 1 :]), 1))
-    total.setflags(write=False)
-    return total
 
 
 def _wrong(one: Placed, said: str) -> VerificationFailed:

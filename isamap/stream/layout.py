@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
 from isamap.ir import DType
 from isamap.lower.program import LoweredProgram
@@ -37,19 +37,20 @@ class StreamArray:
 def lay_out(program: LoweredProgram, machine: Machine) -> dict[str, StreamArray]:
     """All arrays by name, tensors dense. Raises: UsageProblem where an address is not known."""
     env, memory = dict(program.sizes), main_memory(machine)
+    step = _main_step(machine, memory)
     found: dict[str, StreamArray] = {}
-    end = ALIGNMENT
+    end = aligned(max(step, machine.program.first_address if machine.program is not None else 0), step)
     for t in program.tensors:
         shape = tuple(_number(extent.evaluate(env)) for extent in t.given or t.shape)
         found[t.name] = StreamArray(t.name, t.role, memory, t.dtype, shape, end)
-        end = _aligned(end + found[t.name].size_bytes)
+        end = aligned(end + found[t.name].size_bytes, step)
     for b in program.buffers:
         shape = (_number(b.elements.evaluate(env)),)
         if b.memory and b.offset is None:
             raise UsageProblem(Diagnostic("stream-unsupported", f"`{b.name}` has no address in {b.memory}"))
         place = end if not b.memory else b.offset or 0
         found[b.name] = StreamArray(b.name, "buffer", b.memory or memory, b.dtype, shape, place)
-        end = _aligned(end + found[b.name].size_bytes) if not b.memory else end
+        end = aligned(end + found[b.name].size_bytes, step) if not b.memory else end
     return found
 
 
@@ -62,16 +63,30 @@ def main_memory(machine: Machine) -> str:
     return names[0]
 
 
-def memory_sizes(machine: Machine, arrays: Mapping[str, StreamArray]) -> dict[str, int]:
+def _main_step(machine: Machine, memory: str) -> int:
+    """What arrays in main memory begin at multiples of, so that fields can hold where. Units: bytes."""
+    units = (
+        item.encoding.unit_of(operand.name)
+        for item in machine.instructions.values()
+        for operand in item.instruction.operands
+        if operand.memory == memory and item.encoding is not None
+    )
+    return lcm(ALIGNMENT, *units)
+
+
+def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
+    """Where arrays of a memory end. Units: bytes."""
+    return max(aligned(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
+
+
+def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
     """How large the memories with arrays are: of main memory what is used. Units: bytes."""
-    main = main_memory(machine)
-    used = max(_aligned(a.offset + a.size_bytes) for a in arrays.values() if a.memory == main)
     scratch = {
         name: size
         for name, memory in machine.memories.items()
         if memory.kind == "scratchpad" and (size := memory.capacity_bytes) is not None
     }
-    return {main: used, **scratch}
+    return {main_memory(machine): used, **scratch}
 
 
 def dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -84,5 +99,6 @@ def _number(value: object) -> int:
     return value
 
 
-def _aligned(end: int) -> int:
-    return -(-end // ALIGNMENT) * ALIGNMENT
+def aligned(end: int, step: int) -> int:
+    """The next multiple of a step."""
+    return -(-end // step) * step

@@ -12,7 +12,8 @@ from isamap.machine import Machine
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.layout import StreamArray
 from isamap.stream.program_file import ProgramFile
-from isamap.stream.words import decode
+from isamap.stream.tables import contents_of
+from isamap.stream.words import END, decode, decode_end
 
 MOST_TEXT = 44
 """Longer lines do not move the comments of all others."""
@@ -20,13 +21,17 @@ MOST_TEXT = 44
 
 def list_program(program: ProgramFile, machine: Machine) -> str:
     """The listing of a program. Raises: VerificationFailed where a word is no instruction."""
-    placed = decode(program.words, machine)
+    placed = decode(program.words, machine, contents_of(program.tables))
     sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes.items())
     head = [
         f"# isamap listing: {program.kernel} on {program.machine}, {sizes}",
         f"# {len(placed)} instructions in {len(program.words)} words of {program.word_bits} bits",
         *(f"# {name}: {size} bytes" for name, size in program.memories.items()),
         *(f"# {_described(array)}" for array in program.arrays),
+        *(
+            f"# {t.name}: {len(t.entries)} entries of {t.entry_bits} bits at {t.memory}[{t.offset:#x}]"
+            for t in program.tables
+        ),
     ]
     begun = placed[0].at if placed else len(program.words)
     rows = [("0", "begin", " ".join(_hex(w, program.word_bits) for w in program.words[:begun]), "")]
@@ -35,6 +40,8 @@ def list_program(program: ProgramFile, machine: Machine) -> str:
         shown = _shown(one.command, program.arrays, instruction)
         rows.append((str(one.at), one.command.instruction, *shown))
     rows = rows[0 if begun else 1 :]
+    if (end := decode_end(program.words, machine)) is not None:
+        rows.append((str(end.at), END, " ".join(_tokens(end.command)), ""))
     at, name, text = (max((len(row[column]) for row in rows), default=0) for column in range(3))
     text = min(text, MOST_TEXT)
     lines = [f"{row[0]:>{at}}  {row[1]:{name}}  {row[2]:{text}}  {row[3]}".rstrip() for row in rows]
@@ -63,7 +70,14 @@ def _shown(command: Command, arrays: Sequence[StreamArray], instruction: Instruc
                 apart = f" by {strides[0]}" if len(strides) > 1 else ""
                 places.append(f"{name} {memory}[{address:#x}]{apart}")
     words += [f"{name}={_value(name, value, instruction)}" for name, value in command.params]
+    words += _tokens(command)
     return " ".join(words), f"# {', '.join(places)}" if places else ""
+
+
+def _tokens(command: Command) -> list[str]:
+    """What a command waits for, and which units it tells that it is done."""
+    signs = {"pop": "<", "push": ">"}
+    return [f"{signs[kind]}{unit}" for kind, unit in sorted(command.tokens)]
 
 
 def _named(place: Place, arrays: Sequence[StreamArray]) -> str:

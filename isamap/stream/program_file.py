@@ -6,27 +6,31 @@
     12      4      bytes of the header that follows, n
     16      n      the header: a JSON object in UTF-8, blanks behind it up to a multiple of 16
     16 + n  ...    the words, each in as many whole bytes as it needs; all numbers are little endian
+    then    ...    the entries of tables, of which there are as many as the header says
 
 The header names kernel, machine (with the digest of its description), sizes, memories with their bytes, and
-arrays with where they lie.
+arrays and tables with where they lie.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from isamap.ir.dtypes import DTYPES
 from isamap.source import Diagnostic, VerificationFailed
 from isamap.stream.layout import StreamArray
+from isamap.stream.tables import StreamTable
 
 MAGIC = b"ISAMPROG"
 VERSION = 1
 _HEAD_BYTES = 16
 MOST_IMAGE_BYTES = 1 << 32
 """A file that asks for a larger memory is refused before any is taken."""
+MOST_ENTRIES = 1 << 20
+"""So many a table has at most: one for each instruction of the longest program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class ProgramFile:
     memories: Mapping[str, int]
     arrays: tuple[StreamArray, ...]
     words: tuple[int, ...]
+    tables: tuple[StreamTable, ...] = ()
 
 
 def write_program(program: ProgramFile) -> bytes:
@@ -50,7 +55,8 @@ def write_program(program: ProgramFile) -> bytes:
     header += b" " * (-len(header) % _HEAD_BYTES)
     head = MAGIC + VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little")
     width = -(-program.word_bits // 8)
-    return head + header + b"".join(word.to_bytes(width, "little") for word in program.words)
+    words = b"".join(word.to_bytes(width, "little") for word in program.words)
+    return head + header + words + b"".join(table.data for table in program.tables)
 
 
 def _header(program: ProgramFile) -> dict[str, object]:
@@ -74,6 +80,16 @@ def _header(program: ProgramFile) -> dict[str, object]:
             }
             for a in program.arrays
         ],
+        "tables": [
+            {
+                "name": t.name,
+                "memory": t.memory,
+                "offset": t.offset,
+                "entry_bits": t.entry_bits,
+                "entries": len(t.entries),
+            }
+            for t in program.tables
+        ],
     }
 
 
@@ -92,29 +108,30 @@ def read_program(data: bytes, name: str) -> ProgramFile:
         raise _refused(name, "its header is damaged") from None
     width = -(-program.word_bits // 8)
     body = data[_HEAD_BYTES + length :]
-    if len(body) != width * count:
-        raise _refused(name, f"it has {len(body)} bytes of words, and its header promises {width * count}")
-    words = tuple(int.from_bytes(body[at : at + width], "little") for at in range(0, len(body), width))
+    promised = width * count + sum(table.size_bytes for table in program.tables)
+    if len(body) != promised:
+        raise _refused(name, f"it has {len(body)} bytes of words, and its header promises {promised}")
+    words = _numbers(body[: width * count], width)
     if beyond := next((at for at, word in enumerate(words) if word >> program.word_bits), None):
         raise _refused(name, f"word {beyond} has more than {program.word_bits} bits")
-    return ProgramFile(
-        program.kernel,
-        program.machine,
-        program.machine_sha256,
-        program.sizes,
-        program.word_bits,
-        program.instructions,
-        program.memories,
-        program.arrays,
-        words,
-    )
+    rest = body[width * count :]
+    tables: list[StreamTable] = []
+    for table in program.tables:
+        tables.append(replace(table, entries=_numbers(rest[: table.size_bytes], table.entry_bytes)))
+        rest = rest[table.size_bytes :]
+    return replace(program, words=words, tables=tuple(tables))
+
+
+def _numbers(data: bytes, width: int) -> tuple[int, ...]:
+    return tuple(int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width))
 
 
 def _from_header(header: dict[str, Any]) -> ProgramFile:
     """Raises: ValueError, KeyError, TypeError for what no writer writes."""
     memories = {str(name): _whole(size) for name, size in header["memories"].items()}
     arrays = tuple(_array(entry) for entry in header["arrays"])
-    for a in arrays:
+    tables = tuple(_table(entry) for entry in header.get("tables", []))
+    for a in (*arrays, *tables):
         if a.offset + a.size_bytes > memories[a.memory]:
             raise ValueError(a.name)
     if sum(memories.values()) > MOST_IMAGE_BYTES or not 8 <= _whole(header["word_bits"]) <= 128:
@@ -129,6 +146,7 @@ def _from_header(header: dict[str, Any]) -> ProgramFile:
         memories,
         arrays,
         (),
+        tables,
     )
 
 
@@ -145,6 +163,17 @@ def _array(entry: dict[str, Any]) -> StreamArray:
         shape,
         _whole(entry["offset"]),
     )
+
+
+def _table(entry: dict[str, Any]) -> StreamTable:
+    """A table whose entries are still to be read."""
+    bits = _whole(entry["entry_bits"])
+    if not 8 <= bits <= 128:
+        raise ValueError(bits)
+    count = _whole(entry["entries"])
+    if count > MOST_ENTRIES:
+        raise ValueError(count)
+    return StreamTable(str(entry["name"]), str(entry["memory"]), _whole(entry["offset"]), bits, (0,) * count)
 
 
 def _whole(value: object) -> int:

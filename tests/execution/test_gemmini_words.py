@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from corrupted_words import corrupted
 from gemmini_by_hand import File, Gemmini
 from numpy.typing import NDArray
 
@@ -25,11 +25,9 @@ from isamap.driver.request import Request, Size
 from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.ir import Kernel, interpret
 from isamap.machine import Machine, load_machine
-from isamap.machine.encodings import Quantity
 from isamap.source import NoMapping
 from isamap.stream.execute import count_instructions
-from isamap.stream.program_file import ProgramFile, read_program, write_program
-from isamap.stream.words import decode
+from isamap.stream.program_file import read_program, write_program
 
 SHIM = Path(__file__).resolve().parents[1] / "libgemmini"
 EXAMPLES = SHIM.parents[1] / "docs" / "examples"
@@ -110,37 +108,12 @@ def test_the_simulator_of_its_authors_runs_the_words(tmp_path: Path) -> None:
         assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
 
 
-CORRUPTIONS = 30
-
-
-def corrupted(program: ProgramFile, machine: Machine, seed: int) -> tuple[str, ProgramFile]:
-    """The program with another number in one field of one instruction, and which that is."""
-    rng = np.random.default_rng(seed)
-    placed = decode(program.words, machine)
-    one = placed[int(rng.integers(len(placed)))]
-    encoding = machine.instructions[one.command.instruction].encoding
-    assert encoding is not None
-    everything = [(at, f) for at, word in enumerate(encoding.words) for f in word]
-    # Two thirds in what an issue decides: that constants are held against theirs is soon seen.
-    fields = [(at, f) for at, f in everything if seed % 3 == 0 or isinstance(f.holds, Quantity)]
-    at, field = fields[int(rng.integers(len(fields)))]
-    words = list(program.words)
-    old = field.get(words[one.at + at])
-    new = old
-    while new == old:  # as a slip would have it: a number nearby, or one bit
-        new = int(old + rng.integers(-2, 3)) if rng.integers(2) else old ^ 1 << int(rng.integers(12))
-        new %= field.limit
-    words[one.at + at] ^= field.put(old ^ new)
-    said = f"{one.command.instruction}.{field.name} at word {one.at + at}: {old} to {new}"
-    return said, replace(program, words=tuple(words))
-
-
 def test_single_fields_that_are_corrupted_are_caught(machine: Machine) -> None:
     program = read_program(compiled("gemm_s8s8", {"M": 32, "N": 32, "K": 32}), "a program")
     kernel = program_kernel(program, read_kernel("gemm_s8s8"))
     assert verify_program(program, machine, kernel, "random").ok
     missed = list[str]()
-    for seed in range(CORRUPTIONS):
+    for seed in range(30):
         said, wrong = corrupted(program, machine, seed)
         read = read_program(write_program(wrong), "a program")
         if verify_program(read, machine, kernel, "random").ok:

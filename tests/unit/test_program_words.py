@@ -14,14 +14,14 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request
 from isamap.driver.streams import compile_words, load_program, program_kernel, verify_program
 from isamap.machine import Machine, load_machine
-from isamap.machine.encodings import Quantity
+from isamap.machine.encodings import TOKENS, Quantity
 from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
 from isamap.stream.assemble import assemble
 from isamap.stream.command import Command, Place, Register, command_of, quantities
 from isamap.stream.execute import execute_program
 from isamap.stream.listing import list_program
 from isamap.stream.program_file import ProgramFile, read_program, write_program
-from isamap.stream.words import decode, encode
+from isamap.stream.words import decode, encode, encode_end, entries_of
 
 WORDS = str(Path(__file__).parents[1] / "data" / "machines" / "words.yaml")
 QUARTER = "kernel quarter(M) { in x: f32[M]; out y: f32[M]; for i in M { y[i] = x[i] * 0.25; } }"
@@ -43,8 +43,9 @@ def drawn(machine: Machine, name: str, random: Random) -> Command:
     item = machine.instructions[name]
     assert item.encoding is not None
     found: dict[Quantity, int] = {}
-    for field in (f for word in item.encoding.words for f in word if isinstance(f.holds, Quantity)):
-        assert isinstance(field.holds, Quantity)
+    for field in item.encoding.fields:
+        if not isinstance(field.holds, Quantity) or field.holds.kind == "entry":
+            continue
         limit = field.limit
         if field.holds.kind == "param" and (p := item.instruction.param(field.holds.name)).dtype is None:
             assert p.high is not None
@@ -54,19 +55,22 @@ def drawn(machine: Machine, name: str, random: Random) -> Command:
     return command_of(item.instruction, found)
 
 
-@pytest.mark.parametrize("described", [WORDS, "gemmini", "edge-npu"])
+@pytest.mark.parametrize("described", [WORDS, "gemmini", "edge-npu", "vta"])
 def test_whatever_fields_hold_is_read_back_from_the_words(described: str) -> None:
     there, random = load_machine(described), Random(0)
     assert there.program is not None
     for name, item in there.instructions.items():
         for _ in range(20):
             command = drawn(there, name, random)
-            words = encode(command, item)
+            entries = entries_of(command, item)
+            words = encode(command, item, {table: {entry: 4096} for table, entry in entries.items()})
             assert all(0 <= word < 1 << there.program.word_bits for word in words)
-            (placed,) = decode((*there.program.begin, *words), there)
+            whole = (*there.program.begin, *words, *encode_end(frozenset(), there))
+            (placed,) = decode(whole, there, {table: {4096: entry} for table, entry in entries.items()})
             assert placed.command == command
             assert item.encoding is not None
-            assert quantities(command, item.instruction).keys() == set(item.encoding.quantities)
+            told = {q for q in item.encoding.quantities if q.kind not in ("entry", *TOKENS)}
+            assert quantities(command, item.instruction).keys() == told
 
 
 def test_registers_and_numbers_of_a_type_stand_in_words(program: ProgramFile, machine: Machine) -> None:

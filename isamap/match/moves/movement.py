@@ -223,7 +223,7 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         kept = through_scratchpad(acc, tile, suppliers, back=True)
         if kept is not None:
             return (kept,)
-        held = f"accumulators in {acc.memory} are not held by any schedule"
+        held = f"nothing takes {acc.dtype} of {array_of(acc)} out of {acc.memory} as it is"
         why = why_unsupplied(acc, tile, suppliers) if uncleared(tile, suppliers) is not None else held
         return (Movement(acc.name, "none", (), why),)
     target, value = accumulator_delivery(tile)

@@ -316,8 +316,21 @@ def scratch_move(
         return ScratchMove(dma.instruction, dma.issues, dma.cost_ns)
     found = find_transfer(copy, counts, suppliers)
     if found is None:
-        return None
+        passing = written is not None and written.target.buffer in suppliers.passing
+        return _computed_away(operand, home, suppliers) if passing else None
     return ScratchMove(found.delivery.instruction, elements // found.width, found.cost_ns)
+
+
+def _computed_away(operand: OperandTile, home: str, suppliers: Suppliers) -> ScratchMove | None:
+    """What takes passing sums out of a scratchpad, where all that does computes of them."""
+    for pattern in _movers(suppliers):
+        read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
+        if read and read[0].dtype == operand.dtype:
+            numbers = {p.name: p.high.value for p in pattern.instruction.params if p.high and p.high.value}
+            most = prod(extent.substitute(numbers).value or 1 for extent in read[0].shape)
+            issues = -(-prod(operand.cell_shape) // most)
+            return ScratchMove(pattern.name, issues, suppliers.interval_ns(pattern.name, numbers) / most)
+    return None
 
 
 def through_scratchpad(

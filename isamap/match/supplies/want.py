@@ -171,7 +171,7 @@ class Suppliers:
 
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
     `alignments` are what the kernel promises of its arrays, in bytes, and `steps` of how many elements what a
-    buffer's addresses count in. `strict` as the kernel is.
+    buffer's addresses count in. `strict` as the kernel is. `passing` are arrays that exist only inside it.
     """
 
     machine: Machine
@@ -180,6 +180,7 @@ class Suppliers:
     strict: bool = False
     alignments: dict[str, int] = field(default_factory=dict[str, int])
     steps: dict[str, dict[str, int]] = field(default_factory=dict[str, dict[str, int]])
+    passing: frozenset[str] = frozenset()
 
     @cached_property
     def known(self) -> Repertoire:

@@ -360,7 +360,13 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
 
 def suppliers_of(kernel: Kernel, machine: Machine) -> Suppliers:
     """What finds chains of moves for a kernel's arrays, and remembers them."""
-    return Suppliers(machine, layouts(kernel), alignments=stated_alignments(kernel), strict=kernel.strict)
+    return Suppliers(
+        machine,
+        layouts(kernel),
+        alignments=stated_alignments(kernel),
+        strict=kernel.strict,
+        passing=frozenset(o.name for o in kernel.operands if o.role == "temp"),
+    )
 
 
 def profile_sizes(statement: Statement) -> dict[str, int]:

@@ -1,0 +1,79 @@
+"""What `program` says, resolved: words that all programs begin and end with, queues of tokens, tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from isamap.machine.encoding_checks import check_issued, check_known, resolve_words
+from isamap.machine.encoding_fields import ProgramSpec
+from isamap.machine.encodings import (
+    Encoding,
+    ProgramEnd,
+    ProgramFormat,
+    Quantity,
+    TokenQueue,
+    constant_words,
+)
+from isamap.machine.tree import Scalar
+from isamap.source import Diagnostic, SpecProblem
+
+
+def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
+    """What all programs of a machine share. Raises: SpecProblem."""
+    begin = resolve_words(spec.begin, {}, spec.word_bits) if spec.begin is not None else ()
+    issue = spec.issue.text if spec.issue is not None else ""
+    check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)
+    for field in (f for word in begin for f in word if isinstance(f.holds, Quantity)):
+        said = f"field `{field.name}` holds `{field.holds}`, and no instruction begins a program"
+        raise SpecProblem(Diagnostic("encoding-holds", said, field.span, help="write `constant: …`"))
+    found = ProgramFormat(
+        spec.word_bits,
+        constant_words(begin),
+        issue,
+        spec.source.text if spec.source is not None else "",
+        queues=_queues(spec, units),
+        tables=spec.tables,
+        first_address=spec.first_address,
+    )
+    found = replace(found, end=_end(spec, found, units))
+    if issue and spec.issue is not None and (found.queues or found.tables or found.end is not None):
+        said = f"`issue: {issue}` gives words one by one: `tokens`, `tables` and `end` are of whole programs"
+        raise SpecProblem(Diagnostic("encoding-issue", said, spec.issue.span, help="leave one of both out"))
+    return found
+
+
+def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]:
+    """The queues, of which two units have one in each direction. Raises: SpecProblem."""
+    found: list[TokenQueue] = []
+    for queue in spec.queues:
+        for unit in (queue.giver, queue.taker):
+            _check_unit(unit, units)
+        giver, taker = queue.giver.text, queue.taker.text
+        if giver == taker or any((q.giver, q.taker) == (giver, taker) for q in found):
+            why = "its own instructions in order" if giver == taker else "one queue in each direction"
+            said = f"a unit has {why}: `from: {giver}, to: {taker}` is no queue"
+            raise SpecProblem(Diagnostic("tokens-queue", said, queue.taker.span))
+        found.append(TokenQueue(giver, taker, queue.depth))
+    return tuple(found)
+
+
+def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> ProgramEnd | None:
+    """The words at the end, which say only what their unit waits for. Raises: SpecProblem."""
+    if spec.end is None:
+        return None
+    unit, written = spec.end
+    _check_unit(unit, units)
+    encoding = Encoding(resolve_words(written, {}, spec.word_bits), written.span)
+    taken = [q for q in program.tokens_of(unit.text) if q.kind == "pop"]
+    for field in encoding.fields:
+        if isinstance(field.holds, Quantity):
+            check_known(field, field.holds, taken, "the end of a program")
+    return ProgramEnd(unit.text, encoding)
+
+
+def _check_unit(unit: Scalar, units: Collection[str]) -> None:
+    if unit.text not in units:
+        known = f"known: {', '.join(sorted(units))}" if units else "there is none"
+        said = f"there is no unit called `{unit.text}`"
+        raise SpecProblem(Diagnostic("unknown-unit", said, unit.span, notes=(known,)))

@@ -1,0 +1,80 @@
+"""What has to happen before what: the last commands to read and to write each byte, and what a unit knows.
+
+A unit performs its commands in order; of another unit it knows as much as tokens have told it. Known is the
+number of the last command of each unit that is done: then all before it there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.stream.accesses import Access
+
+Array = NDArray[Any]
+NEVER = -1
+
+Clock = tuple[int, ...]
+"""By unit the last command that is known to be done; NEVER where none is."""
+
+
+def later(one: Clock, other: Clock) -> Clock:
+    """What both know together."""
+    return tuple(map(max, one, other))
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """An earlier command that has to be done before an access, and whether it wrote there, or only read."""
+
+    unit: int
+    command: int
+    access: Access
+    wrote: bool
+
+
+@dataclass(slots=True)
+class Touched:
+    """By memory and byte, the last command that wrote it, and by unit the last that read it."""
+
+    units: tuple[int, ...]
+    """The unit of each command."""
+    count: int
+    """How many units there are."""
+    _writers: dict[str, Array] = field(default_factory=dict[str, Array])
+    _readers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
+
+    def touch(self, access: Access, command: int) -> Iterator[Conflict]:
+        """Earlier commands that an access conflicts with, the last of each unit; then it is noted itself."""
+        if not access.at.size:
+            return
+        size = int(access.at.max()) + 1
+        writers = self._writers[access.memory] = _room(self._writers.get(access.memory), size)
+        for last in map(int, np.unique(writers[access.at])):
+            if last != NEVER:
+                yield Conflict(self.units[last], last, access, wrote=True)
+        for unit in range(self.count) if access.is_written else ():
+            readers = self._readers.get((access.memory, unit))
+            inside = access.at[access.at < readers.size] if readers is not None else access.at[:0]
+            if readers is not None and inside.size and (last := int(readers[inside].max())) != NEVER:
+                yield Conflict(unit, last, access, wrote=False)
+        if access.is_read:
+            key = access.memory, self.units[command]
+            self._readers[key] = _room(self._readers.get(key), size)
+            self._readers[key][access.at] = command
+        if access.is_written:
+            writers[access.at] = command
+
+
+def _room(numbers: Array | None, size: int) -> Array:
+    """The numbers with room for so many bytes; what is new was never touched."""
+    if numbers is None:
+        return np.full(size, NEVER, np.int32)
+    if numbers.size >= size:
+        return numbers
+    more = np.full(max(size, 2 * numbers.size) - numbers.size, NEVER, np.int32)
+    return np.concatenate((numbers, more))

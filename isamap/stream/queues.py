@@ -1,0 +1,144 @@
+"""A program's units run side by side, held back by tokens alone: in which order, and what is wrong with it.
+
+mvin (load) gives a token, mul (compute) takes it: mul is behind mvin, whatever time they take. Where two
+units touch the same bytes and no token says which is first, the result is a matter of luck, and refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from isamap.machine import Machine
+from isamap.source import Diagnostic, VerificationFailed
+from isamap.stream.accesses import accesses
+from isamap.stream.order import NEVER, Clock, Touched, later
+from isamap.stream.tokens import Pairs, waiting
+from isamap.stream.words import END, Placed
+
+
+def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) -> Iterator[Placed]:
+    """The commands in an order in which units may perform them; without queues, as they stand.
+
+    Raises: VerificationFailed at a token that is missing or left over, and at what no token orders.
+    """
+    if machine.program is None or not machine.program.queues:
+        yield from placed
+        return
+    run = _Run(tuple(placed) + ((end,) if end is not None else ()), machine)
+    order = run.order()
+    units = tuple(run.names.index(unit) for unit in run.units)
+    touched = Touched(units, len(run.names))
+    for number in order:
+        one = run.placed[number]
+        if one.command.instruction == END:
+            run.check_end(number)
+            continue
+        instruction = machine.instructions[one.command.instruction].instruction
+        for access in accesses(one.command, instruction):
+            for conflict in touched.touch(access, number):
+                known = run.started[number][conflict.unit]
+                if conflict.unit != units[number] and known < conflict.command:
+                    other = run.placed[conflict.command]
+                    does = "writes" if conflict.wrote else "reads"
+                    raise run.wrong(
+                        number,
+                        f"`{access.operand}` is what word {other.at}, `{other.command.instruction}`, {does} "
+                        f"in {access.memory}, and no token says which is first",
+                    )
+        yield one
+    run.check_queues()
+
+
+@dataclass(slots=True)
+class _Run:
+    """The state of queues while commands run; commands by their number in the file, the end as the last."""
+
+    placed: tuple[Placed, ...]
+    machine: Machine
+    names: tuple[str, ...] = ()
+    units: tuple[str, ...] = ()
+    given: dict[tuple[str, str], list[int]] = field(default_factory=lambda: defaultdict(list[int]))
+    pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
+    started: dict[int, Clock] = field(default_factory=dict[int, Clock])
+    done: dict[int, Clock] = field(default_factory=dict[int, Clock])
+
+    def __post_init__(self) -> None:
+        self.names = tuple(self.machine.units)
+        self.units = tuple(self._unit(one) for one in self.placed)
+
+    def _unit(self, one: Placed) -> str:
+        program = self.machine.program
+        if one.command.instruction == END and program is not None and program.end is not None:
+            return program.end.unit
+        return self.machine.instructions[one.command.instruction].cost.unit
+
+    def order(self) -> list[int]:
+        """The commands as units come to them. Raises: VerificationFailed where one waits for ever."""
+        waiting_units = {name: deque[int]() for name in self.names}
+        for number, unit in enumerate(self.units):
+            waiting_units[unit].append(number)
+        known: dict[str, Clock] = dict.fromkeys(self.names, (NEVER,) * len(self.names))
+        found: list[int] = []
+        while len(found) < len(self.placed):
+            before = len(found)
+            for unit, queue in waiting_units.items():
+                while queue and self._lacking(queue[0], unit) is None:
+                    number = queue.popleft()
+                    known[unit] = self._start(number, unit, known[unit])
+                    found.append(number)
+            if len(found) == before:
+                number = min(queue[0] for queue in waiting_units.values() if queue)
+                lacking = self._lacking(number, self.units[number])
+                raise self.wrong(number, f"waits for a token of {lacking}, which gives none")
+        return found
+
+    def _lacking(self, number: int, unit: str) -> str | None:
+        """The unit whose token a command waits for."""
+        for kind, other in sorted(self.placed[number].command.tokens):
+            if kind == "pop" and len(self.given[other, unit]) <= len(self.pairs[other, unit]):
+                return other
+        return None
+
+    def _start(self, number: int, unit: str, known: Clock) -> Clock:
+        """What the unit knows when a command is done, which takes its tokens and gives others."""
+        tokens = self.placed[number].command.tokens
+        for other in (other for kind, other in tokens if kind == "pop"):
+            giver = self.given[other, unit][len(self.pairs[other, unit])]
+            self.pairs[other, unit].append((giver, number))
+            known = later(known, self.done[giver])
+        for other in (other for kind, other in tokens if kind == "push"):
+            self.given[unit, other].append(number)
+        own = self.names.index(unit)
+        self.started[number] = known
+        self.done[number] = (*known[:own], number, *known[own + 1 :])
+        return self.done[number]
+
+    def check_queues(self) -> None:
+        """Refuse tokens that are left over, and more than a queue holds. Raises: VerificationFailed."""
+        program = self.machine.program
+        clocks = [self.done[number] for number in range(len(self.placed))]
+        for queue in program.queues if program is not None else ():
+            key = queue.giver, queue.taker
+            given, taken = self.given[key], self.pairs[key]
+            if len(given) > len(taken):
+                raise self.wrong(given[len(taken)], f"gives {queue.taker} a token that is never taken")
+            if (most := waiting(taken, clocks, self.names.index(queue.taker))) > queue.depth:
+                raise self.wrong(
+                    given[0],
+                    f"the queue from {queue.giver} to {queue.taker} may hold {most} tokens, and has room for "
+                    f"{queue.depth}",
+                )
+
+    def check_end(self, number: int) -> None:
+        """Refuse an end that does not wait for all commands. Raises: VerificationFailed."""
+        for other, unit in enumerate(self.units[:number]):
+            if self.started[number][self.names.index(unit)] < other:
+                raise self.wrong(number, f"does not wait for word {self.placed[other].at}")
+
+    def wrong(self, number: int, said: str) -> VerificationFailed:
+        """What is wrong at a command."""
+        one = self.placed[number]
+        named = one.command.instruction if one.command.instruction == END else f"`{one.command.instruction}`"
+        return VerificationFailed(Diagnostic("program-tokens", f"word {one.at}, {named}: {said}"))

@@ -1,0 +1,69 @@
+"""Tables of a program: entries that words point to, as micro-operations, behind the arrays in main memory.
+
+Commands that need the same entry share it; nothing writes there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.machine import Machine
+from isamap.stream.command import Command
+from isamap.stream.layout import ALIGNMENT, aligned
+from isamap.stream.words import entries_of
+
+
+@dataclass(frozen=True, slots=True)
+class StreamTable:
+    """Entries one behind the other. Units: `offset` in bytes from the beginning of its memory."""
+
+    name: str
+    memory: str
+    offset: int
+    entry_bits: int
+    entries: tuple[int, ...]
+
+    @property
+    def entry_bytes(self) -> int:
+        return -(-self.entry_bits // 8)
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.entries) * self.entry_bytes
+
+    @property
+    def at(self) -> dict[int, int]:
+        """What stands at each address."""
+        return {self.offset + n * self.entry_bytes: entry for n, entry in enumerate(self.entries)}
+
+    @property
+    def data(self) -> bytes:
+        """The table as it lies in memory."""
+        return b"".join(entry.to_bytes(self.entry_bytes, "little") for entry in self.entries)
+
+
+def lay_out_tables(
+    commands: Sequence[Command], machine: Machine, memory: str, end: int
+) -> tuple[StreamTable, ...]:
+    """The tables that commands need, behind what ends there in main memory. Units: bytes."""
+    bits = dict(machine.program.tables) if machine.program is not None else {}
+    needed: dict[str, dict[int, None]] = {name: {} for name in bits}
+    for command in commands:
+        for name, entry in entries_of(command, machine.instructions[command.instruction]).items():
+            needed[name][entry] = None
+    found: list[StreamTable] = []
+    for name in (name for name in bits if needed[name]):
+        found.append(StreamTable(name, memory, end, bits[name], tuple(needed[name])))
+        end = aligned(end + found[-1].size_bytes, ALIGNMENT)
+    return tuple(found)
+
+
+def places_in(tables: Sequence[StreamTable]) -> Mapping[str, Mapping[int, int]]:
+    """By table where each entry stands."""
+    return {table.name: {entry: at for at, entry in table.at.items()} for table in tables}
+
+
+def contents_of(tables: Sequence[StreamTable]) -> Mapping[str, Mapping[int, int]]:
+    """By table what stands at each address."""
+    return {table.name: table.at for table in tables}

@@ -1,0 +1,150 @@
+"""Dependency tokens of a program: which commands take and give them, so that units wait for each other.
+
+mvin (load) gives one, mul (compute) takes it, and reads what mvin has written. The n-th token that a unit
+takes from a queue is the n-th that was given to it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from isamap.machine import Machine
+from isamap.machine.encodings import TokenQueue
+from isamap.source import Diagnostic, UsageProblem
+from isamap.stream.accesses import Access, accesses
+from isamap.stream.command import Command
+from isamap.stream.order import NEVER, Clock, Touched, later
+from isamap.stream.words import END
+
+Tokens = frozenset[tuple[str, str]]
+Pairs = dict[tuple[str, str], list[tuple[int, int]]]
+"""By giver and taker, the commands that give and take its tokens, in order."""
+
+
+@dataclass(slots=True)
+class _Assignment:
+    """What is known while commands are gone through in order."""
+
+    units: tuple[str, ...]
+    queues: dict[tuple[str, str], TokenQueue]
+    coarse: frozenset[tuple[str, str]]
+    clocks: list[Clock] = field(default_factory=list[Clock])
+    """By command what is known once it is done, itself among it."""
+    unit_of: list[str] = field(default_factory=list[str])
+    """By command its unit."""
+    last: dict[str, int] = field(default_factory=dict[str, int])
+    """By unit its last command so far."""
+    pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
+
+    def add(self, unit: str, needed: dict[int, Access | None]) -> None:
+        """The next command, of a unit, behind those that it needs."""
+        number = len(self.clocks)
+        known = self.clocks[self.last[unit]] if unit in self.last else (NEVER,) * len(self.units)
+        for other in sorted(needed, reverse=True):
+            giver = self.unit_of[other]
+            if (giver, unit) in self.queues and known[self.units.index(giver)] < other:
+                told = self.last[giver] if (giver, unit) in self.coarse else other
+                self.pairs[giver, unit].append((told, number))
+                known = later(known, self.clocks[told])
+        for other, access in needed.items():
+            if known[self.units.index(self.unit_of[other])] < other:
+                raise _unordered(self.unit_of[other], access, unit)
+        own = self.units.index(unit)
+        self.clocks.append((*known[:own], number, *known[own + 1 :]))
+        self.unit_of.append(unit)
+        self.last[unit] = number
+
+
+def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[Command], Tokens]:
+    """The commands with the tokens that they take and give, and those that the end takes.
+
+    Raises: UsageProblem where no queues order two units, or one would hold too many.
+    """
+    program = machine.program
+    if program is None or not program.queues:
+        return list(commands), frozenset()
+    queues = {(q.giver, q.taker): q for q in program.queues}
+    coarse: frozenset[tuple[str, str]] = frozenset()
+    while True:
+        made = _assigned(commands, machine, queues, coarse)
+        full = {key for key, queue in queues.items() if most_waiting(made, key) > queue.depth}
+        if not full:
+            return _with_tokens(commands, made.pairs)
+        if full <= coarse:
+            giver, taker = min(full)
+            said = (
+                f"the queue of tokens from {giver} to {taker} would hold {most_waiting(made, (giver, taker))}"
+            )
+            depth = queues[giver, taker].depth
+            raise UsageProblem(
+                Diagnostic(
+                    "stream-tokens",
+                    f"{said}, and has room for {depth}",
+                    help="try another schedule with --fix, or smaller sizes",
+                )
+            )
+        coarse |= full
+
+
+def _assigned(
+    commands: Sequence[Command],
+    machine: Machine,
+    queues: dict[tuple[str, str], TokenQueue],
+    coarse: frozenset[tuple[str, str]],
+) -> _Assignment:
+    names = tuple(machine.units)
+    units = [machine.instructions[c.instruction].cost.unit for c in commands]
+    made = _Assignment(names, queues, coarse)
+    touched = Touched(tuple(names.index(unit) for unit in units), len(names))
+    for number, (command, unit) in enumerate(zip(commands, units, strict=True)):
+        needed: dict[int, Access | None] = {}
+        for access in accesses(command, machine.instructions[command.instruction].instruction):
+            for conflict in touched.touch(access, number):
+                if names[conflict.unit] != unit:
+                    needed[conflict.command] = access
+        made.add(unit, needed)
+    end = machine.program.end if machine.program is not None else None
+    if end is not None:
+        made.add(end.unit, dict.fromkeys(n for unit, n in made.last.items() if unit != end.unit))
+    return made
+
+
+def most_waiting(made: _Assignment, key: tuple[str, str]) -> int:
+    """How many tokens may wait in a queue at most, whatever time commands take."""
+    return waiting(made.pairs.get(key, []), made.clocks, made.units.index(key[1]))
+
+
+def waiting(pairs: Sequence[tuple[int, int]], clocks: Sequence[Clock], taker: int) -> int:
+    """The most tokens of a queue that are given, and not known to be taken when the last of them is given."""
+    most = taken = 0
+    for given, (giver, _) in enumerate(pairs, 1):
+        while taken < given and pairs[taken][1] <= clocks[giver][taker]:
+            taken += 1
+        most = max(most, given - taken)
+    return most
+
+
+def _with_tokens(commands: Sequence[Command], pairs: Pairs) -> tuple[list[Command], Tokens]:
+    tokens: dict[int, set[tuple[str, str]]] = defaultdict(set)
+    for (giver, taker), ordered in pairs.items():
+        for gives, takes in ordered:
+            tokens[gives].add(("push", taker))
+            tokens[takes].add(("pop", giver))
+    found = [
+        Command(c.instruction, c.operands, c.params, frozenset(tokens.get(n, ())))
+        for n, c in enumerate(commands)
+    ]
+    return found, frozenset(tokens.get(len(commands), ()))
+
+
+def _unordered(giver: str, access: Access | None, taker: str) -> UsageProblem:
+    what = f"`{access.operand}` in {access.memory}" if access is not None else END
+    return UsageProblem(
+        Diagnostic(
+            "stream-tokens",
+            f"{taker} has to wait for {giver}, for {what}, and no queue carries tokens from one to the other",
+            help="describe the queue in `tokens` of `program`, or choose another schedule with --fix",
+        )
+    )
