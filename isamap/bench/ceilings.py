@@ -144,9 +144,8 @@ def _load(operand: OperandTile, suppliers: Suppliers, emitter: Emitter, chain: i
 
 def _store(acc: OperandTile, value: Value, suppliers: Suppliers, emitter: Emitter, chain: int) -> None:
     here = tuple(Index.of(d) for d in dims(len(acc.shape)))
-    held = Read(f"$value:{acc.memory}", here, acc.dtype)
     target = Read(f"in_{acc.name}", (Index.of(chain), *here), acc.dtype)
-    found = find_delivery(suppliers, target, held, acc.memory, acc.dtype, acc.want({}))
+    found = find_delivery(suppliers, target, acc.held, acc.memory, acc.dtype, acc.want({}))
     assert found is not None, f"nothing stores {acc.name}"
     emitter.deliver(found, {}, value)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from isamap.ir import Index, Read, index_min, substitute_expr, substitute_read
+from isamap.ir import Index, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ONE
 from isamap.lower.copies import copy_loops
 from isamap.lower.place import Place, partial_axes
@@ -19,7 +19,6 @@ from isamap.match import (
     Suppliers,
     Tile,
     Written,
-    dims,
     find_delivery,
     in_register,
     sum_of_lanes,
@@ -45,9 +44,9 @@ class Results:
         self, acc: OperandTile, staged: Staged, offset: Index, value: Value, emitter: Emitter
     ) -> None:
         """A whole accumulator into a buffer of tiles."""
-        here = tuple(Index.of(d) for d in dims(len(acc.shape)))
-        held = Read(f"$value:{acc.memory}", here, acc.dtype)
-        found = find_delivery(self.suppliers, staged.elements(), held, acc.memory, acc.dtype, acc.want({}))
+        found = find_delivery(
+            self.suppliers, staged.elements(), acc.held, acc.memory, acc.dtype, acc.want({})
+        )
         assert found is not None, f"{self.suppliers.machine.name} has no instruction that stores {acc.memory}"
         emitter.deliver(found, {OFFSET: offset}, value)
 

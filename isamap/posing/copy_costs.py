@@ -30,7 +30,6 @@ from isamap.match import (
     Written,
     copy_by_axes,
     copy_by_cells,
-    dims,
     find_delivery,
     find_tiles_block,
     in_tiles,
@@ -69,7 +68,7 @@ def _pack_tile_ns(
         stored = find_delivery(
             suppliers,
             in_tiles(operand, suppliers),
-            register_value(operand),
+            operand.held,
             operand.memory,
             operand.dtype,
             operand.want({}),
@@ -133,12 +132,6 @@ def _copied_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers, back: Written
     by_tiles = transfer_ns(copy, counts, suppliers)
     block = find_tiles_block(acc, tile, {}, suppliers, back=back)
     return min((ns for ns in (by_tiles, block and block.cost_ns) if ns is not None), default=None)
-
-
-def register_value(operand: OperandTile) -> Read:
-    """The operand's register itself, as something to be written."""
-    here = tuple(Index.of(d) for d in dims(len(operand.shape)))
-    return Read(f"$value:{operand.memory}", here, operand.dtype)
 
 
 def with_ends(

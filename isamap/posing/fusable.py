@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Index, Kernel, Read
+from isamap.ir import Index, Kernel
 from isamap.ir.index import ONE
 from isamap.match import (
     OFFSET,
@@ -22,7 +22,6 @@ from isamap.match import (
     Written,
     clearing_ns,
     copy_by_axes,
-    dims,
     find_clearing,
     find_delivery,
     find_supply,
@@ -183,10 +182,8 @@ def _written_ns(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppl
 
 
 def _through_buffer(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppliers) -> float | None:
-    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
-    value = Read(f"$value:{acc.memory}", here, acc.dtype)
     cell = in_tiles(acc, suppliers)
-    stored = find_delivery(suppliers, cell, value, acc.memory, acc.dtype, acc.want({}))
+    stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
     copied = _copied_ns(acc, written, tile, suppliers)
     return stored.cost_ns + copied if stored is not None and copied is not None else None
 

@@ -23,7 +23,6 @@ from isamap.match import (
     Want,
     accumulator_delivery,
     bring,
-    dims,
     find_delivery,
     find_supply,
     homes_of,
@@ -37,7 +36,7 @@ from isamap.match import (
     sum_of_lanes,
 )
 from isamap.plan.problem import TileOperand
-from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns, register_value
+from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
 from isamap.posing.own_registers import copied_beside
 from isamap.posing.supplied import supplied_ns, unit_ns
 from isamap.source import added
@@ -223,7 +222,7 @@ def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> di
             found |= {home: 0.0} if home else {}
             continue
         cell = in_tiles(acc, suppliers, home)
-        stored = find_delivery(suppliers, cell, register_value(acc), acc.memory, acc.dtype, acc.want({}))
+        stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
         if stored is not None:
             found[home] = (supplied_ns(loaded) or 0.0) + stored.cost_ns
     return found
@@ -246,10 +245,9 @@ def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None
     """
     if len(acc.shape) != 1:
         return None
-    cell, here = in_tiles(acc, suppliers), tuple(Index.of(d) for d in dims(1))
-    held = Read(f"$value:{acc.memory}", here, acc.dtype)
+    cell = in_tiles(acc, suppliers)
     begun = find_supply(suppliers, acc.want({}))
-    stored = find_delivery(suppliers, cell, held, acc.memory, acc.dtype, acc.want({}))
+    stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
     target, value = sum_of_lanes(cell.buffer, prod(acc.shape), tile)
     added = find_delivery(suppliers, target, value, "", None, Want(value, "", value.dtype, (), ()))
     if begun is None or stored is None or added is None:

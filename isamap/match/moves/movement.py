@@ -236,9 +236,8 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         if not every:
             return tuple(found)
     cell = in_tiles(acc, suppliers)
-    held = Read(f"$value:{acc.memory}", tuple(Index.of(d) for d in dims(len(acc.shape))), acc.dtype)
     loaded = find_supply(suppliers, acc.want({}, expr=cell))
-    stored = find_delivery(suppliers, cell, held, acc.memory, acc.dtype, acc.want({}))
+    stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
     copies = [_copied(acc, tile, suppliers, back=b) for b in (False, True)]
     into, out = copies
     if loaded is not None and stored is not None and into is not None and out is not None:
@@ -246,6 +245,9 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         moved = moved_by(acc, kind, (*steps_of(loaded), *steps_of(stored)))
         why = "" if found else f"no chain of moves brings it from {array_of(acc)} and back"
         found.append(replace(with_copy(moved, acc, into, out), why=why))
+    kept = None if found else through_scratchpad(acc, tile, suppliers, back=True)
+    if kept is not None:
+        return (kept,)
     return tuple(found) or (Movement(acc.name, "none", (), why_unsupplied(acc, tile, suppliers, back=True)),)
 
 

@@ -24,6 +24,7 @@ from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_tra
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
+from isamap.match.supplies.delivery import find_delivery
 from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
@@ -336,7 +337,7 @@ def _computed_away(operand: OperandTile, home: str, suppliers: Suppliers) -> Scr
 def through_scratchpad(
     operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False
 ) -> Movement | None:
-    """The operand copied into a scratchpad, and read there; of sums also copied out again."""
+    """The operand copied into a scratchpad, and read there; of sums also written, and copied out."""
     for home, loaded in homes_of(tile, operand, suppliers).items():
         moves = [
             scratch_move(operand, tile, home, suppliers, back=b)
@@ -346,6 +347,13 @@ def through_scratchpad(
         if not home or len(known) < len(moves):
             continue
         chain = () if isinstance(loaded, Location) else steps_of(loaded)
+        if back and not suppliers.is_addressable(operand.memory):
+            cell = in_tiles(operand, suppliers, home)
+            want = operand.want({})
+            stored = find_delivery(suppliers, cell, operand.held, operand.memory, operand.dtype, want)
+            if stored is None:
+                continue
+            chain = (*chain, *steps_of(stored))
         at_once = all(move.issues < prod(operand.cell_shape) for move in known)
         moved = moved_by(operand, "packed" if at_once or prod(operand.cell_shape) == 1 else "gathered", chain)
         return replace(

@@ -58,8 +58,7 @@ def with_held(value: Expr, held: Expr) -> Expr:
 
 def in_register(written: Written, acc: OperandTile) -> Expr:
     """The value over the coordinates of the register that the accumulator lives in."""
-    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
-    return with_held(written.value, Read(f"$value:{acc.memory}", here, acc.dtype))
+    return with_held(written.value, acc.held)
 
 
 def own_sum(tile: Tile) -> Written:

@@ -59,6 +59,11 @@ class OperandTile:
     placement: Places
     fill: Const
 
+    @property
+    def held(self) -> Read:
+        """The register itself over its coordinates, as a value that is written."""
+        return Read(f"$value:{self.memory}", tuple(Index.of(d) for d in dims(len(self.shape))), self.dtype)
+
     def want(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> Want:
@@ -324,9 +329,7 @@ def accumulator_delivery(tile: Tile) -> tuple[Read, Expr]:
     assert acc is not None
     inner = acc.elements.value if isinstance(acc.elements, Cast) else acc.elements
     assert isinstance(inner, Read)
-    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
-    held = Read(f"$value:{acc.memory}", here, acc.dtype)
-    value: Expr = held if inner.dtype == acc.dtype else Cast(held, inner.dtype)
+    value: Expr = acc.held if inner.dtype == acc.dtype else Cast(acc.held, inner.dtype)
     return inner, value
 
 
