@@ -21,10 +21,16 @@ def covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> in
 
 
 def cleared_tile(
-    operand: OperandTile, buffer: str, offset: Index, suppliers: Suppliers, names: Names, first: int = 0
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    suppliers: Suppliers,
+    names: Names,
+    first: int = 0,
+    cells: int | None = None,
 ) -> tuple[Node, ...]:
-    """A tile of nothing but the operand's fill, from a cell on."""
-    cells = prod(operand.cell_shape)
+    """A tile of nothing but the operand's fill, from a cell on, or so many cells."""
+    cells = prod(operand.cell_shape) if cells is None else cells
     if operand.fill.value == 0:
         return clear(buffer, operand.dtype, offset + first, cells - first, suppliers, names)
     inner = (ZERO for _ in operand.cell_shape)

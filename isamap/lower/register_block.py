@@ -19,9 +19,10 @@ from isamap.lower.finish import at_end, in_case, where_first
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope, key_of
 from isamap.lower.place import Place, partial_axes, unrolled_places
 from isamap.lower.program import Block, Issue, MemoryRef, OperandRef, RegisterRef, Value
-from isamap.lower.staging import Staged, copy_tile
+from isamap.lower.staging import Staged
 from isamap.lower.steps import Issues, Unroll
 from isamap.lower.supply_issues import Emitter
+from isamap.lower.tile_copies import copy_tile
 from isamap.lower.tile_results import bindings_of, symbols_of
 from isamap.match import OFFSET, Leaf, Location, OperandTile, Supply, Written, bring
 

@@ -13,44 +13,36 @@ reading it needs no tails.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil, prod
+from itertools import product
+from math import ceil, gcd, prod
 
 from isamap.ir import Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
-from isamap.lower.fills import cleared_tile, covered
+from isamap.lower.fills import cleared_tile
 from isamap.lower.lines import Along, along_rows, by_lines, sunk
-from isamap.lower.passing import passing
-from isamap.lower.place import Place, at_least, divides, left_inside
-from isamap.lower.program import Buffer, Condition, For, If, Names, Node
+from isamap.lower.place import Place, divides, left_inside
+from isamap.lower.program import Block, Buffer, For, If, Issue, Names, Node
+from isamap.lower.tile_copies import copy_tile
 from isamap.lower.turning import joined_loops, turned_by, turned_tiles
+from isamap.lower.windows import HeldWindow, in_windows, windows_inside
 from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
-    Copy,
-    LoopAxis,
     OperandTile,
     Suppliers,
     Tile,
     Written,
-    copy_by_axes,
-    copy_by_cells,
-    fills_all,
-    find_block,
-    find_packing,
-    find_transfer,
-    shown_axes,
 )
-from isamap.plan.loops import LoopStep
+from isamap.plan.loops import CountedLoop, LoopStep
 from isamap.plan.schedule import Stage
 
 
 @dataclass(frozen=True, slots=True)
 class Staged:
     """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count;
-    `by_rows` says that copies go along whole rows of its array.
+    `by_rows` says that copies go along whole rows of its array. Of `windows` it holds each element once.
 
     Units: `start`, where the copy in use begins, and `size`, how large a copy is, in elements.
     """
@@ -61,12 +53,15 @@ class Staged:
     start: Index = ZERO
     size: Index = ZERO
     by_rows: bool = False
+    windows: tuple[HeldWindow, ...] = ()
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
         """Where the tile at these counters starts. Units: elements."""
         total = self.start
         for number, stride in self.loops:
             total = total + trips[number] * stride
+        for held in self.windows:
+            total = total + held.offset(trips)
         return total
 
     def elements(self) -> Read:
@@ -81,14 +76,18 @@ def claim_buffer(
     names: Names,
     why: str,
     stage: Stage | None = None,
+    steps: Iterable[int] = (),
 ) -> str:
-    """The name of a new buffer of whole tiles of an operand, in the workspace or its stage's scratchpad."""
+    """The name of a new buffer of whole tiles of an operand, in the workspace or its stage's scratchpad.
+
+    In the latter, tiles begin at multiples of their elements, or at other `steps` beside.
+    """
     name = names.fresh(f"{operand.name}_tiles")
     memory, address = (stage.memory, stage.address) if stage is not None and stage.memory else ("", None)
     names.buffers.append(Buffer(name, operand.dtype, elements, why, address, None, memory))
     if memory:
         suppliers.homes[name] = memory
-        suppliers.steps[name] = {OFFSET: prod(operand.cell_shape)}
+        suppliers.steps[name] = {OFFSET: gcd(prod(operand.cell_shape), *steps)}
     strides: list[Index] = []
     step = ONE
     for size in reversed(operand.cell_shape):
@@ -114,19 +113,26 @@ def stage_at(
     for axis in tile.axes:
         steps = [s.step for s in loops[:depth] if s.axis == axis.name]
         region[axis.name] = index_min(steps[-1], axis.extent) if steps else axis.extent
+    inside = [(number, loop) for number, loop in enumerate(loops) if number >= depth]
+    found = windows_inside(operand, tile, region, suppliers) if stage is not None and stage.memory else ()
+    windows, step = in_windows(found, operand, tile, region, inside)
+    taps = {held.window.tap for held in windows}
+    cells = {held.window.along: held.cell for held in windows}
     counts: list[tuple[int, Index]] = []
-    for number, loop in enumerate(loops):
-        if number >= depth and loop.axis in operand.axes:
+    for number, loop in inside:
+        if loop.axis in operand.axes and loop.axis not in taps | cells.keys():
             counts.append((number, region[loop.axis].ceildiv(loop.step)))
             region[loop.axis] = index_min(loop.step, region[loop.axis])
-    step = Index.of(prod(operand.cell_shape))
-    placed: list[tuple[int, Index]] = []
+    placed = [(number, cells[loop.axis] * loop.step) for number, loop in inside if loop.axis in cells]
     for number, count in reversed(counts):
-        placed.insert(0, (number, step))
+        placed.append((number, step))
         step = step * count
+    placed.sort(key=lambda pair: pair[0])
     why = "staged tiles" if copies == 1 else f"staged tiles, {copies} times"
-    buffer = claim_buffer(operand, step * copies, suppliers, names, why, stage)
-    return Staged(buffer, operand, tuple(placed), size=step, by_rows=stage is not None and stage.by_rows)
+    steps = (held.cell.value * held.window.shift for held in windows if held.cell.value is not None)
+    buffer = claim_buffer(operand, step * copies, suppliers, names, why, stage, steps)
+    by_rows = stage is not None and stage.by_rows
+    return Staged(buffer, operand, tuple(placed), size=step, by_rows=by_rows, windows=windows)
 
 
 def copy_tiles(
@@ -140,6 +146,9 @@ def copy_tiles(
     back: Written | None = None,
 ) -> tuple[Node, ...]:
     """Loops that copy every tile of a staged operand into its buffer, or write something from it."""
+    if staged.windows:
+        assert back is None, "windows are of inputs"
+        return _windows_filled(staged, tile, loops, place, suppliers, names)
     numbers = [n for n, _ in staged.loops]
     tensor = staged.operand.subject if back is None else back.target_at
     along = along_rows(tensor, staged.operand.axes)
@@ -152,10 +161,45 @@ def copy_tiles(
     )
 
 
+def _windows_filled(
+    staged: Staged,
+    tile: Tile,
+    loops: tuple[LoopStep, ...],
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+) -> tuple[Node, ...]:
+    """Loops that copy all that windows hold: of each plane its first tap, as far as its last one reaches."""
+    axes = {axis.name: axis for axis in tile.axes}
+    for held in staged.windows:
+        along = held.window.along
+        if all(loops[n].axis != along for n, _ in staged.loops):  # one tile, which taps reach out of
+            size = axes[along].tile
+            staged = replace(staged, loops=(*staged.loops, (len(loops), held.cell * size)))
+            loops = (*loops, CountedLoop(along, size))
+    rows, numbers = staged.windows[0].window.along, sorted(n for n, _ in staged.loops)
+    nodes: tuple[Node, ...] = ()
+    for firsts in product(*(range(len(held.reaches)) for held in staged.windows)):
+        here, longer = place, dict(axes)
+        for held, first in zip(staged.windows, firsts, strict=True):
+            here = held.at_plane(first, longer, here)
+        known = staged, replace(tile, axes=tuple(longer.values())), loops, suppliers, names
+        windows = frozenset(held.window.along for held in staged.windows)
+        made = _TileLoops(*known, back=None, along={}, turns={}, chains={}, windows=windows)
+        if not divides(place.left[rows], axes[rows].tile):
+            others = [n for n in numbers if loops[n].axis != rows]
+            nodes += replace(made, rows=(rows, place.left[rows])).nest(others, here, {})
+        nodes += made.nest(numbers, here, {})
+    # Each move by itself may be dealt to iterations of loops.
+    return tuple(Block("", (node,)) if isinstance(node, Issue) else node for node in nodes)
+
+
 @dataclass(frozen=True, slots=True)
 class _TileLoops:
     """The loops around copies of tiles. `turns` are those whose iterations blocks take, as `turned_tiles`;
-    `chains` those that one counter goes through for them, as `joined_loops`.
+    `chains` those that one counter goes through for them, as `joined_loops`. `windows` are axes
+    along windows. With `rows`, that of a tile's rows and what is left of it without taps, what lies behind is
+    set to zero instead.
     """
 
     staged: Staged
@@ -168,11 +212,13 @@ class _TileLoops:
     turns: Mapping[int, tuple[str, tuple[int, ...]]]
     chains: Mapping[int, tuple[int, ...]]
     inner: set[str] = field(default_factory=set[str])
+    windows: frozenset[str] = frozenset()
+    rows: tuple[str, Index] | None = None
 
     def nest(self, remaining: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
         """The loops of these numbers; `turned` are the tiles that blocks have along axes around."""
         if not remaining:
-            return self.copied(here, turned)
+            return self.copied(here, turned) if self.rows is None else self.behind_rows(*self.rows, here)
         chain = self.chains.get(remaining[0], ())
         if chain and all(self.is_whole(number, here) for number in chain[1:]):
             here, remaining = self.through(chain, remaining, here)
@@ -188,7 +234,8 @@ class _TileLoops:
             more, taken = self.blocks(number, rest, here, turned, size, first)
             nodes, first = nodes + more, first + taken
         # Whole tiles have no conditions about their columns, so that all loops over rows go around them.
-        apart = self.staged.by_rows and loop.axis in self.along and not divides(left, loop.step)
+        is_row = (self.staged.by_rows and loop.axis in self.along) or loop.axis in self.windows
+        apart = is_row and not divides(left, loop.step)
         trips = (left.floordiv(loop.step) if apart else left.ceildiv(loop.step)) - first
         last = self.last(number, rest, here, turned) if apart else ()
         if trips.value == 0:
@@ -200,6 +247,22 @@ class _TileLoops:
         length = whole if apart else left_inside(self.tile, self.loops, number, here, position)
         body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), turned)
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
+
+    def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
+        """The rows behind those that there are, which the last tile of a tap reads as well, set to zero."""
+        tile = self.tile.axis(axis).tile
+        cell = prod(self.staged.operand.cell_shape) // tile
+        reach = here.left[axis] - left
+        ends = left.ceildiv(tile) * tile
+        number = left.value is not None and ends.value is not None
+        # Where only the run knows how many there are, a tile of them, before it is filled.
+        first = left if number else ends - tile
+        count = -left.value % tile if left.value is not None else tile
+        start = self.staged.offset({**dict.fromkeys((n for n, _ in self.staged.loops), ZERO), **here.trips})
+        operand, buffer = self.staged.operand, self.staged.buffer
+        at = start + (first + reach) * cell
+        nodes = cleared_tile(operand, buffer, at, self.suppliers, self.names, cells=count * cell)
+        return nodes if number else (If(((left, "<", ends),), nodes),)
 
     def is_whole(self, number: int, here: Place) -> bool:
         """Whether a loop goes through all that there is of its axis, also where threads share it."""
@@ -268,117 +331,6 @@ class _TileLoops:
             self.names,
             back=self.back,
             turned=turned if whole else None,
+            spared=self.windows,
         )
         return nodes if whole else turned_by(turned, nodes, self.names)
-
-
-def copy_tile(
-    operand: OperandTile,
-    buffer: str,
-    offset: Index,
-    tile: Tile,
-    place: Place,
-    suppliers: Suppliers,
-    names: Names,
-    *,
-    back: Written | None,
-    turned: Mapping[str, int] | None = None,
-) -> tuple[Node, ...]:
-    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill.
-
-    With `turned`, a block of so many tiles along axes, which symbols `+axis` count.
-    """
-    used = shown_axes(operand, tile)
-    copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
-    if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
-        return cleared_tile(operand, buffer, offset, suppliers, names)
-    before: tuple[Node, ...] = ()
-    if back is not None:
-        copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
-
-    lefts = {a: place.left[a.name] for a in used}
-    open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
-
-    def cleared() -> tuple[Node, ...]:
-        if back is not None:
-            return ()
-        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
-        return cleared_tile(operand, buffer, offset, suppliers, names, first)
-
-    def run(partly: bool) -> tuple[Node, ...]:
-        counts = _counts(lefts, partly)
-        if not partly and back is None and fills_all(operand, tile):
-            packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
-            if packed is not None:
-                return packed
-        return copy_loops(copy, counts, suppliers, names)
-
-    def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return turned_by(turned or {}, nodes, names)
-
-    whole = over_tiles(() if fills_all(operand, tile) else cleared())
-    if turned:
-        whole += _block(copy, used, turned, suppliers, names)
-    else:
-        whole += run(False)
-    if not open_axes:
-        return (*before, *whole)
-    if any(left.value is not None and left.value < a.tile for a, left in lefts.items()):
-        return (*before, *over_tiles((*cleared(), *run(True))))
-    nodes: list[Node] = [*before, If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in open_axes), whole)]
-    nodes += [
-        If(conditions, over_tiles((*cleared(), *run(True)))) for conditions in _first_short(open_axes, lefts)
-    ]
-    return tuple(nodes)
-
-
-def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
-    """How far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
-    return {
-        f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
-    }
-
-
-def _block(
-    copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], suppliers: Suppliers, names: Names
-) -> tuple[Node, ...]:
-    """A whole tile and those after it, which blocks take along axes that are `turned`."""
-    across = Copy(copy.target, copy.value, (*copy.counters, *(f"+{axis}" for axis in turned)))
-    inside = {f"~{a.name}": a.tile for a in used}
-    found = find_block(across, inside, suppliers, {f"+{axis}": tiles for axis, tiles in turned.items()})
-    assert found is not None, "blocks were looked for before"
-    return block_loops(found, {counter: Index.of(n) for counter, n in inside.items()}, names)
-
-
-def _pack(
-    operand: OperandTile,
-    buffer: str,
-    offset: Index,
-    by_axes: Copy,
-    counts: Mapping[str, Index],
-    place: Place,
-    suppliers: Suppliers,
-    names: Names,
-) -> tuple[Node, ...] | None:
-    """A whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
-    by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
-    if by_cells is None:
-        return None
-    found = find_packing(by_cells, operand.shape, suppliers)
-    if found is None:
-        return None
-    others = find_transfer(by_axes, counts, suppliers), block_of(by_axes, counts, suppliers)
-    if any(other is not None and other.cost_ns <= found.cost_ns for other in others):
-        return None
-    trips = {c: Index.of(n) for c, n in zip(by_cells.counters, operand.shape, strict=True)}
-    trips[by_cells.counters[-1]] = Index.of(operand.shape[-1] // found.width)
-    around = {f"@{n}": p for n, p in place.position.items()} | {OFFSET: offset}
-    return group_loops(found, trips, {}, around, names)
-
-
-def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
-    """Conditions of which exactly one holds when some axis has less than a tile left: the first such axis."""
-    before: tuple[Condition, ...] = ()
-    for axis in axes:
-        yield (*before, (lefts[axis], "<", Index.of(axis.tile)))
-        before = (*before, (Index.of(axis.tile), "<=", lefts[axis]))

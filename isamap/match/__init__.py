@@ -72,6 +72,7 @@ from isamap.match.tiles.operand_tiles import (
     tensor_strides,
 )
 from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, walk_of
+from isamap.match.tiles.windows import Window, windows_of
 
 __all__ = [
     "LACKING",
@@ -104,6 +105,7 @@ __all__ = [
     "Violation",
     "Want",
     "WayOut",
+    "Window",
     "Written",
     "accumulator_delivery",
     "address_steps",
@@ -177,5 +179,6 @@ __all__ = [
     "variants",
     "walk_of",
     "way_out",
+    "windows_of",
     "written_by",
 ]

@@ -1,8 +1,7 @@
 """Heuristics, cost models, evaluators and searchers by name: built in, or offered by installed packages.
 
 A package names its class under the entry points in `GROUPS`. It is imported only when it is asked for; one
-that does not load is reported with the package that it came from. Behind a colon a name may have a word that
-its class is made with: `learned:model.json`.
+that does not load is reported with the package that it came from.
 """
 
 from __future__ import annotations
@@ -29,7 +28,6 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "evaluator": {
         "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",
-        "learned": "isamap.tune.learned:Learned",
     },
     "searcher": {
         "annealing": "isamap.tune.searchers.annealing:Annealing",
@@ -43,8 +41,6 @@ GROUPS: dict[Kind, str] = {
     "evaluator": "isamap.evaluators",
     "searcher": "isamap.searchers",
 }
-WITH_WORD = {"learned": "a file"}
-"""What is built in and made with a word, and what that is; of others their classes know."""
 _METHODS: dict[Kind, str] = {
     "heuristic": "schedule",
     "cost model": "expression",
@@ -60,22 +56,7 @@ def known_names(kind: Kind) -> tuple[str, ...]:
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Nothing, when there is such a plug-in; it is loaded only where it is made with a word.
-
-    Raises: UsageProblem, for a wrong word as well, before anything else is done.
-    """
-    if _parted(name)[1]:
-        _load(kind, name)
-    else:
-        _check(kind, name)
-
-
-def _check(kind: Kind, name: str) -> None:
-    name, given = _parted(name)
-    if name in BUILT_IN[kind] and bool(given) != (name in WITH_WORD):
-        what = f"takes no word behind it, `{given[:80]}`" if given else f"needs {WITH_WORD[name]} behind it"
-        usage = f"{name}:{WITH_WORD[name].upper().split()[-1]}" if name in WITH_WORD else name
-        raise UsageProblem(Diagnostic("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{usage}`"))
+    """Nothing, when there is such a plug-in; it is not loaded. Raises: UsageProblem."""
     if name not in BUILT_IN[kind] and _offered(kind, name) is None:
         near = get_close_matches(name, known_names(kind), n=1, cutoff=0.5)
         raise UsageProblem(
@@ -124,16 +105,14 @@ def origin(plugin: object) -> str | None:
 
 
 def _load(kind: Kind, name: str) -> object:
-    _check(kind, name)
-    name, given = _parted(name)
-    words = (given,) if given else ()
+    check_name(kind, name)
     if name in BUILT_IN[kind]:
         module, _, attribute = BUILT_IN[kind][name].partition(":")
-        return getattr(import_module(module), attribute)(*words)
+        return getattr(import_module(module), attribute)()
     point = _offered(kind, name)
     assert point is not None
     try:
-        plugin: Any = point.load()(*words)
+        plugin: Any = point.load()()
         if not callable(getattr(plugin, _METHODS[kind], None)):
             raise TypeError(f"it has no method `{_METHODS[kind]}`")
         if not isinstance(getattr(plugin, "name", None), str):
@@ -148,12 +127,6 @@ def _load(kind: Kind, name: str) -> object:
             )
         ) from error
     return plugin
-
-
-def _parted(name: str) -> tuple[str, str]:
-    """A plug-in's own name, and the word that it is made with."""
-    own, _, word = name.partition(":")
-    return own, word
 
 
 def _offered(kind: Kind, name: str) -> EntryPoint | None:

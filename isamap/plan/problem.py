@@ -19,6 +19,7 @@ from isamap.machine.timings import (
     StreamTimes,
     Tlb,
 )
+from isamap.match import Window
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ class TileOperand:
     together. `direct_busy_ns` and `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that keep the
     unit busy that performs the issues: computing waits for these, and hides all others.
 
-    `over` are registers of other memories that one tile's registers are made of: a group of four takes four
-    of those that other operands take one by one.
+    `windows` are those that a buffer in a scratchpad holds once. `over` are registers of other memories that
+    one tile's registers are made of: a group of four takes four of those that other operands take one by one.
 
     `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
     (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
@@ -141,6 +142,7 @@ class TileOperand:
     direct_busy_ns: float = 0.0
     staged_busy_ns: float = 0.0
     over: tuple[tuple[str, int], ...] = ()
+    windows: tuple[Window, ...] = ()
 
     @property
     def takes(self) -> tuple[tuple[str, int], ...]:
@@ -185,7 +187,8 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class NestOption:
-    """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue.
+    """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue,
+    which `unit` performs.
 
     `can_split_sums` says that partial results over a summing axis may be joined, and that the machine can.
     `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
@@ -205,6 +208,7 @@ class NestOption:
     fusions: tuple[Fusion, ...] = ()
     between: tuple[tuple[str, int], ...] = ()
     carried: Carried | None = None
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

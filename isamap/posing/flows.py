@@ -10,7 +10,7 @@ Units work side by side, so that each is priced by itself (`isamap.scheduler.eff
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
@@ -73,11 +73,21 @@ class _Moves:
 
     @property
     def elements(self) -> int:
-        return prod(a.extent for a in self.option.axes if a.name in self.operand.axes)
+        return prod(sum(held) for held, _ in self._axes())
 
     @property
     def tiles(self) -> int:
-        return prod(-(-a.extent // a.tile) for a in self.option.axes if a.name in self.operand.axes)
+        return prod(sum(-(-extent // tile) for extent in held) for held, tile in self._axes())
+
+    def _axes(self) -> Iterator[tuple[tuple[int, ...], int]]:
+        """Extents and tiles of the axes that are moved along: of a window each plane once, taps and all."""
+        described = next(o for o in self.option.operands if o.name == self.operand.name)
+        extents = {a.name: a.extent for a in self.option.axes}
+        reaches = {w.along: w.reaches(extents[w.tap]) for w in described.windows}
+        taps = {w.tap for w in described.windows}
+        for axis in self.option.axes:
+            if axis.name in self.operand.axes and axis.name not in taps:
+                yield tuple(axis.extent + reach for reach in reaches.get(axis.name, (0,))), axis.tile
 
 
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:

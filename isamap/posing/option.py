@@ -155,7 +155,10 @@ def bare_option(
     interval_ns = cost_value(item.cost.interval_ns, numbers) / count
     latency_ns = cost_value(item.cost.latency_ns, numbers)
     between = held_between(item, machine)
-    return NestOption(mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between)
+    unit = machine.instructions[mapping.instruction].cost.unit
+    return NestOption(
+        mapping.ident, tuple(params), axes, (), interval_ns, latency_ns, between=between, unit=unit
+    )
 
 
 def reorders(tile: Tile) -> bool:

@@ -34,6 +34,7 @@ from isamap.match import (
     scratch_move,
     standing,
     sum_of_lanes,
+    windows_of,
 )
 from isamap.plan.problem import TileOperand
 from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
@@ -81,6 +82,8 @@ def input_of(
         _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, tile, suppliers)
     )
     described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
+    if first:
+        described = replace(described, windows=windows_of(operand, tile, suppliers))
     return with_mover(described, operand, tile, suppliers)
 
 

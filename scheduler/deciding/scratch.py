@@ -5,7 +5,7 @@ All buffers of a nest are needed while its innermost loops run: their sum must f
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, times
@@ -15,6 +15,7 @@ from isamap.plan.schedule import NestSchedule, Stage, slots_of
 from isamap.scheduler.deciding.crossing import crossing, name_of
 from isamap.scheduler.deciding.option_view import Choices
 from isamap.scheduler.deciding.sums import summed_axis
+from isamap.scheduler.deciding.windows import in_window, reaches_of, tiles_in_window
 from isamap.scheduler.memory.allocation import pack
 from isamap.scheduler.translation.constraints import AtMost
 
@@ -45,8 +46,16 @@ def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option
     for loop in nest.loops[: stage.depth]:
         inside[loop.axis] = min(inside[loop.axis], loop.step)
     tiles = slots_of(nest, stage)
+    shared: set[str] = set()
+    for window in operand.windows:
+        along, tap = (next(a for a in option.axes if a.name == n) for n in (window.along, window.tap))
+        if inside[tap.name] >= tap.extent:
+            reaches = reaches_of(window, option)
+            held = -(-inside[along.name] // along.tile) * along.tile + reaches[0]
+            tiles *= len(reaches) * -(-held // along.tile)
+            shared |= {along.name, tap.name}
     for loop in nest.loops[stage.depth :]:
-        if loop.axis in operand.axes:
+        if loop.axis in operand.axes and loop.axis not in shared:
             tiles *= -(-inside[loop.axis] // loop.step)
             inside[loop.axis] = min(inside[loop.axis], loop.step)
     return tiles * operand.buffer_tile_bytes
@@ -72,13 +81,29 @@ def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
         copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2))))
 
     def size(reach: int) -> Cost:
-        tiles = [
-            _sum_tiles(space, axis, operand) if operand.is_accumulator else _tiles(space, axis)[reach]
+        tiles = {
+            axis.name: _sum_tiles(space, axis, operand)
+            if operand.is_accumulator
+            else _tiles(space, axis)[reach]
             for axis in space.axes_of(operand)
-        ]
-        return times(operand.buffer_tile_bytes, copies, *tiles)
+        }
+        return times(operand.buffer_tile_bytes, copies, *_in_windows(space, operand, tiles, reach))
 
     return Cases(space.stage(operand), ((0, Const(0)), (BLOCK, size(BLOCK)), (WHOLE, size(WHOLE))))
+
+
+def _in_windows(
+    space: Choices, operand: TileOperand, tiles: Mapping[str, Cost], reach: int
+) -> Iterator[Cost]:
+    """Tiles along each axis, or of a window along both of its axes."""
+    axes = {axis.name: axis for axis in space.option.axes}
+    rest = dict(tiles)
+    for window in operand.windows:
+        along, taps = rest.pop(window.along, Const(1)), rest.pop(window.tap)
+        shared = tiles_in_window(window, space.option, axes[window.along], along)
+        own = times(along, taps)
+        yield shared if reach == WHOLE else in_window(space, operand, shared, own, window)
+    yield from rest.values()
 
 
 def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:

@@ -200,6 +200,8 @@ class Space:
             return (fixed,) if fixed >= step and fixed % axis.tile == 0 else ()
         if fixed is not None:
             return (axis.extent,)
+        if any(axis.name == window.tap for o in self.option.operands for window in o.windows):
+            return (axis.extent,)  # taps share what they read
         trips = -(-axis.extent // step)
         # Where blocks have to fit into a scratchpad, short summing loops are better than none.
         least = MIN_SUMMING_TRIPS if axis.is_reduction and not self.scratchpads else 1

@@ -15,6 +15,7 @@ from isamap.plan.decisions import rows_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.copy_orders import leaves_rows
 from isamap.scheduler.deciding.tiling import Tiling, usable_bytes, whole_bytes
+from isamap.scheduler.deciding.windows import filled_again
 from isamap.scheduler.effects.flowing import busy_ns, units, waiting
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
@@ -156,7 +157,7 @@ def waits(tiling: Tiling, computing: Cost) -> Cost:
 def _again(tiling: Tiling, operand: TileOperand) -> list[Cost]:
     """Factors of how often the whole of an operand is copied, block by block."""
     if not operand.is_accumulator:
-        return _repeats(tiling, operand)
+        return [*_repeats(tiling, operand), *filled_again(tiling.space, operand)]
     # In a scratchpad sums come and go with each register block, where their tensor can hold them; else they
     # stay for all summing loops.
     come_and_go = operand.homes[0] and not operand.stage_whole

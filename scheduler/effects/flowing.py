@@ -17,11 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 
-from isamap.plan.cost import Cases, Const, Cost, Decision, Threshold, largest, times, total
+from isamap.plan.cost import Add, Cases, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.problem import Busy, Flow, TileOperand
 from isamap.scheduler.deciding.crossing import crossing, name_of
 from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling
+from isamap.scheduler.deciding.windows import reaches_of
 from isamap.scheduler.effects.overlapping import entries
 from isamap.source import added
 
@@ -81,6 +82,8 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         brings = any(_of(f.begun, unit) for o, f in flows if not o.is_accumulator)
         takes = any(_of(f.finished, unit) for _, f in flows)
         busy = [busy_ns(tiling, o, unit, again[o.name]) for o, _ in flows]
+        if unit == tiling.space.option.unit:  # it computes as well, and then no block stands alone
+            busy.append(computing)
         found.append(total([*busy, block, *(() if brings else before), *(() if takes else behind)]))
     return largest(found)
 
@@ -105,10 +108,31 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     if flow.queued:
         each = flow.issues / prod(a.extent for a in axes)
         waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), flow.queued, waits, serial)
+    if operand.windows:
+        return _by_copies(tiling, operand, _swept_windows(tiling, operand, flow, filled, computing), Const(0))
     # The first tile of each filling waits for its last use before, and what is computed waits for it.
     tiles = prod(issues_along(a) for a in tiling.space.option.axes if a.name in operand.axes)
     firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
     return _by_copies(tiling, operand, largest([waits, total([computing, firsts])]), Const(0))
+
+
+def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cost, computing: Cost) -> Cost:
+    """Filling a buffer of one copy of which several taps read: what a register block reads is read to its
+    end, so that each filling waits for as long, and what is computed for its first ones.
+    """
+    option = tiling.space.option
+    reaches = {w.along: reaches_of(w, option) for w in operand.windows}
+    axes = [a for a in option.axes if a.name in operand.axes and not a.is_reduction]
+    firsts: list[Cost] = [Const(_longest(flow.begun))]
+    blocks: list[Cost] = []
+    for axis in axes:
+        planes = reaches.get(axis.name, (0,))
+        step = tiling.step.get(axis.name, Const(axis.extent))
+        held, more = len(planes) * axis.extent + sum(planes), Const(sum(planes))
+        firsts.append(times(1 / held, Add((times(len(planes), step), more))))
+        blocks.append(tiling.blocks.get(axis.name, Const(1)))
+    swept = total([filled, times(_of_block(tiling), *blocks)])
+    return largest([swept, total([computing, times(*firsts, *blocks)])])
 
 
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
@@ -123,7 +147,9 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """What is brought of an input before anything is computed: a block, or all of it."""
     space, whole_ns = tiling.space, _longest(flow.begun)
-    axes = [a for a in space.option.axes if a.name in operand.axes and a.name in tiling.block]
+    taps = {window.tap for window in operand.windows}  # which share what one of them brings
+    moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
+    axes = [a for a in moved if a.name in tiling.block]
     block = times(whole_ns / prod(a.extent for a in axes), *(tiling.block[a.name] for a in axes))
     costs = {0: Const(0), 1: block, 2: Const(whole_ns)}
     yield Cases(space.stage(operand), tuple((v, costs[v]) for v in space.stage_values(operand)))

@@ -26,6 +26,7 @@ OWN_MODULES = (
     "isamap.lower.program:",
     "isamap.machine.target_fields:",
     "isamap.machine.timings:",
+    "isamap.match.tiles.windows:",
     "isamap.plan.",
     "isamap.scheduler.",
     "isamap.source.",

@@ -101,8 +101,16 @@ def _bytes(nest: NestSchedule, stage: Stage, operands: dict[str, TileOperand], o
     for loop in nest.loops[: stage.depth]:
         left[loop.axis] = min(left[loop.axis], loop.step)
     tiles = slots_of(nest, stage)
+    axes, once = {axis.name: axis for axis in option.axes}, list[str]()
+    for window in operand.windows:  # taps that all lie inside share what they read
+        along, taps = axes[window.along], axes[window.tap].extent
+        if left[window.tap] == taps:
+            rows = -(-left[along.name] // along.tile) * along.tile
+            rows += (taps - 1) // window.period * window.shift
+            tiles *= min(window.period, taps) * -(-rows // along.tile)
+            once += [window.along, window.tap]
     for loop in nest.loops[stage.depth :]:
-        if loop.axis in operand.axes:
+        if loop.axis in operand.axes and loop.axis not in once:
             tiles *= -(-left[loop.axis] // loop.step)
             left[loop.axis] = min(left[loop.axis], loop.step)
     return tiles * operand.tile_elements * operand.staged_bytes

@@ -1,0 +1,166 @@
+"""One tile copied between the kernel's arrays and a buffer, whole or as far as its axes go.
+
+A tile of 32 pixels of which 28 are left: what is behind is set to the operand's fill, then 28 are copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from isamap.ir import Index, index_min
+from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
+from isamap.lower.fills import cleared_tile, covered
+from isamap.lower.passing import passing
+from isamap.lower.place import Place, at_least
+from isamap.lower.program import Condition, If, Names, Node
+from isamap.lower.turning import turned_by
+from isamap.match import (
+    OFFSET,
+    Copy,
+    LoopAxis,
+    OperandTile,
+    Suppliers,
+    Tile,
+    Written,
+    copy_by_axes,
+    copy_by_cells,
+    fills_all,
+    find_block,
+    find_packing,
+    find_transfer,
+    shown_axes,
+)
+
+
+def copy_tile(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    tile: Tile,
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+    *,
+    back: Written | None,
+    turned: Mapping[str, int] | None = None,
+    spared: frozenset[str] = frozenset(),
+) -> tuple[Node, ...]:
+    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill.
+
+    With `turned`, a block of so many tiles along axes, which symbols `+axis` count. What is not valid along
+    axes that are `spared` stays what it is.
+    """
+    used = shown_axes(operand, tile)
+    copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
+    if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
+        return cleared_tile(operand, buffer, offset, suppliers, names)
+    before: tuple[Node, ...] = ()
+    if back is not None:
+        copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
+
+    lefts = {a: place.left[a.name] for a in used}
+    open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
+    open_axes.sort(key=lambda a: a.name in spared)
+
+    def cleared() -> tuple[Node, ...]:
+        if back is not None:
+            return ()
+        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
+        return cleared_tile(operand, buffer, offset, suppliers, names, first)
+
+    def run(partly: bool) -> tuple[Node, ...]:
+        counts = _counts(lefts, partly)
+        if not partly and back is None and fills_all(operand, tile):
+            packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
+            if packed is not None:
+                return packed
+        return copy_loops(copy, counts, suppliers, names)
+
+    def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+        return turned_by(turned or {}, nodes, names)
+
+    whole = over_tiles(() if fills_all(operand, tile) else cleared())
+    if turned:
+        whole += _block(copy, used, turned, suppliers, names)
+    else:
+        whole += run(False)
+    if not open_axes:
+        return (*before, *whole)
+
+    def partly(zeros: bool) -> tuple[Node, ...]:
+        return over_tiles((*(cleared() if zeros else ()), *run(True)))
+
+    return (*before, *_as_far_as_axes_go(open_axes, lefts, spared, whole, partly))
+
+
+def _as_far_as_axes_go(
+    open_axes: list[LoopAxis],
+    lefts: Mapping[LoopAxis, Index],
+    spared: frozenset[str],
+    whole: tuple[Node, ...],
+    partly: Callable[[bool], tuple[Node, ...]],
+) -> tuple[Node, ...]:
+    """A whole tile, or a part where axes have less left: `partly` is told whether it is set to zero first."""
+    short = {a.name for a, left in lefts.items() if left.value is not None and left.value < a.tile}
+    if short - spared:
+        return partly(True)
+    ends = [a for a in open_axes if a.name not in spared] if short else open_axes
+    if not ends:
+        return partly(False)
+    body = partly(False) if short else whole
+    nodes: list[Node] = [If(tuple((Index.of(a.tile), "<=", lefts[a]) for a in ends), body)]
+    for first, conditions in zip(ends, _first_short(ends, lefts), strict=True):
+        nodes.append(If(conditions, partly(first.name not in spared)))
+    return tuple(nodes)
+
+
+def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
+    """How far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
+    return {
+        f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
+    }
+
+
+def _block(
+    copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """A whole tile and those after it, which blocks take along axes that are `turned`."""
+    across = Copy(copy.target, copy.value, (*copy.counters, *(f"+{axis}" for axis in turned)))
+    inside = {f"~{a.name}": a.tile for a in used}
+    found = find_block(across, inside, suppliers, {f"+{axis}": tiles for axis, tiles in turned.items()})
+    assert found is not None, "blocks were looked for before"
+    return block_loops(found, {counter: Index.of(n) for counter, n in inside.items()}, names)
+
+
+def _pack(
+    operand: OperandTile,
+    buffer: str,
+    offset: Index,
+    by_axes: Copy,
+    counts: Mapping[str, Index],
+    place: Place,
+    suppliers: Suppliers,
+    names: Names,
+) -> tuple[Node, ...] | None:
+    """A whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
+    by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
+    if by_cells is None:
+        return None
+    found = find_packing(by_cells, operand.shape, suppliers)
+    if found is None:
+        return None
+    others = find_transfer(by_axes, counts, suppliers), block_of(by_axes, counts, suppliers)
+    if any(other is not None and other.cost_ns <= found.cost_ns for other in others):
+        return None
+    trips = {c: Index.of(n) for c, n in zip(by_cells.counters, operand.shape, strict=True)}
+    trips[by_cells.counters[-1]] = Index.of(operand.shape[-1] // found.width)
+    around = {f"@{n}": p for n, p in place.position.items()} | {OFFSET: offset}
+    return group_loops(found, trips, {}, around, names)
+
+
+def _first_short(axes: list[LoopAxis], lefts: Mapping[LoopAxis, Index]) -> Iterator[tuple[Condition, ...]]:
+    """Conditions of which exactly one holds when some axis has less than a tile left: the first such axis."""
+    before: tuple[Condition, ...] = ()
+    for axis in axes:
+        yield (*before, (lefts[axis], "<", Index.of(axis.tile)))
+        before = (*before, (Index.of(axis.tile), "<=", lefts[axis]))

@@ -1,0 +1,56 @@
+"""Buffers that hold what neighbouring iterations share once: how much of an operand they hold and take in.
+
+    X[p + r, c]: a block of 8 rows and all 3 taps is 10 rows, where each iteration's own were 24
+
+Only a block with all taps of a window holds it so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from isamap.match import Window
+from isamap.plan.cost import Add, CeilDiv, Const, Cost, Decision, Threshold, times
+from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.scheduler.deciding.option_view import Choices
+
+
+def reaches_of(window: Window, option: NestOption) -> tuple[int, ...]:
+    """Of each plane how much farther its last tap begins than its first. Units: elements along."""
+    return window.reaches(next(a.extent for a in option.axes if a.name == window.tap))
+
+
+def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, window: Window) -> Cost:
+    """One of two costs, after whether a block has all taps."""
+    tap = next(a for a in space.option.axes if a.name == window.tap)
+    if operand.is_accumulator:
+        return own
+    blocks = CeilDiv(Const(tap.extent), Decision(space.block(tap)))
+    return Threshold(blocks, 1, shared, own)
+
+
+def tiles_in_window(window: Window, option: NestOption, along: TileAxis, tiles: Cost) -> Cost:
+    """Tiles that a window of so many takes in a buffer."""
+    reaches = reaches_of(window, option)
+    plane = CeilDiv(Add((times(along.tile, tiles), Const(reaches[0]))), Const(along.tile))
+    return times(len(reaches), plane)
+
+
+def filled_again(space: Choices, operand: TileOperand) -> Iterator[Cost]:
+    """Factors of how often each element of an operand is brought by blocks, for each of its windows: their
+    ends overlap, and without all taps each iteration brings its own.
+
+    Whole numbers with their unit beside them, as solvers count.
+    """
+    extents = {axis.name: axis.extent for axis in space.option.axes}
+    for window in operand.windows:
+        reaches = reaches_of(window, space.option)
+        whole = extents[window.along] * len(reaches) + sum(reaches)
+        shared: Cost = Const(whole)
+        along = next((a for a in space.axes if a.name == window.along), None)
+        if along is not None:
+            size = Decision(space.block(along))
+            held = Add((times(len(reaches), size), Const(sum(reaches))))
+            shared = times(CeilDiv(Const(along.extent), size), held)
+        yield Const(1 / whole)
+        yield in_window(space, operand, shared, Const(extents[window.along] * extents[window.tap]), window)
