@@ -93,6 +93,15 @@ def sweep_command(
     heuristic: HeuristicWord = "greedy",
     limit: LimitSeconds = "10",
     jobs: Jobs = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="Predict on the cluster of this scheduler of Dask, as tcp://head:8786.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> Answer:
     """Predict kernels' times while figures of a machine change."""
@@ -108,7 +117,8 @@ def sweep_command(
     points = _points(axes, len(cases))
     folder = Path(output) if output is not None else None
     known = open_rows(folder, resume, Row.of)
-    rows = _predicted(_chain(machine_of(name)), points, cases, how, read_jobs(jobs), folder, known)
+    where = _where(jobs, scheduler)
+    rows = _predicted(_chain(machine_of(name)), points, cases, how, where, folder, known)
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
@@ -121,6 +131,16 @@ def sweep_command(
         write_text(Path(svg), sweep_svg(Path(name).stem, sweep), overwrite=overwrite)
     payload = {"machine": name, "heuristic": heuristic, "svg": svg, "rows": _json(points, cases, rows)}
     return Answer(payload, sweep_text(sweep) + (f"\n\nwrote {svg}" if svg is not None else ""))
+
+
+def _where(jobs: str | None, scheduler: str | None) -> int | str:
+    """How many processes predict here, or the address of the scheduler that does. Raises: UsageProblem."""
+    if scheduler is None:
+        return read_jobs(jobs)
+    if jobs is not None:
+        said = "a scheduler has workers of its own, and `--jobs` counts processes here"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
+    return scheduler
 
 
 def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
@@ -147,11 +167,14 @@ def _predicted(
     points: Sequence[Mapping[str, str]],
     cases: Sequence[Case],
     how: Asked,
-    jobs: int,
+    where: int | str,
     folder: Path | None,
     known: Mapping[str, Row],
 ) -> list[Predicted]:
-    """What is predicted of every case at every point; rows that are known are not computed again."""
+    """What is predicted of every case at every point; rows that are known are not computed again.
+
+    `where`: in so many processes here, or by the scheduler at an address.
+    """
     with TemporaryDirectory() as work, Progress() as progress:
         machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
         wanted = [Asked(case, m, how.heuristic, how.limit_s) for m in machines for case in cases]
@@ -165,7 +188,8 @@ def _predicted(
             append_row(folder, Row(rows[n].key, rows[n].values, rows[n].case, result))
             progress(f"predict {len(found)} of {len(rows)}")
 
-        predict_all([wanted[n] for n in left], jobs, seen)
+        here = (where, None) if isinstance(where, int) else (1, where)
+        predict_all([wanted[n] for n in left], here[0], seen, here[1])
     return [found[n] for n in range(len(rows))]
 
 

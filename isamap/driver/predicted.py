@@ -2,15 +2,18 @@
 
 gemm_f32 M=128 N=128 K=128   on edge-npu   ->   12.4 µs by multiply_f32, 100 % of its lanes
 
-Many predictions run on all cores, each in a process of its own: a description is read once in each.
+Many predictions run on all cores, each in a process of its own, or on a cluster: descriptions are read there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from isamap.driver.cluster import done_on_cluster
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
@@ -136,12 +139,46 @@ def _use(made: Compilation, nest: NestSchedule) -> Use | None:
     return Use(mapping.instruction, turns, *known)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A prediction with the texts of its machine's files by their names: for another computer."""
+
+    asked: Asked
+    files: tuple[tuple[str, str], ...]
+
+    @staticmethod
+    def of(asked: Asked) -> Sent:
+        """What is asked of a description in a folder of its own."""
+        path = Path(asked.machine)
+        texts = {file.name: file.read_text(encoding="utf-8") for file in sorted(path.parent.glob("*.yaml"))}
+        return Sent(replace(asked, machine=path.name), tuple(texts.items()))
+
+
+def predict_sent(sent: Sent) -> Predicted:
+    """The prediction, where it has arrived."""
+    with TemporaryDirectory() as folder:
+        for name, text in sent.files:
+            (Path(folder) / name).write_text(text, encoding="utf-8")
+        return predict(replace(sent.asked, machine=str(Path(folder) / sent.asked.machine)))
+
+
 def predict_all(
-    wanted: Sequence[Asked], jobs: int, seen: Callable[[int, Predicted], None] = lambda _n, _p: None
+    wanted: Sequence[Asked],
+    jobs: int,
+    seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
+    scheduler: str | None = None,
 ) -> list[Predicted]:
-    """The predictions in their order; `seen` is told each as soon as it is there, with its number."""
+    """The predictions in their order; `seen` is told each as soon as it is there, with its number.
+
+    They are made on the cores of this computer, or by the cluster of a Dask `scheduler`: then each machine is
+    a description in a folder of its own.
+    """
     found: dict[int, Predicted] = {}
-    for number, result in done_side_by_side(predict, wanted, jobs):
+    if scheduler is None:
+        made = done_side_by_side(predict, wanted, jobs)
+    else:
+        made = done_on_cluster(predict_sent, [Sent.of(asked) for asked in wanted], scheduler)
+    for number, result in made:
         found[number] = result
         seen(number, result)
     return [found[number] for number in range(len(wanted))]

@@ -56,6 +56,18 @@ COMMAND_CODES: dict[str, Explanation] = {
         "an input with more mistakes than are shown",
         "Of very many findings the first 50 are shown; mend these, and the others are shown next time.",
     ),
+    "cluster-failed": Explanation(
+        "a cluster that does not do the work",
+        "Each worker of `isamap hw sweep --scheduler` needs the isamap that asks: install it there.",
+    ),
+    "no-dask": Explanation(
+        "Dask is not installed",
+        "`isamap hw sweep --scheduler` speaks to clusters by Dask, an extra: `pip install 'isamap[dask]'`.",
+    ),
+    "no-scheduler": Explanation(
+        "no scheduler at an address",
+        "`dask scheduler` starts one and prints its address; `dask worker ADDRESS` adds a computer to it.",
+    ),
     "no-language-server": Explanation(
         "the language server is not installed",
         "`isamap lsp` speaks to editors by the library pygls, an extra: `pip install 'isamap[lsp]'`.",

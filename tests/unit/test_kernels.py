@@ -350,7 +350,7 @@ def run_gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arra
 def test_all_kernels_of_the_plan_are_there() -> None:
     gemms = {f"gemm_{form}{types}" for form in ("", "nt_", "tn_") for types in TYPES}
     transposed = {"conv2d_transposed", "conv2d_transposed_strided"}
-    more = {"conv2d_nchw_bf16", "conv2d_nhwc_bf16", "conv2d_nhwc_pads"}
+    more = {"conv2d_nchw_bf16", "conv2d_nhwc_bf16", "conv2d_nhwc_pads", "gemm_f16"}
     others = {*CASES, *CONVOLUTIONS, *transposed, *more, "attention", "conv1d", "conv2d_dilated", "conv3d"}
     layers = (
         "softmax",
