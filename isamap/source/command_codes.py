@@ -60,10 +60,7 @@ COMMAND_CODES: dict[str, Explanation] = {
         "a cluster that does not do the work",
         "Each worker of `isamap hw sweep --scheduler` needs the isamap that asks: install it there.",
     ),
-    "no-dask": Explanation(
-        "Dask is not installed",
-        "`isamap hw sweep --scheduler` speaks to clusters by Dask, an extra: `pip install 'isamap[dask]'`.",
-    ),
+    "no-dask": Explanation("Dask is not installed", "`pip install 'isamap[dask]'` brings it."),
     "no-scheduler": Explanation(
         "no scheduler at an address",
         "`dask scheduler` starts one and prints its address; `dask worker ADDRESS` adds a computer to it.",

@@ -62,7 +62,7 @@ def run(script: str, *arguments: str) -> str:
 
 @pytest.fixture
 def edge(tmp_path: Path) -> str:
-    """A machine of the user's own, which extends another file of his."""
+    """A machine of the user's own, which extends another file."""
     (tmp_path / "edge.yaml").write_text(begin("edge", "matrix", {"rows": 16}))
     own = "isamap: 1\nname: own\nsummary: mine\nextends: edge.yaml\nunits: {execute: {count: 1}}\n"
     (tmp_path / "own.yaml").write_text(own)
@@ -80,7 +80,7 @@ def test_a_cluster_predicts_what_this_computer_does(
     assert main(["hw", "sweep", edge, *WORDS, "--jobs", "1"]) == 0
     assert there == json.loads(capsys.readouterr().out)
     assert there["rows"][0]["ns"] > there["rows"][1]["ns"]
-    # All rows are there: nobody is asked, so nobody needs to be.
+    # All rows are there: no cluster is asked, so none needs to be.
     assert main(["hw", "sweep", edge, *WORDS, *kept, "--resume", "--jobs", "1"]) == 0
     assert there == json.loads(capsys.readouterr().out)
 
