@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import isnan
 from typing import Any
 
 import numpy as np
 
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, round_to
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.graph import Array, Graph, Node
 from isamap.onnx.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted
@@ -209,7 +208,10 @@ def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
 
 
 def scalar_of(value: Value) -> Term | None:
-    """The number of a value of one element that is known, as text; None where it is not."""
+    """The number of a value of one element that is known, as text; None where it is not.
+
+    One that was learnt is none, but an array: kernels that differ in it alone are one.
+    """
     if value.known is None or value.count != 1 or not value.dtype:
         return None
     known = DTYPES[value.dtype]
@@ -218,7 +220,9 @@ def scalar_of(value: Value) -> Term | None:
         return cast(number(bool(found)), "bool")
     if known.is_integer:
         return cast(number(int(found)), value.dtype)
-    return None if isnan(float(found)) else cast(number(float(found)), value.dtype)
+    with np.errstate(over="ignore"):
+        short = float(round_to(np.asarray(float(f"{float(found):.4g}")), known))
+    return cast(number(float(found)), value.dtype) if short == float(found) else None  # nor is NaN
 
 
 def known_value(array: Array | Sequence[int] | Sequence[float], dtype: str) -> Value:

@@ -34,10 +34,12 @@ def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[st
         current = step
         if isinstance(current, Pointwise):
             current = _with_producers(current, made, found, readers)
-            current = _behind(current, made, found, readers)
         for passed in writes_of(current):
             made[passed.tensor] = len(found)
         found.append(current)
+    for number, step in enumerate(found):  # once they are as few as may be: each is a statement
+        if isinstance(step, Pointwise):
+            found[number] = _behind(step, made, found, readers)
     kernels: dict[str, str] = {}
     calls: list[Step] = []
     for step in bordered([step for step in found if step is not None], readers):
@@ -70,6 +72,7 @@ def _with_producers(
     """With the expressions of inputs in their places, as far as only this one reads them."""
     inputs: list[Passed] = []
     elements: list[str] = []
+    joined: list[set[str]] = [set()]
     definitions, names = step.definitions, [step.name]
     places = Counter(int(n) for n in PLACE.findall(step.expression))
     size = len(step.expression)
@@ -85,19 +88,26 @@ def _with_producers(
             and size + len(producer.expression) <= MOST_CHARACTERS
         ):
             size += len(producer.expression)
-            shifted = [f"«{len(inputs) + n}»" for n in range(len(producer.inputs))]
-            elements.append(f"({placed(producer.expression, shifted)})")
-            inputs += producer.inputs
+            elements.append(f"({placed(producer.expression, _places(inputs, producer.inputs))})")
+            joined.append({p.tensor for p in producer.inputs})
             definitions += producer.definitions if producer.definitions not in definitions else ""
             names.insert(0, producer.name)
             found[made[passed.tensor]] = None
         else:
-            elements.append(f"«{len(inputs)}»")
-            inputs.append(passed)
+            elements += _places(inputs, [passed])
+            joined[0].add(passed.tensor)
+    for tensor, count in Counter(tensor for own in joined for tensor in own).items():
+        readers[tensor] -= count - 1  # that many steps that read it have become one
     expression = placed(step.expression, elements)
     return replace(
         step, name="_".join(names), definitions=definitions, inputs=tuple(inputs), expression=expression
     )
+
+
+def _places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
+    """Where more inputs stand, after those that are new were added."""
+    inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
+    return [f"«{inputs.index(passed)}»" for passed in more]
 
 
 def _behind(

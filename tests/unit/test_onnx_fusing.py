@@ -56,3 +56,29 @@ def test_axes_that_are_walked_alike_are_one() -> None:
     (text,) = program.kernels.values()
     assert "in a0: f32[6];" in text
     assert "for d0 in 6 { y0[d0] = max(a0[d0], 0); }" in text
+
+
+def test_what_reads_a_result_twice_is_one_kernel_with_what_computes_it() -> None:
+    nodes: Described = [
+        ("MatMul", ["x", "w"], ["m"], {}),
+        ("Add", ["m", "b"], ["a"], {}),
+        ("Sigmoid", ["a"], ["s"], {}),
+        ("Mul", ["a", "s"], ["y"], {}),
+    ]
+    program = imported(make(nodes, {"x": X}, ["y"], {"w": W, "b": np.ones(4, np.float32)})).whole()
+    (text,) = program.kernels.values()
+    assert "y2[d0, d1] = (y1[d0, d1] * (sigmoid(y1[d0, d1])));" in text
+    assert kernels(nodes, ["y", "s"]) == ["matmul_add", "sigmoid", "mul"]
+
+
+def test_kernels_that_differ_in_a_learnt_number_are_one() -> None:
+    nodes: Described = [
+        ("Mul", ["x", "p"], ["a"], {}),
+        ("Neg", ["a"], ["y"], {}),
+        ("Mul", ["x", "q"], ["b"], {}),
+        ("Neg", ["b"], ["z"], {}),
+    ]
+    numbers = {"p": np.asarray(0.123456, np.float32), "q": np.asarray(6.54321, np.float32)}
+    program = imported(make(nodes, {"x": X}, ["y", "z"], numbers)).whole()
+    assert [name.rpartition("_")[0] for name in program.kernels] == ["mul_neg"]
+    assert len(program.steps) == 2

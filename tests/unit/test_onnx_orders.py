@@ -75,3 +75,18 @@ def test_an_image_that_others_read_has_no_border(others: list[str]) -> None:
     found = texts([*BLOCK, ("Neg", ["b"], ["n"], {})], others)
     assert "out y1: f32[1, 8, 8, 16];" in found["conv_relu"]
     assert "(a0[0, d3*1 + r1*1 - 1, d4*1 + r2*1 - 1, d1] else 0)" in found["conv_mul"]
+
+
+def test_elements_that_are_repeated_stay_where_they_lie() -> None:
+    how = {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    resize = ("Resize", ["f", "", "times"], ["y"], how)
+    nodes: Described = [
+        *BLOCK[:-1],
+        resize,
+        ("Add", ["y", "scale"], ["z"], {}),
+        ("Conv", ["z", "last"], ["g"], {}),
+    ]
+    model = make(nodes, {"x": X}, ["g"], {**WEIGHTS, "times": np.asarray([1, 1, 2, 3], np.float32)})
+    program = imported(model).whole()
+    (text,) = (text for name, text in program.kernels.items() if name.startswith("resize_add"))
+    assert "y0[0, d2, d3, d1] = a0[0, d2 / 2, d3 / 3, d1];" in text

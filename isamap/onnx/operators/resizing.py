@@ -11,6 +11,7 @@ import numpy as np
 
 from isamap.models.terms import NotTaken, cast, number, wide
 from isamap.onnx.applied import Applied, element, known_value
+from isamap.onnx.graph import Array
 from isamap.onnx.making import Value, axes_of
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.operators.indexing import gathered
@@ -180,11 +181,20 @@ def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
 
 
 def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation) -> Value:
-    """A value with some axes resized, one after the other."""
+    """A value with some axes resized: those that repeat each element at once, others one after the other."""
+    taps = {
+        axis: _taps(along, how)
+        for axis, along in axes.items()
+        if along.before != along.behind or along.scale != 1 or how.places == "tf_crop_and_resize"
+    }
+    times = {
+        axis: axes[axis].behind // axes[axis].before for axis in taps if _repeats(axes[axis], *taps[axis])
+    }
+    x = _repeated(o, x, times) if times else x
     for axis, along in axes.items():
-        if along.before == along.behind and along.scale == 1 and how.places != "tf_crop_and_resize":
+        if axis not in taps or axis in times:
             continue
-        places, weights = _taps(along, how)
+        places, weights = taps[axis]
         count = places.shape[1]
         taken = gathered(o, x, axis, known_value(places.reshape(-1), "i64"))
         if count == 1 and np.all(weights == 1):
@@ -205,6 +215,24 @@ def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation)
         text.loop({**loops, **over}, f"{total.at(at)} += {value};")
         x = finished(text, total, y)
     return x
+
+
+def _repeats(along: Along, places: Array, weights: Array) -> bool:
+    """Whether each element comes several times, all as often."""
+    if places.shape[1] != 1 or np.any(weights != 1) or along.behind % along.before:
+        return False
+    times = along.behind // along.before
+    return times > 0 and bool(np.all(places[:, 0] == np.arange(along.behind) // times))
+
+
+def _repeated(o: Applied, x: Value, times: Mapping[int, int]) -> Value:
+    """A value each of whose elements comes so many times along some axes, where it lies."""
+    text = o.text()
+    y = text.write(x.dtype, [size * times.get(n, 1) for n, size in enumerate(x.shape)], x.order)
+    at, _ = axes_of(y.shape)
+    index = [f"{name} / {times[n]}" if n in times else name for n, name in enumerate(at)]
+    text.loop(y.loops(at), f"{y.at(at)} = {text.read(x).at(index)};")
+    return text.done()
 
 
 def _resize(o: Applied) -> Value:
