@@ -140,12 +140,13 @@ def compile_command(
         refuse_beside_model({
             "--stop-after": stop_after, "--dump-passes": dump_passes, "--schedule": schedule, "--fix": fix,
             "--packed": packed, "--transform": transform, "--evaluate": evaluate, "--tune": tune,
-            "--tuned": tuned, "--model": model, "--cold": cold, "--threads": threads != "1",
+            "--tuned": tuned, "--model": model, "--cold": cold,
             "--emit": emit != "code", "--search": search, **Shown(report, trace).given,
         })  # fmt: skip
         return compile_whole(
-            kernel, hw, sizes, constant, output, heuristic, limit, weights, force=force, cache=not no_cache
-        )
+            kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
+            force=force, cache=not no_cache,
+        )  # fmt: skip
     if constant:
         said = "`--constant` is about an input of a model, and this is a kernel"
         raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))

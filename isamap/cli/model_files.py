@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer
 from isamap.cli.import_command import imported
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_number
-from isamap.driver.request import MAX_LIMIT_S, MIN_LIMIT_S
+from isamap.cli.words import read_choice, read_count, read_number
+from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def compile_whole(
     heuristic: str,
     limit: str,
     weights: str,
+    threads: str,
     *,
     force: bool,
     cache: bool,
@@ -57,7 +58,13 @@ def compile_whole(
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
         raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
     check_name("heuristic", heuristic)
-    how = How(machines[0], heuristic, read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S), cache=cache)
+    how = How(
+        machines[0],
+        heuristic,
+        read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S),
+        cache=cache,
+        threads=read_count(threads, "--threads", 1, MAX_THREADS),
+    )
     is_apart = read_choice(weights, "--weights", WEIGHTS) == "file"
     if output is not None:
         check_replaceable(Path(output), force=force)
@@ -74,6 +81,7 @@ def compile_whole(
         "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
         "kernels": made.kernels,
         "steps": len(program.steps),
+        "threads": how.threads,
         "workspace_bytes": emitted.workspace_bytes,
         "weights_bytes": len(emitted.weights),
     }

@@ -14,12 +14,14 @@ import numpy as np
 from isamap.codegen.c import EmittedC
 from isamap.codegen.child import permission_refused
 from isamap.codegen.in_process import large_room
-from isamap.codegen.worker import ask_permission, load_library
+from isamap.codegen.toolchain import build_pool, find_compiler
+from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
 from isamap.driver.api import is_kept
 from isamap.driver.compiling import compile_program
+from isamap.driver.given import given_count
 from isamap.driver.inputs import find_profile, machine_of
-from isamap.driver.request import Request
+from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.ir import DTYPES
@@ -49,6 +51,7 @@ class How:
     limit_s: float = 10.0
     jobs: int = 0
     cache: bool = True
+    threads: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,7 @@ def compile_program_of(
     requests = [
         Request(
             Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
-            profile=profile, cache=how.cache,
+            profile=profile, cache=how.cache, threads=how.threads,
         )
         for text in program.kernels.values()
     ]  # fmt: skip
@@ -128,9 +131,12 @@ class CompiledModel:
     It may be called from several threads at once: each call has a workspace of its own.
     """
 
-    def __init__(self, library: Library) -> None:
+    def __init__(self, library: Library, threads: int = 1) -> None:
         self.library = library
         self.emitted = library.emitted
+        self._pool: ThreadPool | None = None
+        if self.emitted.takes_pool and threads > 1:
+            self._pool = ThreadPool(str(build_pool(find_compiler(()))), threads)
         path = build_model(self.emitted, library.machine, library.model)
         for permission in () if library.model else library.machine.target.permissions:
             if not ask_permission(permission_numbers()[permission]):
@@ -169,7 +175,8 @@ class CompiledModel:
             room = self._rooms.pop()
         except IndexError:
             room = large_room(self.emitted.workspace_bytes + 64)
-        inputs = (ctypes.c_void_p * (len(given) + 1))(*given)
+        pool = [self._pool.address if self._pool else None] if self.emitted.takes_pool else []
+        inputs = (ctypes.c_void_p * (len(given) + 2))(*pool, *given)
         outputs = (ctypes.c_void_p * (len(made) + 1))(*made)
         status = int(self._run(inputs, outputs, ctypes.addressof(room)))
         self._rooms.append(room)
@@ -198,24 +205,28 @@ def compile_model(
     heuristic: str = "greedy",
     limit_s: float = 10.0,
     jobs: int = 0,
+    threads: int = 1,
 ) -> CompiledModel:
     """A model of a file, or one that was imported, compiled for a machine.
 
     `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
-    processes kernels are compiled, 0 for as many as there are cores.
+    processes kernels are compiled, 0 for as many as there are cores; so many `threads` share each kernel.
     Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
     """
     found = model if isinstance(model, Imported) else import_model(model, sizes=sizes, constants=constants)
     program = found.whole()
-    _compile_ahead(program, machine, heuristic, limit_s, jobs or all_jobs())
-    return CompiledModel(compile_program_of(program, How(machine, heuristic, limit_s, jobs=1), runs=True))
+    how = How(machine, heuristic, limit_s, jobs=1, threads=given_count("threads", threads, 1, MAX_THREADS))
+    _compile_ahead(program, how, jobs or all_jobs())
+    return CompiledModel(compile_program_of(program, how, runs=True), how.threads)
 
 
-def _compile_ahead(program: Program, machine: str, heuristic: str, limit_s: float, jobs: int) -> None:
+def _compile_ahead(program: Program, how: How, jobs: int) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
     if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
         return
-    asked: dict[str, Any] = {"machine": machine, "heuristic": heuristic, "limit_s": limit_s}
+    asked: dict[str, Any] = {
+        "machine": how.machine, "heuristic": how.heuristic, "limit_s": how.limit_s, "threads": how.threads,
+    }  # fmt: skip
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [text for text in program.kernels.values() if not is_kept(text, **asked)]
         if len(new) >= LEAST_AHEAD:

@@ -15,7 +15,7 @@ import numpy as np
 
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_names import Names, storage_type
-from isamap.codegen.toolchain import build_flags
+from isamap.codegen.toolchain import build_flags, pool_files
 from isamap.ir import DTYPES
 from isamap.machine import Machine
 from isamap.machine.allowed import told
@@ -42,6 +42,7 @@ class Emitted:
     weights: bytes
     is_apart: bool
     workspace_bytes: int
+    takes_pool: bool = False
 
 
 def emit(
@@ -59,8 +60,12 @@ def emit(
     if moves:
         files |= {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in MOVES}
     sources = (f"{name}.c", *(f"{kernel}.c" for kernel in program.kernels), *(MOVES[:1] if moves else ()))
-    files["Makefile"] = _makefile(name, sources, kernels, machine)
-    return Emitted(name, files, sources, program.inputs, program.outputs, weights, apart, plan.size_bytes)
+    pool = pool_files() if writer.takes_pool else {}
+    files |= pool
+    built = (*sources, *(file for file in pool if file.endswith(".c")))
+    files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
+    ports = program.inputs, program.outputs
+    return Emitted(name, files, sources, *ports, weights, apart, plan.size_bytes, writer.takes_pool)
 
 
 class _Writer:
@@ -68,7 +73,9 @@ class _Writer:
 
     def __init__(self, program: Program, kernels: Mapping[str, EmittedC], plan: Plan, apart: bool) -> None:
         self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
-        members = Names()
+        self.takes_pool = any(kernel.interface.takes_pool for kernel in kernels.values())
+        own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
+        members = Names(taken=own)
         self.inputs = [members.take(port.name) for port in program.inputs]
         members = Names()
         self.outputs = [members.take(port.name) for port in program.outputs]
@@ -88,13 +95,16 @@ class _Writer:
             "#include <stdint.h>",
             "",
         ]
+        lines += ['#include "isamap_pool.h"', ""] if self.takes_pool else []
         lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
-        weights = (
-            ["  const void *weights; /* the bytes of " + f"{name}.weights, at a multiple of 64 */"]
-            if self.apart
-            else []
-        )
-        lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, weights)
+        more: list[str] = []
+        if self.apart:
+            more.append(f"  const void *weights; /* the bytes of {name}.weights, at a multiple of 64 */")
+        if self.takes_pool:
+            more.append(
+                "  isamap_pool *pool; /* the threads that share the work; NULL: the caller's alone */"
+            )
+        lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, more)
         lines += self._struct("outputs", "", self.program.outputs, self.outputs, [])
         lines += [
             "/* How many bytes of workspace a call needs; any alignment will do. */",
@@ -204,10 +214,11 @@ class _Writer:
             fields.append(f".{field.member} = {value}")
         own = self.plan.steps.get(number)
         room = f"space + {own}" if own is not None else "NULL"
+        pool = "inputs->pool" if interface.takes_pool else "NULL"
         return [
             "  {",
             f"    {interface.name}_args args = {{{', '.join(fields)}}};",
-            f"    if ((status = {interface.name}(&args, {room}, NULL)) != 0) return status;",
+            f"    if ((status = {interface.name}(&args, {room}, {pool})) != 0) return status;",
             "  }",
         ]
 
@@ -228,7 +239,13 @@ def _clean(text: str) -> str:
     return "".join(c if c.isascii() and c.isprintable() else "?" for c in text).replace("*/", "* /")[:200]
 
 
-def _makefile(name: str, sources: Sequence[str], kernels: Mapping[str, EmittedC], machine: Machine) -> str:
+def _makefile(
+    name: str,
+    sources: Sequence[str],
+    kernels: Mapping[str, EmittedC],
+    machine: Machine,
+    more: Sequence[str],
+) -> str:
     common, of_gcc = build_flags("gcc")
     model = any(kernel.model for kernel in kernels.values())
     flags = ("-O2", "-std=c11") if model else (*machine.target.flags, *told(machine.target.features, "gcc"))
@@ -238,7 +255,7 @@ def _makefile(name: str, sources: Sequence[str], kernels: Mapping[str, EmittedC]
             "CC = gcc",
             f"# For gcc: {' '.join(of_gcc)}; for clang: nothing.",
             f"OWN_FLAGS = {' '.join(of_gcc)}",
-            f"CFLAGS = {' '.join((*flags, *common))} $(OWN_FLAGS) -fPIC",
+            f"CFLAGS = {' '.join((*flags, *common, *more))} $(OWN_FLAGS) -fPIC",
             "",
             f"all: lib{name}.a lib{name}.so",
             "",
@@ -246,7 +263,7 @@ def _makefile(name: str, sources: Sequence[str], kernels: Mapping[str, EmittedC]
             "\tar rcs $@ $^",
             "",
             f"lib{name}.so: {objects}",
-            "\t$(CC) -shared -o $@ $^ -lm",
+            f"\t$(CC) {' '.join((*more, '-shared'))} -o $@ $^ -lm",
             "",
             "%.o: %.c",
             "\t$(CC) $(CFLAGS) -c -o $@ $<",

@@ -261,3 +261,37 @@ def test_large_weights_are_in_the_library_or_given_to_each_call(
     outputs = (ctypes.c_void_p * 1)(y.ctypes.data)
     assert library.made_run((ctypes.c_void_p * len(given))(*given), outputs, room) == 0
     np.testing.assert_allclose(y, x @ w, rtol=1e-4, atol=1e-4)
+
+
+def test_threads_share_kernels_through_a_pool_that_a_caller_lends(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    x, w = drawn(256, 256), drawn(256, 256)
+    made = make([("MatMul", ["pool", "w"], ["y"], {})], {"pool": x}, ["y"], {"w": w})
+    shared = compile_model(imported(made), MACHINE, jobs=1, threads=2)
+    np.testing.assert_array_equal(
+        shared({"pool": x})["y"], compile_model(imported(made), MACHINE)({"pool": x})["y"]
+    )
+    path, folder = tmp_path / "made.onnx", tmp_path / "out"
+    path.write_bytes(made.SerializeToString())
+    words = ["--hw", MACHINE, "--heuristic", "greedy", "--threads", "2", "-o", str(folder)]
+    assert main(["compile", str(path), *words]) == 0
+    capsys.readouterr()
+    header = (folder / "made.h").read_text()
+    assert "  isamap_pool *pool; /* the threads that share the work; NULL: the caller's alone */" in header
+    assert "pool_; /* pool: f32[256, 256] */" in header
+    if shutil.which("gcc") is None or shutil.which("make") is None:
+        pytest.skip("there is no gcc, or no make")
+    subprocess.run(["make", "-C", str(folder)], check=True, capture_output=True, timeout=120)
+    library = ctypes.CDLL(str(folder / "libmade.so"))
+    library.isamap_pool_create.restype = ctypes.c_void_p
+    pool = ctypes.c_void_p(library.isamap_pool_create(2))
+    y, room = (
+        np.empty((256, 256), np.float32),
+        ctypes.create_string_buffer(int(library.made_workspace_bytes())),
+    )
+    for lent in (pool, None):
+        inputs = (ctypes.c_void_p * 2)(lent, x.ctypes.data)
+        assert library.made_run(inputs, (ctypes.c_void_p * 1)(y.ctypes.data), room) == 0
+        np.testing.assert_allclose(y, x @ w, rtol=1e-4, atol=1e-4)
+    library.isamap_pool_destroy(pool)
