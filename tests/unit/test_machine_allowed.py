@@ -53,6 +53,8 @@ def test_a_header_declares_what_its_family_says(header: str, function: str, *, i
         ("-mhvx-length=128B", True),
         ("-msimd128", True),
         ("-mzvector", True),
+        ("-fno-slp-vectorize", True),
+        ("-fvectorize-x", False),
         ("--target=riscv64-linux-musl", True),
         ("-mllvm", False),
         ("-Ofast", False),
