@@ -209,6 +209,8 @@ def _machine_text(
     if machine.program is not None:
         encoded = sum(i.encoding is not None for i in _described(machine))
         said = f"words of {machine.program.word_bits} bits, for {encoded} of {len(rows)} instructions"
+        queues = ", ".join(f"{q.giver} to {q.taker} ({q.depth})" for q in machine.program.queues)
+        said += f"; tokens from {queues}" if queues else ""
         parts += ["", f"program  {machine.program.source}  {said}"]
     return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
 

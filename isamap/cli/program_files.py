@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
     from isamap.driver.verifying import Case
     from isamap.stream.program_file import ProgramFile
+    from isamap.stream.timing import StreamTime
 
 WORDS = ("program", "assembly", "commands")
 _HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b"/* "}
@@ -116,14 +117,15 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
 
 def read_cases(
     path: str, kernel: str, machine: str, sizes: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
-) -> tuple[list[Case], dict[str, int]]:
-    """The comparisons of a file's program, and how often each instruction stands in it.
+) -> tuple[list[Case], dict[str, int], StreamTime | None]:
+    """The comparisons of a file's program, how often each instruction stands in it, and its time by tokens.
 
     Raises: UsageProblem where file, kernel, machine and sizes do not belong together.
     """
     from isamap.driver.streams import load_program, program_cases, program_kernel
     from isamap.machine import load_machine
     from isamap.stream.execute import count_instructions
+    from isamap.stream.timing import stream_time
 
     described = load_machine(machine_of(machine))
     program = load_program(path, described)
@@ -137,5 +139,5 @@ def read_cases(
         bound = program_kernel(program, read_kernel(kernel))
         cases = list(program_cases(program, described, bound, fills))
     if any(case.checked == "nothing" for case in cases):
-        return cases, {}
-    return cases, count_instructions(program, described)
+        return cases, {}, None
+    return cases, count_instructions(program, described), stream_time(program, described)

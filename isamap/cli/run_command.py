@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
@@ -36,6 +37,7 @@ from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json, exit_of
 from isamap.cli.words import read_sizes
 from isamap.driver.request import Size
+from isamap.report.mappings import time_text
 
 if TYPE_CHECKING:
     from isamap.driver.runnable import Prepared
@@ -94,13 +96,18 @@ def run_command(
 
 
 def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -> Answer:
-    """The words of a file, performed once on random data; a stream has no time to measure."""
-    (case,), counts = read_cases(path, kernel, machine, [sizes], ("random",))
+    """The words of a file, performed once on random data; with the time where tokens order units."""
+    (case,), counts, time = read_cases(path, kernel, machine, [sizes], ("random",))
     findings = tuple(Finding.of(d) for d in case.problems)
     payload = {**case_json(case), "program": path, "instructions": counts}
+    payload["stream"] = asdict(time) if time is not None else None
     issued = ", ".join(f"{count} {name}" for name, count in counts.items())
     compared = f"{case.checked}, largest error {case.max_error:.2g}, allowed {case.bound:.2g}"
-    text = f"program   {path}: {issued}\nverified  {compared}" if case.ok else "verified  NO: see below"
+    lines = [f"program   {path}: {issued}", f"verified  {compared}"]
+    if time is not None:
+        shares = ", ".join(f"{unit} {busy / time.total_ns:.0%}" for unit, busy in time.busy_ns.items())
+        lines.append(f"time      {time_text(time.total_ns)} by tokens and costs; busy: {shares}")
+    text = "\n".join(lines) if case.ok else "verified  NO: see below"
     return Answer(payload, text, findings, exit_of(case.ok, False))
 
 

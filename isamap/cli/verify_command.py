@@ -152,7 +152,7 @@ def _verify_file(
     path: str, kernel: str, machine: str, sets: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
 ) -> Answer:
     """The words of a file, performed and compared."""
-    cases, counts = read_cases(path, kernel, machine, sets, fills)
+    cases, counts, _ = read_cases(path, kernel, machine, sets, fills)
     wrong = [case for case in cases if not case.ok]
     findings = tuple(Finding.of(d) for case in wrong for d in case.problems)
     payload = {**_verify_payload(cases, 1), "emulator": None, "program": path, "instructions": counts}

@@ -26,7 +26,7 @@ def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) ->
     if machine.program is None or not machine.program.queues:
         yield from placed
         return
-    run = _Run(tuple(placed) + ((end,) if end is not None else ()), machine)
+    run = QueueRun(tuple(placed) + ((end,) if end is not None else ()), machine)
     order = run.order()
     units = tuple(run.names.index(unit) for unit in run.units)
     touched = Touched(units, len(run.names))
@@ -52,7 +52,7 @@ def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) ->
 
 
 @dataclass(slots=True)
-class _Run:
+class QueueRun:
     """The state of queues while commands run; commands by their number in the file, the end as the last."""
 
     placed: tuple[Placed, ...]
@@ -63,6 +63,8 @@ class _Run:
     pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
     started: dict[int, Clock] = field(default_factory=dict[int, Clock])
     done: dict[int, Clock] = field(default_factory=dict[int, Clock])
+    givers: dict[int, list[int]] = field(default_factory=lambda: defaultdict(list[int]))
+    """By command those whose tokens it has taken."""
 
     def __post_init__(self) -> None:
         self.names = tuple(self.machine.units)
@@ -75,23 +77,21 @@ class _Run:
         return self.machine.instructions[one.command.instruction].cost.unit
 
     def order(self) -> list[int]:
-        """The commands as units come to them. Raises: VerificationFailed where one waits for ever."""
-        waiting_units = {name: deque[int]() for name in self.names}
+        """The commands as they stand, as far as units come to them so. Raises: VerificationFailed."""
+        waits = {name: deque[int]() for name in self.names}
         for number, unit in enumerate(self.units):
-            waiting_units[unit].append(number)
+            waits[unit].append(number)
         known: dict[str, Clock] = dict.fromkeys(self.names, (NEVER,) * len(self.names))
         found: list[int] = []
-        while len(found) < len(self.placed):
-            before = len(found)
-            for unit, queue in waiting_units.items():
-                while queue and self._lacking(queue[0], unit) is None:
-                    number = queue.popleft()
-                    known[unit] = self._start(number, unit, known[unit])
-                    found.append(number)
-            if len(found) == before:
-                number = min(queue[0] for queue in waiting_units.values() if queue)
-                lacking = self._lacking(number, self.units[number])
-                raise self.wrong(number, f"waits for a token of {lacking}, which gives none")
+        while fronts := sorted(queue[0] for queue in waits.values() if queue):
+            able = (number for number in fronts if self._lacking(number, self.units[number]) is None)
+            if (number := next(able, None)) is None:
+                lacking = self._lacking(fronts[0], self.units[fronts[0]])
+                raise self.wrong(fronts[0], f"waits for a token of {lacking}, which gives none")
+            unit = self.units[number]
+            waits[unit].popleft()
+            known[unit] = self._start(number, unit, known[unit])
+            found.append(number)
         return found
 
     def _lacking(self, number: int, unit: str) -> str | None:
@@ -107,6 +107,7 @@ class _Run:
         for other in (other for kind, other in tokens if kind == "pop"):
             giver = self.given[other, unit][len(self.pairs[other, unit])]
             self.pairs[other, unit].append((giver, number))
+            self.givers[number].append(giver)
             known = later(known, self.done[giver])
         for other in (other for kind, other in tokens if kind == "push"):
             self.given[unit, other].append(number)

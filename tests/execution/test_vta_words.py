@@ -26,9 +26,11 @@ from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.ir import interpret
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Quantity
+from isamap.simulate.events import simulate
 from isamap.source import NoMapping, Source, UsageProblem
 from isamap.stream.program_file import ProgramFile, read_program, write_program
 from isamap.stream.tables import contents_of
+from isamap.stream.timing import stream_time
 from isamap.stream.words import decode, decode_end
 
 HERE = Path(__file__).resolve().parents[1]
@@ -142,8 +144,8 @@ REFUSED = [
     (
         read_kernel("gemm_s8s8"),
         (
-            "gemm has nothing that supplies w: vta has nothing that copies i8[1, 16, 16] of B into wgt, where "
-            "all that is moved begins at multiples of 256 bytes"
+            "gemm has nothing that supplies w: vta has nothing that copies i8[1, 16, 16] of B into wgt, "
+            "where all that is moved begins at multiples of 256 bytes"
         ),
     ),
 ]
@@ -154,6 +156,28 @@ def test_what_the_machine_does_not_move_is_refused(kernel: Source, why: str) -> 
     with pytest.raises(NoMapping) as refused:
         compiled(kernel, {"M": 16, "N": 16, "K": 16})
     assert refused.value.diagnostics[0].notes[0] == why
+
+
+def test_units_are_done_when_tokens_and_costs_say(machine: Machine) -> None:
+    row = stream_time(read_program(compiled(PRODUCT, {"M": 1, "N": 1, "K": 1}), "a program"), machine)
+    # Sums come behind row and weights over the same bus: begun in cycle 34, there in cycle 92; then 9 cycles
+    # for the product, 19 to requantise, 52 to store.
+    assert row is not None
+    assert row.total_ns == pytest.approx(10 * (92 + 9 + 19 + 52))
+    assert row.busy_ns == pytest.approx({"load": 340, "compute": 200, "store": 20})
+
+
+def test_time_by_tokens_is_that_of_the_event_simulator() -> None:
+    sizes: dict[str, Size] = {"M": 64, "N": 8, "K": 32}
+    request = Request(read_kernel(PRODUCT), "vta", sizes, heuristic="greedy")
+    program, made = compile_words(request)
+    assert made.machine
+    assert made.program
+    assert made.problem
+    by_tokens = stream_time(program, made.machine)
+    assert by_tokens is not None
+    simulated = simulate(made.program, made.machine, made.problem)
+    assert by_tokens.total_ns == pytest.approx(simulated.total_ns, rel=0.1)
 
 
 # --- what is wrong with a file ----------------------------------------------------------------------------
