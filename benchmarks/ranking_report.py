@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from math import comb, exp, log
+from math import exp, log
 from pathlib import Path
 from typing import cast
 
@@ -22,19 +22,7 @@ from isamap.plan.text import parse_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.codec import read, write
 from isamap.source import Source
-
-
-def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """Kendall's tau-b: 1 where both orders agree, -1 where one is the other reversed."""
-    pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
-    signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
-    total = comb(len(predicted), 2)
-    free = (total - sum(p == 0 for p, _ in signs)) * (total - sum(m == 0 for _, m in signs))
-    return sum(p * m for p, m in signs) / free**0.5 if free else 0.0
-
-
-def _sign(a: float, b: float) -> int:
-    return (a > b) - (a < b)
+from isamap.tune.judging import first_over_best, kendall
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +39,7 @@ class Judged:
 
     @property
     def slower(self) -> float:
-        return self.measured[self.predicted.index(min(self.predicted))] / min(self.measured)
+        return first_over_best(self.predicted, self.measured)
 
     @property
     def spread(self) -> float:
@@ -66,7 +54,7 @@ class Judged:
 def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Path) -> Judged:
     """A stored case, priced for a machine with a profile."""
     case = Case.named(str(entry["case"]))
-    posed = _problem(case, machine, profile, problems)
+    posed = problem_of(case, machine, profile, problems)
     model = load_cost_model("analytic")
     texts = cast("list[str]", entry["schedules"])
     times = cast("list[dict[str, float]]", entry["ns"])
@@ -78,7 +66,7 @@ def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Pat
     return Judged(case, tuple(p for p, _ in kept), tuple(float(t) for _, t in kept))
 
 
-def _problem(case: Case, machine: str, profile: str, folder: Path) -> Problem:
+def problem_of(case: Case, machine: str, profile: str, folder: Path) -> Problem:
     """The problem of a case, from a file where it was built before by the same rules."""
     request = case.request(machine, profile)
     label = request.profile.digest[:12] if request.profile else "none"

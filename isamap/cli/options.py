@@ -120,7 +120,8 @@ EvaluatorNames = Annotated[
     typer.Option(
         "--evaluate",
         metavar="NAME",
-        help="Evaluate all schedules: simulated, measured; several as above, the first one chooses.",
+        help="Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first "
+        "one chooses.",
         show_default=False,
     ),
 ]
@@ -129,7 +130,7 @@ EvaluatorName = Annotated[
     typer.Option(
         "--evaluate",
         metavar="NAME",
-        help="Let simulated or measured choose among the schedules that --best asks for.",
+        help="Let simulated, measured or learned:FILE choose among the schedules that --best asks for.",
     ),
 ]
 BestCount = Annotated[

@@ -74,8 +74,11 @@ def run_program(
     limits: Limits | None = None,
     threads: int = 1,
     emulator: Emulator | None = None,
+    processor_time: bool = False,
 ) -> RunResult:
     """What the program does with arrays, which stay as they are; `repeat` more calls are timed.
+
+    By the clock on the wall; `processor_time` is what the calling thread takes of its processor instead.
 
     `threads` perform the parts of a program that has some. An `emulator` runs it in place of this processor.
 
@@ -90,6 +93,7 @@ def run_program(
             tensor.view(shared, offset)[...] = tensor.array
         job = _job(compiled, call, offsets, total, file.fileno(), guard, repeat, limits or Limits())
         job |= _on_threads(compiled, threads, job)
+        job["processor_time"] = processor_time
         answer = run_child(job, limits or Limits(), Subject.of(compiled), emulator)
         results = {
             t.name: t.view(shared, offset).copy()

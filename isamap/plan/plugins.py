@@ -1,7 +1,8 @@
 """Heuristics, cost models, evaluators and searchers by name: built in, or offered by installed packages.
 
 A package names its class under the entry points in `GROUPS`. It is imported only when it is asked for; one
-that does not load is reported with the package that it came from.
+that does not load is reported with the package that it came from. Behind a colon a name may have a word that
+its class is made with: `learned:model.json`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ BUILT_IN: dict[Kind, dict[str, str]] = {
     "evaluator": {
         "simulated": "isamap.simulate.events:Simulated",
         "measured": "isamap.tune.measured:Measured",
+        "learned": "isamap.tune.learned:Learned",
     },
     "searcher": {
         "annealing": "isamap.tune.searchers.annealing:Annealing",
@@ -41,6 +43,8 @@ GROUPS: dict[Kind, str] = {
     "evaluator": "isamap.evaluators",
     "searcher": "isamap.searchers",
 }
+WITH_WORD = {"learned": "a file"}
+"""What is built in and made with a word, and what that is; of others their classes know."""
 _METHODS: dict[Kind, str] = {
     "heuristic": "schedule",
     "cost model": "expression",
@@ -56,7 +60,22 @@ def known_names(kind: Kind) -> tuple[str, ...]:
 
 
 def check_name(kind: Kind, name: str) -> None:
-    """Nothing, when there is such a plug-in; it is not loaded. Raises: UsageProblem."""
+    """Nothing, when there is such a plug-in; it is loaded only where it is made with a word.
+
+    Raises: UsageProblem, for a wrong word as well, before anything else is done.
+    """
+    if _parted(name)[1]:
+        _load(kind, name)
+    else:
+        _check(kind, name)
+
+
+def _check(kind: Kind, name: str) -> None:
+    name, given = _parted(name)
+    if name in BUILT_IN[kind] and bool(given) != (name in WITH_WORD):
+        what = f"takes no word behind it, `{given[:80]}`" if given else f"needs {WITH_WORD[name]} behind it"
+        usage = f"{name}:{WITH_WORD[name].upper().split()[-1]}" if name in WITH_WORD else name
+        raise UsageProblem(Diagnostic("plugin-word", f"the {kind} `{name}` {what}", help=f"write `{usage}`"))
     if name not in BUILT_IN[kind] and _offered(kind, name) is None:
         near = get_close_matches(name, known_names(kind), n=1, cutoff=0.5)
         raise UsageProblem(
@@ -105,14 +124,16 @@ def origin(plugin: object) -> str | None:
 
 
 def _load(kind: Kind, name: str) -> object:
-    check_name(kind, name)
+    _check(kind, name)
+    name, given = _parted(name)
+    words = (given,) if given else ()
     if name in BUILT_IN[kind]:
         module, _, attribute = BUILT_IN[kind][name].partition(":")
-        return getattr(import_module(module), attribute)()
+        return getattr(import_module(module), attribute)(*words)
     point = _offered(kind, name)
     assert point is not None
     try:
-        plugin: Any = point.load()()
+        plugin: Any = point.load()(*words)
         if not callable(getattr(plugin, _METHODS[kind], None)):
             raise TypeError(f"it has no method `{_METHODS[kind]}`")
         if not isinstance(getattr(plugin, "name", None), str):
@@ -127,6 +148,12 @@ def _load(kind: Kind, name: str) -> object:
             )
         ) from error
     return plugin
+
+
+def _parted(name: str) -> tuple[str, str]:
+    """A plug-in's own name, and the word that it is made with."""
+    own, _, word = name.partition(":")
+    return own, word
 
 
 def _offered(kind: Kind, name: str) -> EntryPoint | None:

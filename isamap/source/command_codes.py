@@ -44,6 +44,11 @@ COMMAND_CODES: dict[str, Explanation] = {
         "`--fix` takes DECISION=NUMBER, as in `--fix nest0.block.k=256`; from Python `fix` takes whole "
         'numbers by the names of decisions, {"block.k": 256}.',
     ),
+    "gather-rows": Explanation(
+        "rows that no samples can be gathered of",
+        "`isamap tune gather` visits kernels at fixed sizes: those of a shipped list, or one that is named "
+        "with a number for each of its sizes.",
+    ),
     "internal-error": Explanation(
         "a mistake in isamap",
         "This should not happen, whatever the input. The file named holds the command line, its input files "
@@ -51,6 +56,16 @@ COMMAND_CODES: dict[str, Explanation] = {
     ),
     "missing-argument": Explanation(
         "a command lacks something", "`isamap COMMAND --help` says what a command needs."
+    ),
+    "model-unreadable": Explanation(
+        "a file that is no trained cost model",
+        "`isamap tune train` writes one: JSON with numbers only, which is read as data. What is no tree, or "
+        "names features that there are not, is refused.",
+    ),
+    "model-version": Explanation(
+        "a cost model of another version of isamap",
+        "What features of schedules mean has changed since it was trained. The samples that it was trained "
+        "on are of the older version, too: gather new ones.",
     ),
     "more-findings": Explanation(
         "an input with more mistakes than are shown",
@@ -72,6 +87,11 @@ COMMAND_CODES: dict[str, Explanation] = {
     "no-kernels": Explanation(
         "a folder without kernels",
         "`isamap match FOLDER` shows what a machine has for each kernel in it, a file that ends in .ir.",
+    ),
+    "no-training-library": Explanation(
+        "the library that trains cost models is not installed",
+        "`isamap tune train` calls lightgbm, an extra: `pip install 'isamap[learn]'`. Trained models are "
+        "used without it.",
     ),
     "not-canonical": Explanation(
         "a text that `isamap fmt` would change",
@@ -200,6 +220,12 @@ COMMAND_CODES: dict[str, Explanation] = {
         "the operating system lacks something",
         "A disk is full, a folder may not be written or is gone, or there are no more files or processes to "
         "be had. What it is stands in the message.",
+    ),
+    "too-few-samples": Explanation(
+        "too few samples to train a cost model",
+        "`isamap tune train` learns from schedules in the log of evaluations that ran on a processor, with "
+        "features as this version has them. `isamap tune gather` adds some, and so do `--tune` and "
+        "`--evaluate measured`.",
     ),
     "unknown-code": Explanation(
         "a code that does not exist", "Codes stand in brackets behind `error` or `warning`."

@@ -187,6 +187,10 @@ PLAN_CODES: dict[str, Explanation] = {
         "Some are built in, others are offered by installed packages, as entry points in the groups "
         "`isamap.heuristics` and `isamap.cost_models`.",
     ),
+    "plugin-word": Explanation(
+        "a plug-in with a word behind its name, or without",
+        "`--evaluate learned:model.json` is made with a file; other built-in ones take no word.",
+    ),
     "schedule-capacity": Explanation(
         "a schedule needs more registers than there are",
         "The accumulators of all unrolled tiles live at once; so do the tiles of an operand that are used "

@@ -27,9 +27,8 @@ from isamap.plan.protocols import ComparingEvaluator, CostModel, DependentEvalua
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation, Fact, Trial
-from isamap.scheduler.effects.shares import where_time_goes
-from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, OnlyWarned, Unkept
+from isamap.tune.features import FEATURES_VERSION, described
 from isamap.tune.store import data_path, opened
 
 FORMAT = 1
@@ -245,7 +244,7 @@ def _record(
     evaluation: Evaluation,
     setting: Setting,
 ) -> Record:
-    decisions, features = features_of(trial, model)
+    found = described(trial, model)
     ran = evaluation.cost_ns != float("inf")
     return Record(
         key=key,
@@ -256,44 +255,13 @@ def _record(
         profile=setting.profile,
         sizes=_sizes(trial),
         schedule=schedule_text(trial.schedule),
-        decisions=decisions,
+        decisions=dict(found.decisions),
         model=model.name,
-        model_cost_ns=features.get("total_ns"),
-        features=features,
+        model_cost_ns=found.total_ns,
+        features=dict(found.features),
         evaluator=evaluator.name,
         cost_ns=evaluation.cost_ns if ran else None,
         facts=dict(evaluation.facts),
-        versions={**setting.versions, **_depends(evaluator, trial)},
+        versions={**setting.versions, **_depends(evaluator, trial), "features": str(FEATURES_VERSION)},
         time=datetime.now(UTC).isoformat(timespec="seconds"),
     )
-
-
-def features_of(trial: Trial, model: CostModel) -> tuple[dict[str, int], dict[str, float]]:
-    """The decisions that a schedule stands for, and its cost by the model, term by term.
-
-    Units: features whose names end in `_ns` are nanoseconds. Both are empty where the model cannot price it.
-    """
-    nests = {nest.statement: nest for nest in trial.schedule.nests}
-    decisions: dict[str, int] = {}
-    features: dict[str, float] = {}
-    total: float | None = 0.0
-    times = where_time_goes(trial.schedule, trial.problem, model)
-    for nest, time in zip(trial.problem.nests, times, strict=True):
-        if nest.statement not in nests:  # another statement takes it along
-            continue
-        read = read_nest(trial.problem, nest, nests[nest.statement])
-        if read is None or time is None:
-            total = None
-            continue
-        option, assignment = read
-        decisions |= assignment
-        head = f"nest{nest.statement}"
-        features |= {f"{head}.extent.{axis.name}": float(axis.extent) for axis in option.axes}
-        features[f"{head}.total_ns"] = time.total_ns
-        for share in time.shares:
-            name = "_".join([*share.name.split(), *([share.operand] if share.operand else [])])
-            features[f"{head}.{name}_ns"] = share.ns
-        total = None if total is None else total + time.total_ns
-    if total is not None:
-        features["total_ns"] = total
-    return decisions, features

@@ -23,6 +23,8 @@ ELSEWHERE = frozenset(
         "bench-threads",  # tests/unit/test_bench.py
         "contender-lost",
         "no-language-server",  # an extra that is not installed: tests/unit/test_language_server.py
+        "no-training-library",  # tests/unit/test_tune_training.py
+        "too-few-samples",
         "file-not-text",  # inputs that are no short texts: tests/unit/test_cli.py
         "file-too-large",
         "internal-error",

@@ -1,0 +1,162 @@
+"""Samples for learned cost models: schedules near the model's best of many kernels, each timed.
+
+    for found in gather(plan, samples_of(plan, Log.open()), stop): ...     a visit of a row after the other
+
+Everything is in the log of evaluations as soon as it is measured, and rows with the fewest samples come
+first: a run that was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator, Mapping, Set
+from dataclasses import dataclass, replace
+
+from isamap.driver.inputs import named_kernel
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.refining import evaluate_schedules
+from isamap.driver.request import Request, sha256
+from isamap.plan.check import check_schedule
+from isamap.plan.plugins import load_cost_model
+from isamap.plan.trial import Trial
+from isamap.scheduler.answer import schedule as solve
+from isamap.scheduler.search.points import Point, SearchSpace
+from isamap.scheduler.search.varied import varied
+from isamap.source import IsamapError
+from isamap.suites.samples import SampleRow
+from isamap.tune.evaluating import Log, schedule_text
+from isamap.tune.features import FEATURES_VERSION
+from isamap.tune.measured import PROCESSOR_TIME, Measured
+from isamap.tune.profile import Profile
+
+# So many schedules are timed in turns, in rounds of so many seconds each.
+TOGETHER, ROUNDS, SECONDS = 16, 3, 0.01
+# How many of the model's best a walk may begin at, how many changes it takes at most, and how many times the
+# best predicted cost it may lead to: worse ones are never chosen among.
+LISTED, MOST_CHANGES, WIDEST = 8, 5, 3.0
+# Walks for each schedule that is wanted.
+WALKS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to gather: rows on a machine with a profile. Units: `limit_s` for finding the best of a row."""
+
+    rows: tuple[SampleRow, ...]
+    machine: str
+    profile: Profile | None
+    limit_s: float = 3.0
+
+    def request(self, row: SampleRow) -> Request:
+        """The question about a row, of all its mappings."""
+        sizes, text = dict(row.sizes), named_kernel(row.kernel)
+        return Request(text, self.machine, sizes, profile=self.profile, limit_s=self.limit_s, best=LISTED)
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What a visit of a row brought: new samples, and what did not run; `refused` is why there is none."""
+
+    row: SampleRow
+    count: int
+    failed: int = 0
+    refused: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Posed:
+    """A row's space, and what trials have in common."""
+
+    request: Request
+    space: SearchSpace
+    trial: Trial
+
+
+Samples = Mapping[SampleRow, Set[str]]
+"""The texts of the schedules of each row that were timed."""
+
+
+def samples_of(plan: Plan, log: Log) -> dict[SampleRow, set[str]]:
+    """What the log has of each row, of this machine with these features. Raises: Unkept."""
+    shas = {row: sha256(named_kernel(row.kernel).text) for row in plan.rows}
+    found: dict[SampleRow, set[str]] = {row: set() for row in plan.rows}
+    for record in log.records():
+        is_ours = record.evaluator == PROCESSOR_TIME and record.machine == plan.machine
+        if is_ours and record.versions.get("features") == str(FEATURES_VERSION):
+            for row, sha in shas.items():
+                if record.kernel_sha256 == sha and row.has(record.sizes):
+                    found[row].add(record.schedule)
+    return found
+
+
+def gather(
+    plan: Plan, before: Samples, stop: float, watch: Callable[[str], None] = lambda _: None
+) -> Iterator[Gathered]:
+    """What each visit of a row brought, until `stop` on the monotonic clock; rows with few samples first.
+
+    What was timed `before` is not timed again. A row that cannot be compiled here, or of which there is
+    nothing new, is not visited again.
+    """
+    timed = {row: set(texts) for row, texts in before.items()}
+    known: dict[SampleRow, _Posed] = {}
+    while timed and time.monotonic() < stop:
+        row = min(timed, key=lambda r: len(timed[r]))
+        watch(str(row))
+        try:
+            if row not in known:
+                known[row] = _posed(plan, row)
+            found = _visited(row, known[row], timed[row])
+        except IsamapError as error:
+            found = Gathered(row, 0, refused=error.diagnostics[0].message)
+        if not found.count:
+            del timed[row]
+        yield found
+
+
+def _posed(plan: Plan, row: SampleRow) -> _Posed:
+    """The space around what greedy finds of a row. Raises: NoMapping, Infeasible, UsageProblem."""
+    request = plan.request(row)
+    made = compile_kernel(request, "pose")
+    assert made.machine, "the stages before have run"
+    assert made.canonical, "the stages before have run"
+    assert made.problem, "the stages before have run"
+    model = load_cost_model(request.cost_model)
+    first = solve(made.problem, heuristic="greedy", limit_s=plan.limit_s, model=model)
+    listed = varied(made.problem, model, LISTED, limit_s=plan.limit_s)
+    space = SearchSpace.around(made.problem, model, {}, first, listed)
+    assert space is not None, "greedy decides"
+    sizes = {name: value for name, value in made.problem.sizes if isinstance(value, int)}
+    profile = request.profile.digest[:12] if request.profile else ""
+    trial = Trial(made.canonical, made.machine, made.problem, replace(first, profile=profile), sizes)
+    return _Posed(request, space, trial)
+
+
+def _visited(row: SampleRow, posed: _Posed, timed: set[str]) -> Gathered:
+    """New schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
+    trials: list[Trial] = []
+    for point in _drawn(posed.space, random.Random(len(timed))):
+        schedule = replace(posed.space.schedule(point), profile=posed.trial.schedule.profile)
+        text = schedule_text(schedule)
+        if text not in timed and not check_schedule(schedule, posed.trial.problem):
+            timed.add(text)
+            trials.append(replace(posed.trial, schedule=schedule))
+        if len(trials) == TOGETHER:
+            break
+    clocked = Measured(ROUNDS, SECONDS, PROCESSOR_TIME, processor_time=True)
+    evaluated = evaluate_schedules(posed.request, trials, clocked) if trials else ()
+    ran = sum(one.evaluation.cost_ns < float("inf") for one in evaluated)
+    return Gathered(row, ran, len(evaluated) - ran)
+
+
+def _drawn(space: SearchSpace, rng: random.Random) -> Iterator[Point]:
+    """The model's best, then points a few changes away from one of these, some of them twice."""
+    starts = (space.first, *space.listed)
+    widest = WIDEST * min(point.cost_ns for point in starts)
+    yield from (point for point in starts if point.cost_ns <= widest)
+    for _ in range(WALKS * TOGETHER):
+        point = rng.choice(starts)
+        for _ in range(rng.randint(1, MOST_CHANGES)):
+            point = space.changed(point, rng) or point
+        if point.cost_ns <= widest:
+            yield point

@@ -1,0 +1,137 @@
+"""A learned cost model: the analytic cost, corrected by trees that were trained on what was measured.
+
+    isamap compile K --best 16 --evaluate learned:FILE      the 16 best of the analytic model, put in order
+
+What it says of a schedule is the analytic cost times e to the power of what the trees add up to. The file
+holds numbers, and a card: on what it was trained, and how well it does on kernels that it did not see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import exp, inf
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from isamap.machine import Machine
+from isamap.plan.plugins import load_cost_model
+from isamap.plan.trial import Trial
+from isamap.source import Diagnostic, UsageProblem
+from isamap.tune.features import FEATURES, FEATURES_VERSION, described
+from isamap.tune.trees import Forest, forest_json, read_forest
+
+FORMAT = 1
+MOST_BYTES = 16 << 20
+MODEL = "analytic"
+"""The cost model that is corrected."""
+MAKE = "make one with `isamap tune gather` and `isamap tune train`"
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """What training leaves: trees over features of these names, and the card."""
+
+    names: tuple[str, ...]
+    forest: Forest
+    card: Mapping[str, Any]
+
+    def residual(self, features: Mapping[str, float]) -> float:
+        """The logarithm of what measured costs are expected to be of modelled ones."""
+        row = np.array([[features[name] for name in self.names]], np.float64)
+        return float(self.forest.values(row)[0])
+
+
+def print_trained(trained: Trained) -> str:
+    """A trained model as text."""
+    head = {
+        "isamap_cost_model": FORMAT,
+        "features_version": FEATURES_VERSION,
+        "features": list(trained.names),
+        "card": dict(trained.card),
+    }
+    lines = [f"{json.dumps(key)}: {json.dumps(value, indent=1)}" for key, value in head.items()]
+    forest = forest_json(trained.forest)
+    trees = ",\n".join(json.dumps(tree) for tree in cast(list[object], forest["trees"]))
+    return "{\n" + ",\n".join([*lines, f'"start": {forest["start"]}', f'"trees": [\n{trees}\n]']) + "\n}\n"
+
+
+def parse_trained(name: str, text: str) -> Trained:
+    """The model that a text holds. Raises: UsageProblem when it is none, or of another version."""
+    try:
+        stored: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _no_model(name, str(error)) from None
+    if not isinstance(stored, dict) or "isamap_cost_model" not in stored:
+        raise _no_model(name, "it has no `isamap_cost_model`")
+    content = cast(dict[str, Any], stored)
+    names: Any = content.get("features")
+    if content["isamap_cost_model"] != FORMAT:
+        raise _other_version(name, f"format {content['isamap_cost_model']!r}", f"{FORMAT}")
+    if content.get("features_version") != FEATURES_VERSION:
+        was = content.get("features_version")
+        raise _other_version(name, f"version {was!r} of the features", f"{FEATURES_VERSION}")
+    if not isinstance(names, list) or not all(n in FEATURES for n in cast(list[Any], names)):
+        raise _no_model(name, "`features` is no list of features")
+    card: Any = content.get("card")
+    if not isinstance(card, dict):
+        raise _no_model(name, "it has no card")
+    try:
+        forest = read_forest(content, len(cast(list[str], names)))
+    except ValueError as error:
+        raise _no_model(name, str(error)) from None
+    return Trained(tuple(cast(list[str], names)), forest, cast(dict[str, Any], card))
+
+
+def read_trained(path: str) -> tuple[Trained, str]:
+    """The model in a file, and the sha256 of that. Raises: UsageProblem."""
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        said = error.strerror or str(error)
+        raise UsageProblem(
+            Diagnostic("model-unreadable", f"{path} cannot be read: {said}", help=MAKE)
+        ) from None
+    if len(content) > MOST_BYTES:
+        raise _no_model(path, f"it has more than {MOST_BYTES >> 20} MB")
+    try:
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise _no_model(path, str(error)) from None
+    return parse_trained(path, text), hashlib.sha256(content).hexdigest()
+
+
+def _no_model(name: str, why: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("model-unreadable", f"{name} is no cost model: {why}", help=MAKE))
+
+
+def _other_version(name: str, what: str, known: str) -> UsageProblem:
+    said = f"{name} has {what}; this version of isamap reads {known}"
+    return UsageProblem(
+        Diagnostic("model-version", said, help="train it again: `isamap tune train`, after `tune gather`")
+    )
+
+
+class Learned:
+    """The evaluator: what a trained model says of a schedule. Nothing is run."""
+
+    name = "learned"
+
+    def __init__(self, path: str) -> None:
+        self.trained, self.digest = read_trained(path)
+
+    def evaluate(self, trial: Trial) -> float:
+        """Nanoseconds of one call, infinite where the analytic model cannot price it."""
+        found = described(trial, load_cost_model(MODEL))
+        if found.total_ns is None or not found.features:
+            return inf
+        return found.total_ns * exp(self.trained.residual(found.features))
+
+    def depends_on(self, machine: Machine) -> Mapping[str, str]:
+        """The file."""
+        return {"cost model": self.digest}

@@ -1,0 +1,209 @@
+"""Training of a cost model on the log of evaluations: trees on the residual of the analytic one.
+
+    train(samples_in(Log.open().records()))  ->  Trained
+
+What is learned is log(measured / modelled), less its median over the schedules of a kernel at some sizes:
+which of them is faster, not how fast a kernel is. Families, kernels whose names begin with one word, are left
+out in turn, and the card says how well a model orders schedules of a family that it was not trained on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from math import exp, log
+from statistics import median
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.source import Diagnostic, MissingTool, UsageProblem
+from isamap.tune.evaluating import Record
+from isamap.tune.features import FEATURES, FEATURES_VERSION
+from isamap.tune.judging import Judgement
+from isamap.tune.learned import MODEL, Trained
+from isamap.tune.measured import PROCESSOR_TIME
+from isamap.tune.trees import LEAF, Forest, Tree
+from isamap.version import __version__
+
+# Evaluators that ran the code.
+MEASURED = (PROCESSOR_TIME, "measured")
+FEWEST_SAMPLES = 50
+# Schedules of one kernel at some sizes: of fewer it says nothing which is the fastest.
+FEWEST_IN_ROW = 4
+TREES = 150
+SETTINGS: Mapping[str, object] = {
+    "objective": "regression",
+    "learning_rate": 0.05,
+    "num_leaves": 12,
+    "min_data_in_leaf": 15,
+    "feature_fraction": 0.6,
+    "bagging_fraction": 0.8,
+    "bagging_freq": 1,
+    "lambda_l2": 2.0,
+    "use_missing": False,
+    "deterministic": True,
+    "force_row_wise": True,
+    "num_threads": 1,
+    "seed": 1,
+    "verbosity": -1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A schedule that was measured. `row` is what its kernel, sizes, machine and processor have in common."""
+
+    kernel: str
+    row: str
+    features: Mapping[str, float]
+    model_ns: float
+    measured_ns: float
+    machine: str = ""
+    processor: str = ""
+
+    @property
+    def family(self) -> str:
+        return self.kernel.partition("_")[0]
+
+    @property
+    def residual(self) -> float:
+        return log(self.measured_ns / self.model_ns)
+
+
+def samples_in(records: Iterable[Record]) -> tuple[Sample, ...]:
+    """Those records that are of use: what ran, by the clock, with features of this version."""
+    found: list[Sample] = []
+    for record in records:
+        is_timed = record.evaluator in MEASURED and record.cost_ns and record.model == MODEL
+        is_known = record.versions.get("features") == str(FEATURES_VERSION) and record.features
+        if is_timed and is_known and record.cost_ns and record.model_cost_ns:
+            processor = record.versions.get("processor", "")
+            own = (record.kernel_sha256, *sorted(record.sizes.items()), record.machine_sha256)
+            row = repr((*own, record.profile, record.evaluator, processor))
+            cost = record.model_cost_ns, record.cost_ns
+            found.append(Sample(record.kernel, row, record.features, *cost, record.machine, processor))
+    return tuple(found)
+
+
+def train(samples: Sequence[Sample]) -> Trained:
+    """A model with its card. Raises: UsageProblem when there are too few samples, MissingTool."""
+    if len(samples) < FEWEST_SAMPLES:
+        raise UsageProblem(
+            Diagnostic(
+                "too-few-samples",
+                f"the log has {len(samples)} samples of these features; training takes {FEWEST_SAMPLES}",
+                help="`isamap tune gather` collects them",
+            )
+        )
+    families = sorted({sample.family for sample in samples})
+    held_out = [_held_out(family, samples) for family in families] if len(families) > 1 else []
+    card = {
+        "isamap": __version__,
+        "trained": datetime.now(UTC).isoformat(timespec="seconds"),
+        "library": f"lightgbm {_lightgbm().__version__}",
+        "samples": len(samples),
+        "rows": len({sample.row for sample in samples}),
+        "kernels": dict(sorted(Counter(sample.kernel for sample in samples).items())),
+        "machines": dict(sorted(Counter(sample.machine for sample in samples).items())),
+        "processors": sorted({sample.processor for sample in samples}),
+        "held_out": [judged for judged in held_out if judged is not None],
+    }
+    return Trained(FEATURES, _fitted(samples), card)
+
+
+def judged(
+    samples: Sequence[Sample], residuals: Sequence[float]
+) -> tuple[Judgement | None, Judgement | None]:
+    """How well the analytic model orders the schedules of each row, and how well with residuals added."""
+    rows: dict[str, list[tuple[Sample, float]]] = {}
+    for sample, residual in zip(samples, residuals, strict=True):
+        rows.setdefault(sample.row, []).append((sample, residual))
+    known = [row for row in rows.values() if len(row) >= FEWEST_IN_ROW]
+    measured = [[sample.measured_ns for sample, _ in row] for row in known]
+    analytic = [[sample.model_ns for sample, _ in row] for row in known]
+    learned = [[sample.model_ns * exp(residual) for sample, residual in row] for row in known]
+    return Judgement.of(zip(analytic, measured, strict=True)), Judgement.of(
+        zip(learned, measured, strict=True)
+    )
+
+
+def _held_out(family: str, samples: Sequence[Sample]) -> dict[str, object] | None:
+    """What a model that was trained on all other families makes of one."""
+    rest = [sample for sample in samples if sample.family != family]
+    own = [sample for sample in samples if sample.family == family]
+    analytic, learned = judged(own, list(_fitted(rest).values(matrix(own))))
+    if analytic is None or learned is None:
+        return None
+    return {
+        "family": family,
+        "samples": len(own),
+        "rows": analytic.rows,
+        "analytic": _rounded(analytic),
+        "learned": _rounded(learned),
+    }
+
+
+def _rounded(judgement: Judgement) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in asdict(judgement).items() if name != "rows"}
+
+
+def matrix(samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """The features. Shapes: [sample, feature]."""
+    return np.array([[sample.features[name] for name in FEATURES] for sample in samples], np.float64)
+
+
+def centred(samples: Sequence[Sample]) -> NDArray[np.float64]:
+    """Residuals less the median of their row. Shapes: [sample]."""
+    rows: dict[str, list[float]] = {}
+    for sample in samples:
+        rows.setdefault(sample.row, []).append(sample.residual)
+    middles = {row: median(residuals) for row, residuals in rows.items()}
+    return np.array([sample.residual - middles[sample.row] for sample in samples], np.float64)
+
+
+# --- the library ------------------------------------------------------------------------------------------
+
+
+def _lightgbm() -> Any:
+    try:
+        import lightgbm
+    except ImportError:
+        raise MissingTool(
+            Diagnostic(
+                "no-training-library",
+                "models are trained by lightgbm, which is not installed",
+                help="pip install 'isamap[learn]'; trained models are used without it",
+            )
+        ) from None
+    return lightgbm
+
+
+def _fitted(samples: Sequence[Sample]) -> Forest:
+    """The trees that lightgbm makes. Raises: MissingTool."""
+    library = _lightgbm()
+    data = library.Dataset(matrix(samples), centred(samples), params={"verbosity": -1})
+    booster = library.train(dict(SETTINGS), data, num_boost_round=TREES)
+    dumped: dict[str, Any] = booster.dump_model()
+    return Forest(0.0, tuple(_tree(info["tree_structure"]) for info in dumped["tree_info"]))
+
+
+def _tree(root: Mapping[str, Any]) -> Tree:
+    """A tree with its nodes in a row, each before those that it leads to."""
+    nodes: list[Mapping[str, Any]] = [root]
+    links: list[tuple[int, int]] = []
+    for node in nodes:  # grows meanwhile
+        links.append((0, 0))
+        if "split_feature" in node:
+            links[-1] = (len(nodes), len(nodes) + 1)
+            nodes += [cast("Mapping[str, Any]", node[f"{side}_child"]) for side in ("left", "right")]
+    return Tree(
+        tuple(int(node.get("split_feature", LEAF)) for node in nodes),
+        tuple(float(node.get("threshold", 0.0)) for node in nodes),
+        tuple(below for below, _ in links),
+        tuple(above for _, above in links),
+        tuple(round(float(node.get("leaf_value", 0.0)), 7) for node in nodes),
+    )

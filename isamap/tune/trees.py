@@ -1,0 +1,119 @@
+"""Regression trees as data: what training leaves, read from files, and walked without the library behind it.
+
+    {"feature": [3, -1, -1], "threshold": [0.5, 0, 0], "below": [1, 0, 0], "above": [2, 0, 0],
+     "value": [0, -0.1, 0.2]}
+
+Node 0 is the root. A node with a feature leads to `below` where the feature is at most the threshold, else to
+`above`, both of which come after it; one without, -1, is a leaf with its value. So every walk ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAF = -1
+MOST_TREES, MOST_NODES = 2000, 1023
+"""What a file may hold: a file is a stranger's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """A tree by its nodes; all tuples have one entry for each."""
+
+    feature: tuple[int, ...]
+    threshold: tuple[float, ...]
+    below: tuple[int, ...]
+    above: tuple[int, ...]
+    value: tuple[float, ...]
+
+    def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The value of the leaf that each row comes to. Shapes: rows [row, feature]."""
+        feature, threshold = np.array(self.feature), np.array(self.threshold)
+        below, above = np.array(self.below), np.array(self.above)
+        at = np.zeros(len(rows), np.intp)
+        while (inner := feature[at] != LEAF).any():
+            here = at[inner]
+            is_below = rows[inner, feature[here]] <= threshold[here]
+            at[inner] = np.where(is_below, below[here], above[here])
+        return np.array(self.value)[at]
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Trees whose values add up to what is predicted, on top of `start`."""
+
+    start: float
+    trees: tuple[Tree, ...]
+
+    def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What is predicted of each row. Shapes: rows [row, feature]."""
+        found = np.full(len(rows), self.start)
+        for tree in self.trees:
+            found += tree.values(rows)
+        return found
+
+
+def forest_json(forest: Forest) -> dict[str, object]:
+    """A forest as a file has it."""
+    return {
+        "start": forest.start,
+        "trees": [
+            {
+                "feature": list(tree.feature),
+                "threshold": list(tree.threshold),
+                "below": list(tree.below),
+                "above": list(tree.above),
+                "value": list(tree.value),
+            }
+            for tree in forest.trees
+        ],
+    }
+
+
+def read_forest(stored: Mapping[str, Any], features: int) -> Forest:
+    """The forest that JSON says, of so many features. Raises: ValueError, with what is wrong."""
+    trees: Any = stored.get("trees")
+    if not isinstance(trees, list) or len(cast(list[Any], trees)) > MOST_TREES:
+        raise ValueError(f"`trees` is no list of at most {MOST_TREES}")
+    (start,) = _numbers([stored.get("start")], "`start`")
+    found = (_tree(tree, f"tree {n}", features) for n, tree in enumerate(cast(list[Any], trees)))
+    return Forest(start, tuple(found))
+
+
+def _tree(stored: object, where: str, features: int) -> Tree:
+    known = cast(Mapping[str, Any], stored if isinstance(stored, dict) else {})
+    stated = (known.get(name) for name in ("feature", "threshold", "below", "above", "value"))
+    lists = [cast(list[Any], value) if isinstance(value, list) else [] for value in stated]
+    count = len(lists[0])
+    if not 0 < count <= MOST_NODES or any(len(numbers) != count for numbers in lists):
+        raise ValueError(f"{where} has no five lists of one length, at most {MOST_NODES}")
+    feature, threshold, below, above, value = lists
+    for node, numbers in enumerate(zip(feature, below, above, strict=True)):
+        if not all(isinstance(n, int) and not isinstance(n, bool) for n in numbers):
+            raise ValueError(f"{where}, node {node}: feature, below and above are whole numbers")
+        if numbers[0] == LEAF:
+            continue
+        if not 0 <= numbers[0] < features:
+            raise ValueError(f"{where}, node {node}: there is no feature {numbers[0]}")
+        if not all(node < child < count for child in numbers[1:]):
+            raise ValueError(f"{where}, node {node}: below and above come after it")
+    return Tree(
+        tuple(feature),
+        _numbers(threshold, f"{where}: a threshold"),
+        tuple(below),
+        tuple(above),
+        _numbers(value, f"{where}: a value"),
+    )
+
+
+def _numbers(values: Sequence[Any], what: str) -> tuple[float, ...]:
+    for value in values:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+            raise ValueError(f"{what} is no finite number")
+    return tuple(float(value) for value in values)
