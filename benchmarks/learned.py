@@ -123,7 +123,7 @@ def main() -> None:
     parser.add_argument("--profile", default="none", help="a profile's file, or `none`")
     parser.add_argument("--model", help="a trained model")
     parser.add_argument("-o", help="where described samples go")
-    words = parser.parse_args()
+    words = parser.parse_intermixed_args()
     if words.what == "describe":
         describe(Path(words.store), words.hw, words.profile, Path(words.o))
     elif words.what == "report":

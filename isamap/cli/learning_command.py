@@ -117,7 +117,8 @@ def train_command(
 
 
 def _card(card: Mapping[str, Any], output: str) -> Iterator[str]:
-    yield f"{card['samples']} samples of {card['rows']} rows, {len(card['kernels'])} kernels"
+    known = f"{card['samples']} samples of {card['rows']} rows, {len(card['kernels'])} kernels"
+    yield f"{known}; features: {card['features']}"
     yield "families left out in turn: first choice over best (worst), tau"
     head = ("family", "rows", "samples", "analytic", "learned")
     rows = (

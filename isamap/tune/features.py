@@ -65,6 +65,8 @@ FEATURES = (
     *(f"{role}.{what}" for role in OPERANDS for what in _OF_OPERANDS),
 )
 """The names, in the order in which models are trained; sizes and counts are logarithms to base 2."""
+OF_PRICE = (*_SHARES, "over issues")
+"""Those of what the price is made of: from few samples they say more of kernels that were not seen."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,11 @@ from isamap.plan.plugins import load_evaluator
 from isamap.plan.trial import Trial
 from isamap.source import MissingTool, UsageProblem
 from isamap.tune.evaluating import Log, Record
-from isamap.tune.features import FEATURES, FEATURES_VERSION
+from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
 from isamap.tune.judging import Judgement, kendall
 from isamap.tune.learned import Learned, Trained, parse_trained, print_trained
 from isamap.tune.training import SETTINGS, TREES, Sample, centred, judged, matrix, samples_in, train
 from isamap.tune.trees import Forest, Tree
-
-PACKED = FEATURES.index("packing")
 
 
 def samples() -> list[Sample]:
@@ -50,7 +48,7 @@ def trained() -> Trained:
 
 
 def test_what_the_model_misses_is_learned(trained: Trained) -> None:
-    analytic, learned = judged(samples(), list(trained.forest.values(matrix(samples()))))
+    analytic, learned = judged(samples(), list(trained.forest.values(matrix(samples(), trained.names))))
     assert analytic is not None
     assert learned is not None
     assert learned.tau > 0.9 > analytic.tau
@@ -59,12 +57,19 @@ def test_what_the_model_misses_is_learned(trained: Trained) -> None:
 
 def test_the_card_says_on_what_and_how_good_on_families_left_out(trained: Trained) -> None:
     card = trained.card
-    assert (card["samples"], card["rows"], card["machines"]) == (192, 16, {"m": 192})
+    assert (card["samples"], card["rows"], card["machines"], card["features"]) == (
+        192,
+        16,
+        {"m": 192},
+        "price",
+    )
+    assert trained.names == OF_PRICE
     assert card["kernels"] == {"conv_f32": 48, "gemm_bf16": 48, "gemm_f32": 48, "gru": 48}
     assert [(held["family"], held["rows"]) for held in card["held_out"]] == [
         ("conv", 4),
         ("gemm", 8),
         ("gru", 4),
+        ("all", 16),
     ]
     for held in card["held_out"]:
         assert held["learned"]["tau"] > held["analytic"]["tau"]
@@ -79,10 +84,10 @@ def test_a_trained_model_is_read_as_it_was_written(trained: Trained) -> None:
 
 def test_trees_say_what_the_library_says(trained: Trained) -> None:
     lightgbm: Any = pytest.importorskip("lightgbm")
-    data = lightgbm.Dataset(matrix(samples()), centred(samples()), params={"verbosity": -1})
+    data = lightgbm.Dataset(matrix(samples(), OF_PRICE), centred(samples()), params={"verbosity": -1})
     booster = lightgbm.train(dict(SETTINGS), data, num_boost_round=TREES)
-    said = np.asarray(booster.predict(matrix(samples())))
-    assert np.abs(said - trained.forest.values(matrix(samples()))).max() < 1e-4
+    said = np.asarray(booster.predict(matrix(samples(), OF_PRICE)))
+    assert np.abs(said - trained.forest.values(matrix(samples(), OF_PRICE))).max() < 1e-4
 
 
 def test_too_few_samples_are_refused() -> None:
