@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import TypeVar
 
 from isamap.source.process import end_with, interrupts_put_off
+
+AHEAD = 2
+"""Pieces that each other process is given while this one works: one to go on with when one is done."""
 
 Work = TypeVar("Work")
 Found = TypeVar("Found")
@@ -20,19 +24,33 @@ def all_jobs() -> int:
 
 
 def done_side_by_side(
-    do: Callable[[Work], Found], wanted: Sequence[Work], jobs: int
+    do: Callable[[Work], Found], wanted: Sequence[Work], jobs: int, *, here: bool = False
 ) -> Iterator[tuple[int, Found]]:
-    """What is found for each piece of work with its number, in the order in which they end."""
+    """What is found for each piece of work with its number, in the order in which they end.
+
+    With `here`, this process is one of them, and takes pieces from the end.
+    """
     if jobs == 1 or len(wanted) < 2:
         yield from ((number, do(one)) for number, one in enumerate(wanted))
         return
     # What is begun anew shares no thread and no lock with this process.
     fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(jobs, len(wanted)), fresh, end_with, (os.getpid(),)) as pool:
-        with interrupts_put_off():  # this process tells its own to end
-            numbers = {pool.submit(do, one): number for number, one in enumerate(wanted)}
+    others = min(jobs, len(wanted)) - here
+    with ProcessPoolExecutor(others, fresh, end_with, (os.getpid(),)) as pool:
+        left, begun = deque(enumerate(wanted)), dict[Future[Found], int]()
         try:
-            yield from ((numbers[done], done.result()) for done in as_completed(numbers))
+            while left or begun:
+                with interrupts_put_off():  # this process tells its own to end
+                    while left and (not here or len(begun) < AHEAD * others):
+                        number, one = left.popleft()
+                        begun[pool.submit(do, one)] = number
+                if left:
+                    number, one = left.pop()
+                    yield number, do(one)
+                else:
+                    wait(begun, return_when=FIRST_COMPLETED)
+                for done in [one for one in begun if one.done()]:
+                    yield begun.pop(done), done.result()
         except BaseException:  # Ctrl-C as well: what runs is not waited for
             for child in multiprocessing.active_children():
                 child.terminate()

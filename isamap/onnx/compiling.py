@@ -90,7 +90,8 @@ def compile_program_of(
     kernels: dict[str, EmittedC] = {}
     needed: dict[str, int] = {}
     is_cut_short = False
-    for done, (number, (emitted, size, cut_short)) in enumerate(done_side_by_side(_compiled, requests, jobs)):
+    found = done_side_by_side(_compiled, requests, jobs, here=True)
+    for done, (number, (emitted, size, cut_short)) in enumerate(found):
         kernel = names[number]
         watch(f"kernel {done + 1} of {len(requests)}: {kernel}")
         kernels[kernel], needed[kernel] = emitted, size
