@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
+from math import inf, prod
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
@@ -16,6 +16,7 @@ from isamap.lower.place import Place, partial_axes
 from isamap.lower.program import Buffer, Names, Node
 from isamap.match import (
     Copy,
+    LoopAxis,
     OperandTile,
     Suppliers,
     Tile,
@@ -49,7 +50,7 @@ def passing(
         return copy, ()
     own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
-    tiles = [place.position[a.name].floordiv(a.tile) for a in used[:2]]
+    tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
     starts = [_turn(tiles, between.copies) * between.copy_elements for between in way.buffers]
     *brought, computed, out = through(copy, buffer, own, starts)
     whole = {f"~{a.name}": Index.of(a.tile) for a in used}
@@ -63,10 +64,16 @@ def passing(
     return out, (*nodes, *_moved(computed, whole, suppliers, names))
 
 
+def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
+    """The axes along which a tile has neighbours, those of its rows and columns first."""
+    axes = [a for a in tile.axes if a.name in operand.axes]
+    return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
+
+
 def _turn(tiles: Sequence[Index], copies: int) -> Index:
     """Which copy of a buffer a tile has, by where it stands along two axes."""
     if copies > MOST_ALIKE:
-        return sum((count.mod(2) * (number + 1) for number, count in enumerate(tiles)), ZERO)
+        return sum((count * (number + 1) for number, count in enumerate(tiles)), ZERO).mod(copies)
     return sum(tiles, ZERO).mod(copies)
 
 

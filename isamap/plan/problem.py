@@ -47,8 +47,9 @@ class Flow:
     """What it takes units of their own to move all of an operand once, into its scratchpad or out of it.
 
     `begun` is what brings it there: an input, or what sums begin with. Of sums, `finished` is what takes them
-    out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way. So
-    many `issues` bring an input, and so many are `queued` beside those that compute; 0 for any number.
+    out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way; of
+    an input, how much later it is there than its unit is free again. So many `issues` bring an input, and so
+    many are `queued` beside those that compute; 0 for any number.
     """
 
     begun: Busy

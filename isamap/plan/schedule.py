@@ -180,13 +180,16 @@ def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ..
 
     Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside, and
     one in a scratchpad in all loops around sums: an engine given many transfers at once keeps others waiting.
+    Down to the second loop over an axis, which does not run equally often in each turn.
     """
     spread = spread_of(nest, stage.operand)
     inside = loops_inside(nest, stage.depth)
     into = stage.into if spread is None else spread.axis
     if not into:
         around = tuple(host for host in inside if host[0] < nest.hold)
-        return around if stage.memory else around[:1]
+        axes = [loop.axis for _, loop in around]
+        once = next((n for n, axis in enumerate(axes) if axis in axes[:n]), len(axes))
+        return around[:once] if stage.memory else around[:1]
     last = next((n for n, loop in inside if loop.axis == into), -1)
     return tuple((n, loop) for n, loop in inside if n <= last)
 

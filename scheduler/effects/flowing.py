@@ -98,22 +98,27 @@ def _of_block(tiling: Tiling) -> Cost:
 
 def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
     """Filling a buffer of one copy, with what is computed while that waits; 0 where it has two."""
+    option = tiling.space.option
+    axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled = times(_longest(flow.begun), *again)
+    # What is filled when it was read is there so much later, and so are the sums of it.
+    late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
+    late = times(late_ns, *(tiling.blocks[a.name] for a in axes), *(() if operand.windows else again))
+    if operand.windows:
+        windows = _swept_windows(tiling, operand, flow, filled, total([computing, late]))
+        return _by_copies(tiling, operand, windows, Const(0))
     sweeps = times(*(tiling.turns[a.name] for a in tiling.space.register_axes if a.name not in operand.axes))
-    waits: Cost = total([filled, computing])
-    serial = waits
+    waits = serial = total([filled, computing, late])
     for most, share in reversed(SWEEPS):
-        waits = Threshold(sweeps, most, total([filled, times(share, computing)]), waits)
-    axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
+        part = total([filled, times(share, computing), *([late] if share else [])])
+        waits = Threshold(sweeps, most, part, waits)
     if flow.queued:
         each = flow.issues / prod(a.extent for a in axes)
         waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), flow.queued, waits, serial)
-    if operand.windows:
-        return _by_copies(tiling, operand, _swept_windows(tiling, operand, flow, filled, computing), Const(0))
     # The first tile of each filling waits for its last use before, and what is computed waits for it.
-    tiles = prod(issues_along(a) for a in tiling.space.option.axes if a.name in operand.axes)
+    tiles = prod(issues_along(a) for a in option.axes if a.name in operand.axes)
     firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
-    return _by_copies(tiling, operand, largest([waits, total([computing, firsts])]), Const(0))
+    return _by_copies(tiling, operand, largest([waits, total([computing, firsts, late])]), Const(0))
 
 
 def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cost, computing: Cost) -> Cost:

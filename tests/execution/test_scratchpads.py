@@ -190,3 +190,33 @@ def test_addresses_are_multiples_of_what_the_machine_says_of_them(tmp_path: Path
     with pytest.raises(NoMapping):
         compile_kernel(Request(transposed, stated, {**sizes}, heuristic="greedy"))
     compile_kernel(Request(transposed, "systolic-16", {**sizes}, heuristic="greedy"))
+
+
+TWO_LOOPS = """isamap schedule 1
+kernel gemm_s8s8
+machine systolic-16
+sizes K = 16, M = 48, N = 80
+status MANUAL
+
+nest 0 {
+  map matmul { m: m, n: n, k: k } (a = A[m, k], b = B[k, n]);
+  for m by 16 {
+    stage a ahead 1 in spad at 0;
+    for n by 48 {
+      for n by 16 {
+        stage b in spad at 4096;
+        stage c in acc at 0;
+        hold;
+        for k by 16 {
+          issue;
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_what_is_filled_early_is_whole_where_an_axis_has_two_loops_inside() -> None:
+    sizes: dict[str, Size] = {"M": 48, "N": 80, "K": 16}
+    check(compiled("systolic-16", sizes, TWO_LOOPS), {"M": 48, "N": 80, "K": 16})

@@ -34,3 +34,31 @@ def test_a_requantised_product_takes_as_long_as_the_model_says(
     found = simulate(made.program, made.machine, made.problem)
     assert made.schedule.cost_ns == pytest.approx(found.total_ns, rel=0.15)
     assert found.total_ns >= 2 * m * n * k / 2048, "32 x 32 cells, two operations each"
+
+
+MIXED = """kernel mixed() {{
+  in X: i8[{p}, {q} * {c}];
+  in F: i8[{c}, {k}];
+  out Y: i8[{p}, {q}, {k}];
+  temp S: i32[{p}, {q}, {k}];
+  for p in {p}, q in {q}, k in {k} {{ S[p, q, k] = 0; }}
+  for p in {p}, q in {q}, k in {k}, c in {c} {{ S[p, q, k] += i32(X[p, {c}*q + c]) * i32(F[c, k]); }}
+  for p in {p}, q in {q}, k in {k} {{ Y[p, q, k] = sat_i8(round(f32(S[p, q, k]) * 0.0078125, even)); }}
+}}
+"""
+
+
+@pytest.mark.exhaustive(fast=1)
+@pytest.mark.parametrize(("p", "q", "c", "k"), [(28, 28, 32, 192), (56, 56, 24, 144)])
+def test_short_rows_of_pixels_leave_as_fast_as_their_link_takes_them(p: int, q: int, c: int, k: int) -> None:
+    source = Source("k.ir", MIXED.format(p=p, q=q, c=c, k=k))
+    made = compile_kernel(Request(source, "edge-npu", {}, limit_s=5), "emit")
+    assert made.program is not None
+    assert made.machine is not None
+    assert made.problem is not None
+    assert made.schedule is not None
+    assert made.schedule.cost_ns is not None
+    found = simulate(made.program, made.machine, made.problem)
+    assert made.schedule.cost_ns == pytest.approx(found.total_ns, rel=0.1)
+    moved = p * q * (c + k) + c * k
+    assert found.total_ns < 1.1 * moved / 16, "16 bytes a nanosecond"
