@@ -115,7 +115,11 @@ class Vta:
     def move(self, word: int) -> None:
         kind, sram, dram = field(word, 7, 3), field(word, 10, 16), field(word, 26, 32)
         rows, columns, stride = field(word, 64, 16), field(word, 80, 16), field(word, 96, 16)
-        assert word >> 112 == 0, "no padding"
+        above = field(word, 112, 4)  # rows of zeros
+        assert word >> 116 == 0, "no padding but above"
+        if above:
+            assert (kind, rows, columns) == (INP, 0, 1)
+            self.inp[sram : sram + above] = 0
         for row in range(rows):
             for column in range(columns):
                 self.element(kind, sram + row * columns + column, dram + row * stride + column)

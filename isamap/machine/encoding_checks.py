@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import combinations
 
 from isamap.ir import Instruction, Operand
@@ -54,9 +55,9 @@ def resolve_encoding(
                 help="add `program: {word_bits: …, source: …}`",
             )
         )
-    encoding = Encoding(
-        resolve_words(spec, row, program.word_bits), spec.span, _entries(spec, row, dict(program.tables))
-    )
+    words = resolve_words(spec, row, program.word_bits)
+    words = tuple(tuple(_with_least(field, instruction) for field in word) for word in words)
+    encoding = Encoding(words, spec.span, _entries(spec, row, dict(program.tables)))
     known = (*decided(instruction, memories), *program.tokens_of(unit))
     held = (*known, *(Quantity("entry", table) for table, _ in encoding.entries))
     for field in encoding.fields:
@@ -75,6 +76,15 @@ def resolve_encoding(
             )
         )
     return encoding
+
+
+def _with_least(field: BitField, instruction: Instruction) -> BitField:
+    """The field with the least number that it holds of a parameter."""
+    if not isinstance(field.holds, Quantity) or field.holds.kind != "param":
+        return field
+    low = next((p.low for p in instruction.params if p.name == field.holds.name and p.dtype is None), None)
+    least = low.value if low is not None and low.value is not None else 0
+    return replace(field, least=-(-least // field.holds.unit))
 
 
 def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[tuple[str, Word], ...]:

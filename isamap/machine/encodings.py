@@ -39,13 +39,14 @@ class Quantity:
 
 @dataclass(frozen=True, slots=True)
 class BitField:
-    """Bits `high` to `low` of a word, both included: a constant, or a quantity in its units."""
+    """Bits `high` to `low` of a word, both included: a constant, or `least` or more units of a quantity."""
 
     name: str
     high: int
     low: int
     holds: int | Quantity
     span: Span | None = field(default=None, compare=False, repr=False)
+    least: int = 0
 
     def __str__(self) -> str:
         unit = f" / {self.holds.unit}" if isinstance(self.holds, Quantity) and self.holds.unit != 1 else ""
@@ -114,9 +115,22 @@ def _fixed(word: Word) -> tuple[int, int]:
 
 def are_apart(one: Encoding, other: Encoding) -> bool:
     """Whether no words can be read as both."""
+    return (
+        any(
+            (one_bits & other_bits) & (one_value ^ other_value)
+            for (one_bits, one_value), (other_bits, other_value) in zip(one.fixed, other.fixed, strict=False)
+        )
+        or _is_less(one, other)
+        or _is_less(other, one)
+    )
+
+
+def _is_less(one: Encoding, other: Encoding) -> bool:
+    """Whether constants stand where a field of the other has a larger number."""
     return any(
-        (one_bits & other_bits) & (one_value ^ other_value)
-        for (one_bits, one_value), (other_bits, other_value) in zip(one.fixed, other.fixed, strict=False)
+        bits & field.mask == field.mask and field.get(value) < field.least
+        for (bits, value), word in zip(one.fixed, other.words, strict=False)
+        for field in word
     )
 
 

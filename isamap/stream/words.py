@@ -132,12 +132,21 @@ def _fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
     )
 
 
+def _is_enough(words: tuple[int, ...], encoding: Encoding) -> bool:
+    """Whether no field holds less than it may."""
+    return all(
+        field.get(value) >= field.least
+        for value, word in zip(words, encoding.words, strict=True)
+        for field in word
+    )
+
+
 def _decode_one(
     words: Sequence[int], at: int, encoded: Sequence[_Encoded], machine: Machine, tables: Tables
 ) -> Placed:
     for instruction, encoding, fixed in encoded:
         own = tuple(words[at : at + len(fixed)])
-        if _fits(own, fixed):
+        if _fits(own, fixed) and _is_enough(own, encoding):
             return Placed(at, _command(instruction, encoding, own, at, tables), own)
     bits = machine.program.word_bits if machine.program is not None else 0
     shown = f"{words[at]:#0{bits // 4 + 2}x}"
