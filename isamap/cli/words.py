@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
-from isamap.driver.request import Size, is_range
+from isamap.driver.request import MOST_FORMS, Size, is_range
 from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean, is_digits
 from isamap.source.numbers import BYTES_PER_UNIT
 
@@ -75,7 +75,7 @@ def fill_values(words: Sequence[str]) -> list[str]:
 
 def read_form(word: str | None) -> str | None:
     """What `--transform` names: `best`, or a number. Raises: UsageProblem."""
-    if word is None or word == BEST or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= 999):
+    if word is None or word == BEST or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= MOST_FORMS):
         return word
     raise UsageProblem(
         Diagnostic(

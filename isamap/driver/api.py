@@ -14,6 +14,7 @@ from isamap.driver.given import (
     given_count,
     given_fixes,
     given_flag,
+    given_form,
     given_names,
     given_seconds,
     given_sizes,
@@ -59,6 +60,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     tuned: bool = False,
     packed: Sequence[str] = (),
     cold: bool = False,
+    transform: bool | SupportsIndex = False,
 ) -> CompiledKernel:
     """The kernel, compiled for a machine, and for so many threads.
 
@@ -70,7 +72,8 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     which the fastest is taken and kept, 0 for none, or, with `search`, of those that a searcher proposes
     (docs/command-tune.md); `tuned` takes the one that was kept before. `packed` names inputs that calls take
     packed: `CompiledKernel.pack`. `cold` says that each call's operands are in no cache yet, which excludes
-    `tune` and `tuned`.
+    `tune` and `tuned`. With `transform` the kernel is rewritten where that is faster; a number takes the form
+    of that number (docs/transformations.md).
     Raises: IsamapError of every kind; what is given is looked at before any work begins.
     """
     text = schedule_of(schedule)
@@ -83,6 +86,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
         search=_given_search(search, tune),
         tuned=given_flag("tuned", tuned),
         cold=given_flag("cold", cold),
+        transform=given_form("transform", transform),
     )
     _check_choosers(asked)
     word = given_word("profile", profile, 'a path, "default" or "none"')

@@ -3,8 +3,9 @@
     p by 2, p by 14, none        each planned quickly; the cheapest by the model
 
 Axes are those of the last statement along which something shrinks that the kernel itself declares, one inside
-the other; blocks are as long as what shrinks fits into half of a cache, the rest of which is for what streams
-by. Inside ordered loops nothing is chosen: what these keep in caches is not priced.
+the other; blocks are as long as what shrinks, and what several statements go through in turns, fits into half
+of a cache, the rest of which is for what streams by. Inside ordered loops nothing is chosen: what these keep
+in caches is not priced.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from isamap.transform import (
     inlined,
     is_rewritable,
     make_guards_explicit,
+    reads,
     shared_blocks,
     statements,
+    symbols,
 )
 
 # Plans of blocks have to be cheaper by so much: they are longer programs.
@@ -86,7 +89,7 @@ def offered_blocks(
         single = shared_blocks(kernel, Blocks(axis.name, 1))
         if extent == 1 or isinstance(single, str) or not _shrinks(kernel, single, own):
             continue
-        row_bytes = max(1, _temporary_bytes(single))
+        row_bytes = max(1, _temporary_bytes(single) + _passed_through_bytes(kernel, axis.name) // extent)
         for size in dict.fromkeys(_even(extent, min(extent, max(1, bytes_ // row_bytes))) for bytes_ in room):
             cut = single if size == 1 else shared_blocks(kernel, Blocks(axis.name, size))
             if not isinstance(cut, str) and cut != kernel:
@@ -105,7 +108,22 @@ def _even(extent: int, most: int) -> int:
     return -(-extent // count)
 
 
+def _passed_through_bytes(kernel: Kernel, axis: str) -> int:
+    """Bytes of the arrays that an axis moves through in several statements, temporaries left out."""
+    found: dict[str, set[int]] = {}
+    for number, statement in enumerate(statements(kernel)):
+        assign = statement.assign
+        for access in (assign.target, *reads(assign.value)):
+            if axis in symbols(access):
+                found.setdefault(access.buffer, set()).add(number)
+    operands = (kernel.operand(name) for name, used in found.items() if len(used) > 1)
+    return sum(_bytes_of(o) for o in operands if o.role != "temp")
+
+
+def _bytes_of(operand: Operand) -> int:
+    return int(product(operand.shape).evaluate({})) * operand.dtype.size_bytes
+
+
 def _temporary_bytes(kernel: Kernel) -> int:
     """Bytes of all temporaries together."""
-    temporaries = [o for o in kernel.operands if o.role == "temp"]
-    return sum(int(product(o.shape).evaluate({})) * o.dtype.size_bytes for o in temporaries)
+    return sum(_bytes_of(o) for o in kernel.operands if o.role == "temp")

@@ -15,7 +15,7 @@ from typing import TypeVar, cast
 
 from isamap.driver.inputs import check_text
 from isamap.driver.inputs import machine_of as machine_called
-from isamap.driver.request import Size, is_range
+from isamap.driver.request import BEST_FORM, MOST_FORMS, Size, is_range
 from isamap.machine import Machine
 from isamap.machine import load_machine as load_named
 from isamap.source import (
@@ -87,6 +87,19 @@ def given_flag(name: str, value: object) -> bool:
     if truth is None:
         raise _wrong(name, "True or False", value)
     return truth
+
+
+def given_form(name: str, value: object) -> str | None:
+    """A form of a kernel: True for the best, or its number; False for the one that is written.
+
+    Raises: UsageProblem.
+    """
+    truth, number = truth_value(value), whole_number(value)
+    if truth is not None:
+        return BEST_FORM if truth else None
+    if number is None or not 1 <= number <= MOST_FORMS:
+        raise _wrong(name, f"True, False, or a whole number from 1 to {MOST_FORMS}", value)
+    return str(number)
 
 
 def given_choice(name: str, value: object, choices: Sequence[C]) -> C:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from isamap.tune.profile import Profile
 
 BEST_FORM = "best"
+MOST_FORMS = 999
 MAX_THREADS = 256
 # Each takes a compiler's time and half a second of measuring.
 MOST_TUNED = 100

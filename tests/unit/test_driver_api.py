@@ -253,6 +253,8 @@ def test_decisions_are_those_of_the_kernel(fix: object, message: str) -> None:
         ({"isolate": "no"}, "`isolate` takes True or False, not 'no'"),
         ({"tuned": 1}, "`tuned` takes True or False, not 1"),
         ({"cold": None}, "`cold` takes True or False, not None"),
+        ({"transform": 0}, "`transform` takes True, False, or a whole number from 1 to 999, not 0"),
+        ({"transform": "best"}, "`transform` takes True, False, or a whole number from 1 to 999, not 'best'"),
         ({"schedule": 5}, "`schedule` takes a path or a text, not 5"),
         ({"schedule": b"x"}, "`schedule` takes a path or a text, not b'x'"),
         ({"kernel": 5}, "`kernel` takes a name, a path or a text, not 5"),
