@@ -13,7 +13,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.posing.fusable import offered_once
 from isamap.posing.hierarchy import Memories
 from isamap.posing.matches import Matches, find_matches
-from isamap.transform import accesses, statements
+from isamap.transform import Statement, accesses, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,30 @@ class Frame:
         return is_brought and all(statement.assign.target.buffer != tensor for statement in before)
 
     def fresh_bytes(self, number: int, tensor: str) -> int:
-        """Bytes of an array of which iterations of the innermost ordered loop use different elements."""
+        """Bytes of an array of which iterations of the innermost ordered loop use different elements.
+
+        0 where a statement before it in the same iteration has brought them, and a cache keeps what one
+        iteration goes through.
+        """
         own = statements(self.kernel)[number]
-        used = [r for r in accesses(own) if r.buffer == tensor]
-        if not own.sequence or not any(own.sequence[-1].name in i.symbols for r in used for i in r.index):
+        if not own.sequence or not _moves(own, tensor):
             return 0
+        together = [s for s in statements(self.kernel) if own.ordered_loops[-1] in s.ordered_loops]
+        is_brought = any(_moves(s, tensor) for s in together[: together.index(own)])
+        return 0 if is_brought and self._is_kept(together) else self._bytes_of(tensor)
+
+    def _is_kept(self, together: Sequence[Statement]) -> bool:
+        """Whether a core's own cache keeps what one iteration around such statements goes through."""
+        rooms = [int(c.usable_factor * c.capacity_bytes) for c in self.memories.caches if not c.shared]
+        parts: dict[str, int] = {}
+        for statement in together:
+            for tensor in {access.buffer for access in accesses(statement)}:
+                moving = [a for a in statement.sequence if _moves(statement, tensor, a.name)]
+                turns = prod(a.extent.substitute(self.profile).value or 1 for a in moving)
+                parts[tensor] = max(parts.get(tensor, 0), self._bytes_of(tensor) // turns)
+        return sum(parts.values()) <= max(rooms, default=0)
+
+    def _bytes_of(self, tensor: str) -> int:
         operand = self.kernel.operand(tensor)
         size_bytes: int = product(operand.shape).evaluate(self.profile) * operand.dtype.size_bytes
         return size_bytes
@@ -99,3 +118,10 @@ class Frame:
             loops=machine.loops,
             model=machine.model,
         )
+
+
+def _moves(statement: Statement, tensor: str, loop: str = "") -> bool:
+    """Whether an ordered loop, the innermost one unless another is named, moves what is used of an array."""
+    name = loop or statement.sequence[-1].name
+    used = [access for access in accesses(statement) if access.buffer == tensor]
+    return any(name in index.symbols for access in used for index in access.index)

@@ -10,6 +10,7 @@ from isamap.driver.block_choice import offered_blocks
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import BEST_FORM, Request
 from isamap.ir import Kernel, Operand, bind
+from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.plan.cost import evaluate
 from isamap.scheduler.deciding.space import Space
@@ -88,3 +89,30 @@ def test_new_rows_of_an_array_come_from_where_all_of_it_fits(array: str, is_fres
     assert [one.source for one in missed] == ["l2", "l3"], "all of X is in the last cache"
     assert all((float(evaluate(one.lines[number], {})) > 0) == is_fresh for one in missed)
     assert option.operands[number].fresh_bytes == (4 * 64 * 16368 if is_fresh else 0)
+
+
+SOFTMAX = kernel_path("softmax_f32").read_text()
+
+
+def test_rows_that_several_statements_go_through_are_passed_on_in_blocks() -> None:
+    ((axis, rows),) = chosen(SOFTMAX, {"M": 64, "N": 16384})
+    assert axis == "m"
+    assert rows * 2 * 4 * 16384 <= 1 << 20, "x and y lie in half of the second cache"
+
+
+@pytest.mark.parametrize(("columns", "is_fresh"), [(16384, False), (1 << 24, True)])
+def test_a_row_that_the_statement_before_has_brought_is_near_where_a_cache_keeps_it(
+    columns: int, is_fresh: bool
+) -> None:
+    sizes = {"M": 64, "N": columns}
+    request = Request(
+        Source("softmax.ir", SOFTMAX), MACHINE, sizes, heuristic="greedy", fixed={"blocks.m": 1}
+    )
+    problem = compile_kernel(request, "pose").problem
+    assert problem
+    first, second = (
+        next(o for nest in nests for o in nest.options[0].operands if o.tensor == "x")
+        for nests in (problem.nests[1:2], problem.nests[2:3])
+    )
+    assert first.fresh_bytes == 4 * 64 * columns, "the largest element is looked for first"
+    assert second.fresh_bytes == (first.fresh_bytes if is_fresh else 0)
