@@ -15,8 +15,8 @@ from typing import Protocol
 from isamap.ir import Index
 from isamap.simulate.reuse import Weights
 
-# Scratchpads are looked at in pieces of so many elements: a row of a tile.
-PIECE = 16
+# Scratchpads are looked at in pieces of so many bytes: a row of a tile.
+PIECE = 32
 Piece = tuple[str, int]
 # Issues in flight: what the reorder buffers of server cores hold, as no description says it.
 WINDOW = 256
@@ -24,9 +24,9 @@ WINDOW = 256
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What an issue reads or writes in a scratchpad. Units: `place` and `size` in elements of the buffer."""
+    """What an issue reads or writes in a scratchpad. Units: `place` and `size` in bytes of it."""
 
-    buffer: str
+    memory: str
     place: Index
     size: int
     reads: bool
@@ -231,6 +231,6 @@ class MachineTime:
 
 
 def _pieces(touch: Touch, env: Mapping[str, int]) -> list[Piece]:
-    """The pieces of a buffer that an issue touches."""
+    """The pieces of a scratchpad that an issue touches."""
     first = touch.place.evaluate(env)
-    return [(touch.buffer, n) for n in range(first // PIECE, -(-(first + touch.size) // PIECE))]
+    return [(touch.memory, n) for n in range(first // PIECE, -(-(first + touch.size) // PIECE))]

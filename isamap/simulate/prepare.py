@@ -89,7 +89,7 @@ def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int
     for buffer in program.buffers:
         array_bytes[buffer.name] = buffer.elements.evaluate(env) * buffer.dtype.size_bytes
         item_bytes[buffer.name] = buffer.dtype.size_bytes
-    scratch = frozenset(buffer.name for buffer in program.buffers if buffer.memory)
+    scratch = {b.name: (b.memory, b.offset or 0) for b in program.buffers if b.memory}
     builder = _Builder(machine, env, item_bytes, scratch)
     body = builder.nodes(program.body, None)
     masks = tuple(sum(t.bit for t in (a.loop.chain if a.loop else ())) for a in builder.accesses)
@@ -109,7 +109,7 @@ class _Builder:
     machine: Machine
     env: Mapping[str, int]
     item_bytes: Mapping[str, int]
-    scratch: frozenset[str]
+    scratch: Mapping[str, tuple[str, int]]
     units: dict[str, int] = field(default_factory=dict[str, int])
     registers: dict[str, int] = field(default_factory=dict[str, int])
     accesses: list[Access] = field(default_factory=list[Access])
@@ -222,9 +222,10 @@ class _Builder:
             if crossed is not None and crossed[1] == name:
                 link_ns = size / crossed[0].bandwidth_bytes_per_ns
             if operand.buffer in self.scratch:
-                elements = max(1, size // self.item_bytes[operand.buffer])
+                memory, begin = self.scratch[operand.buffer]
+                place = operand.offset * self.item_bytes[operand.buffer] + begin
                 role = roles[name]
-                touches.append(Touch(operand.buffer, operand.offset, elements, role != "out", role != "in"))
+                touches.append(Touch(memory, place, size, role != "out", role != "in"))
         times = self._times(item, params)
         queued = self.machine.units[item.cost.unit].queued or 0
         also, also_ns = self._also(item, times[1])

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.request import Request
+from isamap.driver.request import Request, Size
 from isamap.kernels import kernel_path
+from isamap.simulate.events import simulate
 from isamap.simulate.machine_time import MachineTime, Step
 from isamap.source import Source
 
@@ -56,6 +59,28 @@ def test_what_is_read_over_a_link_that_is_busy_waits_and_what_is_written_goes_fi
     assert time.units == [10, 10, 35]
     time.issue(issue(LOAD, 10, link=5), [])
     assert time.units == [45, 10, 40], "it ends no sooner than its bytes have crossed"
+
+
+def test_buffers_that_share_bytes_of_a_scratchpad_wait_for_each_other() -> None:
+    text = kernel_path("gemm_s8s8_requant").read_text()
+    text = text.replace(", scalar scale: f32", "").replace("* scale", "* 0.0078125")
+    sizes: dict[str, Size] = {"M": 256, "N": 96, "K": 96}
+    made = compile_kernel(Request(Source("k.ir", text), "edge-npu", sizes, heuristic="greedy"))
+    assert made.program
+    assert made.machine
+    assert made.problem
+
+    def simulated(memory: str, offset: int) -> float:
+        """With the buffers of a memory at a place, sums and bytes alike: the second one from there on."""
+        assert made.program
+        assert made.machine
+        assert made.problem
+        own = [b for b in made.program.buffers if b.memory == memory]
+        places = {b.name: n * offset for n, b in enumerate(own)}
+        moved = tuple(replace(b, offset=places.get(b.name, b.offset)) for b in made.program.buffers)
+        return simulate(replace(made.program, buffers=moved), made.machine, made.problem).total_ns
+
+    assert simulated("spad", 0) > simulated("spad", 65536), "inputs and what leaves take turns in one place"
 
 
 @pytest.mark.parametrize(("rows", "length"), [(49, 64), (196, 224), (784, 160), (3136, 224), (12544, 256)])
