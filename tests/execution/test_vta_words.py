@@ -222,25 +222,25 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "gemm",
         0,
         Quantity("pop", "load"),
-        "word 5, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
+        "word 6, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
     ),
     (
         "load_wgt",
         0,
         Quantity("push", "compute"),
-        "word 5, `gemm`: waits for a token of load, which gives none",
+        "word 31, `gemm`: waits for a token of load, which gives none",
     ),
     (
         "store",
         0,
         Quantity("pop", "compute"),
-        "word 14, `store`: `x` is what word 7, `requantise_rounded_relu`, writes in res, " + UNTOLD,
+        "word 15, `store`: `x` is what word 8, `requantise_rounded_relu`, writes in res, " + UNTOLD,
     ),
     (
         "store",
         0,
         Quantity("push", "compute"),
-        "word 20, `requantise_rounded_relu`: waits for a token of store, which gives none",
+        "word 41, end: does not wait for word 28",
     ),
     (
         "load_inp",
@@ -275,7 +275,7 @@ def test_an_end_that_does_not_wait_is_told(program: ProgramFile, machine: Machin
     assert end is not None
     assert end.command.tokens == {("pop", "store")}
     early = replace(program, words=(*program.words[:-1], end.words[0] & 7))
-    assert refusal(early, machine) == ("program-tokens", f"word {end.at}, end: does not wait for word 40")
+    assert refusal(early, machine) == ("program-tokens", f"word {end.at}, end: does not wait for word 15")
     cut = replace(program, words=program.words[:-1])
     assert refusal(cut, machine) == (
         "program-word",
@@ -303,7 +303,7 @@ def test_entries_of_tables_that_are_corrupted_are_caught(program: ProgramFile, m
     wrong = replace(program, tables=(replace(table, offset=table.offset + 2),))
     assert refusal(wrong, machine) == (
         "program-word",
-        "word 3: `clear`: no entry of `uops` lies where the words say",
+        "word 4: `clear`: no entry of `uops` lies where the words say",
     )
 
 
