@@ -172,7 +172,7 @@ def test_products_in_tiles_joined_rows_and_by_lane(
         pytest.param("aarch64-sme", "max,sme=off", "sme", marks=pytest.mark.exhaustive),
         pytest.param("riscv-rvv", "rv64", "v", marks=pytest.mark.exhaustive),
         pytest.param("power10-mma", "power9", "mma", marks=pytest.mark.exhaustive),
-        pytest.param("s390x-vector", "max,vxe2=off", "vxe2", marks=pytest.mark.exhaustive),
+        pytest.param("s390x-vector", "max,vxeh2=off", "vxe2", marks=pytest.mark.exhaustive),
         pytest.param("mips-msa", "MIPS64R2-generic", "msa", marks=pytest.mark.exhaustive),
     ],
 )
