@@ -25,6 +25,9 @@ ELSEWHERE = frozenset(
         "no-language-server",  # an extra that is not installed: tests/unit/test_language_server.py
         "no-training-library",  # tests/unit/test_tune_training.py
         "too-few-samples",
+        "no-dask",  # tests/unit/test_cluster.py
+        "no-scheduler",
+        "cluster-failed",
         "file-not-text",  # inputs that are no short texts: tests/unit/test_cli.py
         "file-too-large",
         "internal-error",
