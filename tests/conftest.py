@@ -13,6 +13,7 @@ from typing import Any
 
 import hypothesis
 import pytest
+from counted_sets import summary
 from tiers import TIERS, left_out
 
 from isamap.scheduler.process.children import start_early
@@ -50,6 +51,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # They run the same lines over and over, which takes several times as long where each is counted.
         if {"properties", "execution"} & {*item.path.parts} and config.getoption("tier") == "fast":
             item.add_marker("no_cover")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    said = summary(report for reports in terminalreporter.stats.values() for report in reports)
+    if said:
+        terminalreporter.write_line(said)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,10 +10,11 @@ import re
 import shutil
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from counted_sets import INSTRUCTION_SET
 
 from isamap import compile as compile_kernel
 from isamap import verify
@@ -84,49 +85,50 @@ def tried(names: Sequence[str], emulator: str | None = None, every: int = 1) -> 
     return right
 
 
-def say(capsys: pytest.CaptureFixture[str], right: Counter[str]) -> int:
-    """Prints and returns the count of instruction sets of which something was tried."""
+Recorder = Callable[[str, object], None]
+
+
+def say(record: Recorder, right: Counter[str]) -> int:
+    """How many instruction sets were tried; the end of the run says which (counted_sets.py)."""
     sets = [name for name, count in right.items() if count]
-    with capsys.disabled():
-        print(f"\n{len(sets)} instruction sets: " + ", ".join(f"{n} {right[n]}" for n in sets))
+    for name in sets:
+        record(INSTRUCTION_SET, f"{name} {right[name]}")
     return len(sets)
 
 
 @needs_qemu
-def test_instruction_sets_run_here(capsys: pytest.CaptureFixture[str]) -> None:
+def test_instruction_sets_run_here(record_property: Recorder) -> None:
     here = [name for name in ON_SILICON if not missing_features(load_machine(name))]
     found = tried(here, every=EVERY_NTH) + tried(OF_ONE_EMULATOR, every=EVERY_NTH)
-    assert say(capsys, found) == len(here) + len(OF_ONE_EMULATOR)
+    assert say(record_property, found) == len(here) + len(OF_ONE_EMULATOR)
 
 
 @needs_qemu
 @needs_node
 @pytest.mark.exhaustive
-def test_other_instruction_sets_run(capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_instruction_sets_run(record_property: Recorder) -> None:
     everywhere: Counter[str] = Counter()
     for emulator in FOR_ALL:
         everywhere += tried(["generic-c"], emulator, EVERY_NTH)
     found = tried((*OF_ONE_EMULATOR, *OF_OTHERS)) + everywhere
-    assert say(capsys, found) == len(OF_ONE_EMULATOR) + len(OF_OTHERS) + len(FOR_ALL)
+    assert say(record_property, found) == len(OF_ONE_EMULATOR) + len(OF_OTHERS) + len(FOR_ALL)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", OF_NEWER_EMULATORS)
-def test_instruction_sets_of_newer_emulators_run(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_instruction_sets_of_newer_emulators_run(name: str, record_property: Recorder) -> None:
     target = load_machine(name).target
     if not has_model(target.emulator or "", target.cpu or ""):
         pytest.skip(f"needs a {target.emulator} that knows {target.cpu}: QEMU 8.2 or newer")
-    assert say(capsys, tried([name])) == 1
+    assert say(record_property, tried([name])) == 1
 
 
 @pytest.mark.parametrize("name", NEWER_FOR)
-def test_instruction_sets_that_older_emulators_get_wrong_run(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_instruction_sets_that_older_emulators_get_wrong_run(name: str, record_property: Recorder) -> None:
     emulator = load_machine(name).target.emulator or ""
     if version(emulator) < NEWER_FOR[name]:
         pytest.skip(f"needs {emulator} {'.'.join(map(str, NEWER_FOR[name]))} or newer")
-    assert say(capsys, tried([name])) == 1
+    assert say(record_property, tried([name])) == 1
 
 
 SIZES = {"M": 5, "N": 6, "K": 7}
