@@ -50,6 +50,20 @@ def test_blocks_of_descriptions_begin_and_end() -> None:
     assert not re.match(goes_on, "    emit: semantics")
 
 
+def test_the_extension_starts_with_each_language_that_its_server_is_handed() -> None:
+    source = (FOLDER / "extension.js").read_text(encoding="utf-8")
+    handed = {f"onLanguage:{name}" for name in re.findall(r'language: "(\w+)"', source)}
+    assert (
+        handed == {"onLanguage:isamap", "onLanguage:yaml"} == set(content("package.json")["activationEvents"])
+    )
+
+
+def test_the_extension_reads_each_setting_that_it_declares() -> None:
+    source = (FOLDER / "extension.js").read_text(encoding="utf-8")
+    read = {f"isamap.{name}" for name in re.findall(r'settings\.get\("(\w+)"\)', source)}
+    assert read == set(content("package.json")["contributes"]["configuration"]["properties"])
+
+
 def test_the_extension_names_files_that_are_there_and_a_command() -> None:
     package = content("package.json")
     paths = [grammar["path"] for grammar in package["contributes"]["grammars"]]
