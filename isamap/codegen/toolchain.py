@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ from pathlib import Path
 from isamap.codegen.blame import Emissions, blamed
 from isamap.codegen.c import EmittedC
 from isamap.codegen.c_interface import Interface
-from isamap.codegen.cache import Cache, cache_root, digest, own_root
+from isamap.codegen.cache import Cache, digest, own_root
+from isamap.codegen.compiler_calls import OUTPUT, Step, library_steps, run_compiler, run_steps
 from isamap.codegen.emulated import served_files
 from isamap.machine import Machine
 from isamap.machine.allowed import permission_numbers, support, told, told_by
@@ -80,10 +80,8 @@ _OF_COMPILER = {
 }
 MODEL_FLAGS = ("-O2", "-std=c11")
 _POOL_FLAGS = ("-O2", "-std=c11")
-SECONDS = 300  # that a compiler gets
 CROSS = "zig"
 """The compiler for other architectures: it brings a C library for each of them."""
-_OUTPUT = "library.so"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,14 +183,15 @@ def build(
     """
     flags, mains = (*flags, *compiler.flags), (main,) if isinstance(main, str) else tuple(main)
     main = mains[0]
+    apart: list[Step] = []
     if served is None:
-        steps = [(*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()), "-o", _OUTPUT, *mains)]
+        apart, steps = library_steps((*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ())), mains)
     else:
         files = {**files, **served_files(served.functions, told_by(served.features), support(served.target))}
         steps = [*_served_steps(flags, served.target, main)]
     written = {name: _as_text(content) for name, content in sorted(files.items())}
     texts = [part for item in written.items() for part in item]
-    arguments = [word for step in steps for word in step]
+    arguments = [word for step in (*apart, *steps) for word in step]
     key = digest("library 2", compiler.name, compiler.version, *compiler.command, *arguments, main, *texts)
     with OnlyWarned():
         if (known := Cache.open(LIBRARIES).find(key)) is not None:
@@ -201,16 +200,15 @@ def build(
         for name, content in files.items():
             Path(folder, name).write_bytes(content if isinstance(content, bytes) else content.encode())
         try:
-            result = _run([*compiler.command, *steps[0]], folder)
-            for step in steps[1:] if result.returncode == 0 else ():
-                result = _run([*compiler.command, *step], folder)
-        except subprocess.TimeoutExpired:
+            result = run_steps(compiler.command, apart, steps, folder)
+        except subprocess.TimeoutExpired as slow:
+            main = next((name for name in mains if name in slow.cmd), main)
             of = f"the emitted {main} of {len(written[main].splitlines())} lines"
-            raise _too_slow(compiler.name, of, f"compiler: {compiler.version}") from None
+            raise _too_slow(compiler.name, slow.timeout, of, f"compiler: {compiler.version}") from None
         if result.returncode != 0:
             _check_room(result.stderr, folder)
             raise _refused(compiler, main, result.stderr, written, emissions)
-        return _placed(key, Path(folder, _OUTPUT).read_bytes())
+        return _placed(key, Path(folder, OUTPUT).read_bytes())
 
 
 def _as_text(content: str | bytes) -> str:
@@ -225,7 +223,7 @@ def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Ite
     """
     yield (*target, *flags, *_SHOWN, _DECLARED, "-c", "-o", "emitted.o", main)
     own = ("isamap_served.c", "isamap_table.c")
-    yield (*target, "-O2", "-std=c11", "-static", "-o", _OUTPUT, "emitted.o", *own, "-lm")
+    yield (*target, "-O2", "-std=c11", "-static", "-o", OUTPUT, "emitted.o", *own, "-lm")
 
 
 def _check_room(says: str, folder: str) -> None:
@@ -299,7 +297,7 @@ def _locate(name: str) -> Compiler | None:
     path = shutil.which(name)
     if path is None:
         return None
-    says = _remembered("version", (path,), lambda: _first_line(_run([path, "--version"], None)))
+    says = _remembered("version", (path,), lambda: _first_line(run_compiler([path, "--version"], None)))
     return Compiler(name, (path,), says) if says else None
 
 
@@ -309,7 +307,7 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
     if compiler.name == "zig":
         return True  # one pinned version, which takes every flag that descriptions may name
     words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
-    answer = _remembered("flags", words, lambda: str(_run(list(words), None).returncode))
+    answer = _remembered("flags", words, lambda: str(run_compiler(list(words), None).returncode))
     return answer == "0"
 
 
@@ -322,8 +320,8 @@ def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> st
             return known.read_text(encoding="utf-8", errors="replace")
     try:
         answer = ask()
-    except subprocess.TimeoutExpired:
-        raise _too_slow(Path(words[0]).name, f"the question for its {what}") from None
+    except subprocess.TimeoutExpired as slow:
+        raise _too_slow(Path(words[0]).name, slow.timeout, f"the question for its {what}") from None
     with OnlyWarned():
         Cache.open(PROGRAMS).keep(key, answer.encode())
     return answer
@@ -333,47 +331,11 @@ def _first_line(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout.splitlines()[0].strip() if result.returncode == 0 and result.stdout else ""
 
 
-def _run(words: list[str], folder: str | None) -> subprocess.CompletedProcess[str]:
-    """One call of a compiler, with nothing of the user's environment but where to find programs.
-
-    It has a session of its own: what it starts ends with it. Raises: subprocess.TimeoutExpired.
-    """
-    caches = str(_writable_root() / "zig")
-    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}
-    environment |= {"ZIG_GLOBAL_CACHE_DIR": caches, "ZIG_LOCAL_CACHE_DIR": caches}
-    for name in ("LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT"):
-        if name in os.environ:
-            environment[name] = os.environ[name]
-    if folder is not None:
-        environment["TMPDIR"] = folder
-    try:
-        process = subprocess.Popen(
-            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        return subprocess.CompletedProcess(words, 1, "", f"error: {error.strerror}")
-    with process:
-        try:
-            says, errors = process.communicate(timeout=SECONDS)
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(words, process.wait(), says, errors)
-
-
-def _writable_root() -> Path:
-    """Where compilers keep what they keep."""
-    with OnlyWarned():
-        return cache_root()
-    return own_root()
-
-
-def _too_slow(name: str, over: str, *notes: str) -> MissingTool:
+def _too_slow(name: str, seconds: float, over: str, *notes: str) -> MissingTool:
     return MissingTool(
         Diagnostic(
             "compiler-timeout",
-            f"{name} was stopped after {SECONDS:g} s, over {over}",
+            f"{name} was stopped after {seconds:g} s, over {over}",
             notes=notes,
             help="repeat it when this computer has less to do, or name another compiler in ISAMAP_CC",
         )

@@ -31,6 +31,7 @@ from isamap.onnx.building import build_model
 from isamap.onnx.emitting import Emitted, emit
 from isamap.onnx.graph import Array
 from isamap.onnx.importing import Imported, import_model
+from isamap.onnx.pitches import find_pitches
 from isamap.onnx.planning import plan
 from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
@@ -97,7 +98,7 @@ def compile_program_of(
         kernels[kernel], needed[kernel] = emitted, size
         is_cut_short |= cut_short
     _check_calls(program, kernels)
-    placed = plan(program, needed)
+    placed = plan(program, needed, find_pitches(program, machine))
     return Library(
         emit(program, kernels, placed, machine, apart=apart), machine, model, len(requests), is_cut_short
     )

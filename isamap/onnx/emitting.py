@@ -20,9 +20,9 @@ from isamap.ir import DTYPES
 from isamap.machine import Machine
 from isamap.machine.allowed import told
 from isamap.onnx.graph_file import weights_of
+from isamap.onnx.pitches import apart_bytes
 from isamap.onnx.planning import LINE_BYTES, Plan
 from isamap.onnx.program import Call, Move, Passed, Port, Program
-from isamap.onnx.types import size_bytes
 from isamap.version import __version__
 
 MOVES = ("isamap_moves.c", "isamap_moves.h")
@@ -210,7 +210,7 @@ class _Writer:
                 const = "const " if field.source in step.reads else ""
                 value = f"({field.c_type.strip()})({const}void *){self.place(passed)}"
             else:
-                value = str(size_bytes(passed.dtype, (passed.shape or (1,))[field.axis + 1 :]))
+                value = str(apart_bytes(passed, field.axis, self.plan.pitches))
             fields.append(f".{field.member} = {value}")
         own = self.plan.steps.get(number)
         room = f"space + {own}" if own is not None else "NULL"

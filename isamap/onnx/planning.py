@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from isamap.onnx.pitches import room_bytes
 from isamap.onnx.program import Call, Program, reads_of, writes_of
-from isamap.onnx.types import size_bytes
 from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.memory.allocation import pack
 
@@ -21,15 +21,19 @@ LINE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Offsets of tensors by name and of steps' own workspaces by number. Units: bytes."""
+    """Offsets of tensors by name and of steps' own workspaces by number, distances of rows. Units: bytes."""
 
     tensors: Mapping[str, int]
     steps: Mapping[int, int]
     size_bytes: int
+    pitches: Mapping[str, int]
 
 
-def plan(program: Program, needed: Mapping[str, int]) -> Plan:
-    """The places of all tensors between steps; `needed` are the workspaces of kernels by name."""
+def plan(program: Program, needed: Mapping[str, int], pitches: Mapping[str, int]) -> Plan:
+    """The places of all tensors between steps; `needed` are the workspaces of kernels by name.
+
+    `pitches` are the distances of rows by tensor, where they are not dense (pitches.py).
+    """
     outside = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
     begin: dict[str, int] = {}
     end: dict[str, int] = {}
@@ -39,7 +43,7 @@ def plan(program: Program, needed: Mapping[str, int]) -> Plan:
             if passed.tensor not in outside:
                 begin.setdefault(passed.tensor, n)
                 end[passed.tensor] = n + 1
-                sizes[passed.tensor] = size_bytes(passed.dtype, passed.shape)
+                sizes[passed.tensor] = room_bytes(passed, pitches)
     buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
     own = {
         n: needed[step.kernel]
@@ -51,4 +55,4 @@ def plan(program: Program, needed: Mapping[str, int]) -> Plan:
     total = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
     assert not check_placement(buffers, offsets, total), "the packer broke its rules"
     tensors = {t: offsets.get(t, 0) for t in begin}
-    return Plan(tensors, {n: offsets[f"#{n}"] for n in own}, total)
+    return Plan(tensors, {n: offsets[f"#{n}"] for n in own}, total, pitches)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from isamap.codegen import toolchain
+from isamap.codegen import compiler_calls, toolchain
 from isamap.codegen.toolchain import CompilerRefused, build, find_compiler
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
@@ -111,7 +111,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_and_the_code_not_blamed(
     seen = tmp_path / "seen"
     make_compiler(tmp_path, "gcc", SLOW.replace("$SEEN", str(seen)))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(toolchain, "SECONDS", 3)
+    monkeypatch.setattr(compiler_calls, "SECONDS", 3)
     with pytest.raises(MissingTool) as found:
         build(find_compiler((), wanted="gcc"), (), {"f.c": "int f(void);\nint g(void);\n"}, "f.c")
     assert found.value.render() == (
@@ -140,7 +140,7 @@ def test_a_compiler_that_does_not_say_its_version_is_no_compiler_that_is_missing
 ) -> None:
     make_compiler(tmp_path, "gcc", "sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(toolchain, "SECONDS", 0.2)
+    monkeypatch.setattr(compiler_calls, "SECONDS", 0.2)
     with pytest.raises(MissingTool) as found:
         find_compiler((), wanted="gcc")
     said = "error[compiler-timeout]: gcc was stopped after 0.2 s, over the question for its version"
@@ -155,7 +155,7 @@ def test_the_same_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> No
         pytest.fail("compiled again")
 
     compiler = find_compiler(())
-    monkeypatch.setattr(toolchain, "_run", refuse)
+    monkeypatch.setattr(toolchain, "run_compiler", refuse)
     assert build(compiler, ("-O1",), files, "once.c") == first
 
 
@@ -172,3 +172,10 @@ def test_copies_of_rows_of_a_few_registers_are_no_calls(monkeypatch: pytest.Monk
     library = made.compiled.library.read_bytes()
     assert b"memcpy" not in library
     assert b"\xf3\x48\xa5" not in library, "rep movsq"
+
+
+def test_files_are_compiled_apart_and_the_one_that_is_wrong_is_named() -> None:
+    files = {f"f{n}.c": f"int f{n}(void) {{ return {n}; }}\n" for n in range(4)}
+    assert build(find_compiler(()), (), files, tuple(files)).stat().st_size
+    with pytest.raises(CompilerRefused, match=r"f2\.c"):
+        build(find_compiler(()), (), {**files, "f2.c": "int f2(void) { return }\n"}, tuple(files))
