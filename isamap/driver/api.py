@@ -101,9 +101,11 @@ def kept_key(
     threads: int = 1,
     limit_s: float = 10.0,
     packed: Sequence[str] = (),
+    transform: bool | SupportsIndex = False,
 ) -> str | None:
     """The sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
     asked = _limited(_request(kernel, machine, None, None, heuristic, threads, packed), limit_s)
+    asked = replace(asked, transform=given_form("transform", transform))
     return key_of(replace(asked, profile=find_profile("default", asked.machine)))
 
 

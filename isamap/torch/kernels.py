@@ -13,6 +13,7 @@ from isamap.driver.api import is_kept, kept_key
 from isamap.driver.given import given_flag
 from isamap.driver.runnable import CompiledKernel
 from isamap.driver.side_by_side import all_jobs
+from isamap.models.passes import has_temporaries
 from isamap.source import Diagnostic, IsamapError, UsageProblem
 
 
@@ -77,7 +78,8 @@ def compile_ahead(wanted: Sequence[Wanted]) -> None:
 def _asked(wanted: Wanted) -> dict[str, Any]:
     """What `isamap.compile` is asked."""
     text, options, packed = wanted
-    return {"kernel": text, "machine": options.machine, "packed": packed, **options.asked()}
+    own = {"kernel": text, "packed": packed, "transform": has_temporaries(text)}
+    return {"machine": options.machine, **own, **options.asked()}
 
 
 def key_of(wanted: Wanted) -> str:

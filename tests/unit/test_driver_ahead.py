@@ -14,6 +14,7 @@ import isamap
 import isamap.driver.length_versions
 from isamap.driver import ahead
 from isamap.driver.api import is_kept
+from isamap.models.passes import has_temporaries
 from isamap.torch import kernels
 
 
@@ -92,3 +93,27 @@ def test_a_heuristic_that_is_named_counts_and_else_what_is_worth_a_search_gets_o
     assert [options.of_kernel(is_searched=s).heuristic for s in (False, True)] == ["greedy", "cpsat"]
     named = kernels.Options(heuristic="greedy")
     assert named.of_kernel(is_searched=True) == named
+
+
+SOFTMAX = """kernel softmax() {
+  in x: f32[64, 20000];
+  out y: f32[64, 20000];
+  temp most: f32[64];
+  temp sums: f32[64];
+  for m in 64 { most[m] = -inf; }
+  for m in 64, n in 20000 { most[m] max= x[m, n]; }
+  for m in 64, n in 20000 { y[m, n] = exp(x[m, n] - most[m]); }
+  for m in 64 { sums[m] = 0; }
+  for m in 64, n in 20000 { sums[m] += y[m, n]; }
+  for m in 64, n in 20000 { y[m, n] = y[m, n] / sums[m]; }
+}
+"""
+
+
+def test_kernels_of_models_that_keep_values_are_compiled_in_blocks() -> None:
+    found = kernels.kernel_of(SOFTMAX, kernels.Options("x86-avx512", heuristic="greedy"))
+    assert "\nblocks m by 1\n" in found.files["softmax.schedule"]
+    assert is_kept(SOFTMAX, "x86-avx512", heuristic="greedy", transform=True)
+    assert not is_kept(SOFTMAX, "x86-avx512", heuristic="greedy")
+    assert has_temporaries(SOFTMAX)
+    assert not has_temporaries(asked(1)["kernel"])
