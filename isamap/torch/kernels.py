@@ -11,9 +11,9 @@ from isamap.driver import ahead
 from isamap.driver.api import compile as compile_kernel
 from isamap.driver.api import is_kept, kept_key
 from isamap.driver.given import given_flag
+from isamap.driver.passes import has_temporaries
 from isamap.driver.runnable import CompiledKernel
 from isamap.driver.side_by_side import all_jobs
-from isamap.models.passes import has_temporaries
 from isamap.source import Diagnostic, IsamapError, UsageProblem
 
 

