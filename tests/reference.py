@@ -32,7 +32,8 @@ from isamap.ir import (
     Scalar,
     Stmt,
 )
-from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
+from isamap.ir.atoms import FloorDiv, MinMax, Mod
+from isamap.ir.index import Atom
 
 Number = int | Fraction
 Element = tuple[int, ...]

@@ -12,31 +12,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from isamap.codegen.c_domains import domain_test, domain_texts
 from isamap.codegen.c_header import check_lines, packed_tensor, takes_packed, write_lines
 from isamap.codegen.c_lengths import asked_lines, tests_of
 from isamap.codegen.c_names import Names, compute_type, storage_type
 from isamap.codegen.c_parts import POOL_TYPE, Function
+from isamap.codegen.c_statuses import STATUSES
 from isamap.codegen.c_text import index_text, infix
 from isamap.ir import DType, Index
 from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
 from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
 from isamap.machine.target_fields import Length
-
-STATUSES: tuple[tuple[str, str], ...] = (
-    ("OK", "done"),
-    ("NULL_POINTER", "args, a tensor, or a workspace that is needed is missing"),
-    ("POOL_NOT_NULL", "this program runs on one thread: pool must be NULL"),
-    ("SIZE_OUT_OF_RANGE", "a run-time size is outside of the range that the program was made for"),
-    (
-        "BAD_STRIDE",
-        "a stride is no multiple of the element size, not the one it was made for, or lets results overlap",
-    ),
-    ("REQUIREMENT_NOT_MET", "sizes, strides or alignments do not meet the kernel's requirements"),
-    ("WRONG_LAYOUT", "a packed tensor was not packed by this program's own packing, or for other sizes"),
-    ("WRONG_LENGTH", "this processor's vectors are not as long as the program was made for"),
-)
-"""What the function returns, by number, and what it means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +82,17 @@ def header_text(interface: Interface, title: str) -> str:
     lines = [f"/* {title} */", f"#ifndef {guard}", f"#define {guard}", "", "#include <stddef.h>"]
     lines += ["#include <stdint.h>", "", "#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
     lines += ["enum {"]
-    for number, (status, meaning) in enumerate(STATUSES):
-        if status == "POOL_NOT_NULL" and interface.takes_pool:
-            continue
-        if status == "WRONG_LAYOUT" and not takes_packed(interface.tensors):
-            continue
-        if status == "WRONG_LENGTH" and not interface.lengths:
-            continue
-        lines.append(f"  {name}_{status} = {number}, /* {meaning} */")
+    unheard = {
+        "POOL_NOT_NULL": interface.takes_pool,
+        "WRONG_LAYOUT": not takes_packed(interface.tensors),
+        "WRONG_LENGTH": not interface.lengths,
+        "BAD_INDEX": not any(t.domain for t in interface.tensors),
+    }
+    lines += [
+        f"  {name}_{status} = {number}, /* {meaning} */"
+        for number, (status, meaning) in enumerate(STATUSES)
+        if not unheard.get(status)
+    ]
     lines += [
         "};",
         "",
@@ -158,7 +148,8 @@ def entry_text(
 ) -> list[str]:
     """The public functions, of which one calls the body."""
     writer = _Entry(program, interface, names.inside(), used, body)
-    return [*writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
+    checks = domain_texts(interface.name, program.tensors)
+    return [*checks, *writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
 
 
 class _Entry:
@@ -231,6 +222,7 @@ class _Entry:
         lines += self.headers()
         lines += self.strides()
         lines += self.requirements()
+        lines += self.domains()
         lines += self.buffers()
         lines += [f"  {line}" for line in self.body.call(self.arguments())]
         lines += self.headers(written=True)
@@ -317,6 +309,18 @@ class _Entry:
             opposite = {"<": ">=", "<=": ">", "==": "!="}[comparison]
             lines += self.refuse_if(infix(a, opposite, b).text, "REQUIREMENT_NOT_MET")
         return lines
+
+    def domains(self) -> list[str]:
+        """Inputs that indices are made of, refused where they hold what they may not."""
+        return [
+            line
+            for t in self.program.tensors
+            if t.domain is not None
+            for line in self.refuse_if(
+                domain_test(self.interface.name, t, t.domain, self.member["pointer", t.name, 0], self.index),
+                "BAD_INDEX",
+            )
+        ]
 
     def buffers(self) -> list[str]:
         if not self.program.buffers:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
-from isamap.ir import Atom, FloorDiv, Index, MinMax, Mod
+from isamap.ir import Atom, Element, FloorDiv, Index, MinMax, Mod
 
 POSTFIX, PREFIX, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = range(
     16, 3, -1
@@ -114,6 +114,8 @@ def _is_atom_never_negative(atom: Atom) -> bool:
             return is_never_negative(divisor)
         case MinMax(_, left, right):
             return is_never_negative(left) and is_never_negative(right)
+        case Element(low=low):
+            return is_never_negative(low)
         case _:
             assert_never(atom)
 
@@ -140,6 +142,8 @@ def _atom(atom: Atom, name: Namer, used: set[str]) -> Text:
         case MinMax(op, left, right):
             a, b = index_text(left, name, used), index_text(right, name, used)
             return choice(infix(a, "<" if op == "min" else ">", b), a, b)
+        case Element(buffer, at):
+            return cast("int64_t", Text(f"{name(buffer)}[{index_text(at, name, used)}]"))
         case _:
             assert_never(atom)
 

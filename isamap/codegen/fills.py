@@ -27,8 +27,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import DType, Kernel, Operand, iterations_apart
+from isamap.ir import DType, Kernel, Operand, iterations_apart, typical_value
 from isamap.ir.contraction import symbols_of
+from isamap.ir.domains import drawn_values
 from isamap.ir.facts import Site, find_sites
 
 
@@ -48,7 +49,7 @@ def shares(kernel: Kernel) -> dict[str, float]:
 
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
     """Whether an assignment spreads what it reads further than was known; then it is known."""
-    assign, extents = site.assign, {name: int(n.evaluate({})) for name, n in site.extents.items()}
+    assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
     kept = symbols_of(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
     for read in dict.fromkeys(site.reads):
@@ -74,7 +75,11 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
     arrays: dict[str, Array] = {}
     for number, operand in enumerate(o for o in kernel.operands if o.role != "temp"):
         rng = np.random.default_rng((seed, number))
-        arrays[operand.name] = make(rng, shape_of(operand), operand.dtype)
+        shape, domain = shape_of(operand), operand.domain
+        if domain is None:
+            arrays[operand.name] = make(rng, shape, operand.dtype)
+        else:
+            arrays[operand.name] = drawn_values(shape, domain, rng).astype(operand.dtype.numpy())
     if fill == "edges":
         _strew(kernel, arrays, seed)
     if fill == "random":
@@ -106,7 +111,7 @@ def _terms_in_turn(site: Site) -> int:
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
     kept = symbols_of(site.assign.target) | {a.name for a in site.axes if a.ordered}
-    return prod(a.extent.evaluate({}) for a in site.axes if a.name not in kept)
+    return prod(typical_value(a.extent, {}) or 1 for a in site.axes if a.name not in kept)
 
 
 def _strew(kernel: Kernel, arrays: dict[str, Array], seed: int) -> None:

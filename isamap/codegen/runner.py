@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.arguments import POISON, Call, Passed, make_call
 from isamap.codegen.c import EmittedC
-from isamap.codegen.c_interface import STATUSES
+from isamap.codegen.c_statuses import STATUSES
 from isamap.codegen.child import (
     Emulator,
     Limits,

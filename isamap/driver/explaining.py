@@ -15,7 +15,7 @@ from math import inf
 from pathlib import Path
 
 from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel
-from isamap.ir.index import Mod
+from isamap.ir.atoms import Mod
 from isamap.lower.passes import State
 from isamap.machine import Machine
 from isamap.match import statement_mappings, statement_text

@@ -40,6 +40,7 @@ from isamap.ir import (
     interpret,
     interpret_magnitude,
     round_to,
+    typical_value,
 )
 from isamap.transform import edges_apart
 
@@ -292,7 +293,7 @@ def _assignments(kernel: Kernel) -> list[tuple[Assign, Axes]]:
             case Assign():
                 found.append((s, around))
             case Loop(axes, body):
-                own: Axes = tuple((axis.name, int(axis.extent.evaluate({}))) for axis in axes)
+                own: Axes = tuple((axis.name, typical_value(axis.extent, {}) or 0) for axis in axes)
                 for child in body:
                     visit(child, around + own)
 

@@ -1,5 +1,6 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.bind import Range, bind, typical_size
 from isamap.ir.dtypes import (
     BF16,
@@ -19,7 +20,7 @@ from isamap.ir.dtypes import (
 from isamap.ir.elements import evaluate_samples
 from isamap.ir.error_bounds import Measure, count_roundings
 from isamap.ir.evaluate import Env, evaluate_expr, evaluate_index
-from isamap.ir.index import ZERO, Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
+from isamap.ir.index import ZERO, Atom, Index, index_max, index_min, product, typical_value
 from isamap.ir.index_casts import as_performed
 from isamap.ir.interpret import bind_all, execute_bound, interpret, interpret_magnitude
 from isamap.ir.nodes import (
@@ -84,6 +85,7 @@ __all__ = [
     "Constraint",
     "DType",
     "Declaration",
+    "Element",
     "Env",
     "Expr",
     "Facts",
@@ -141,5 +143,6 @@ __all__ = [
     "substitute_routine",
     "substitute_stmt",
     "typical_size",
+    "typical_value",
     "verify",
 ]

@@ -12,8 +12,9 @@ from difflib import get_close_matches
 from math import prod
 from typing import TypeVar
 
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.facts import known_facts
-from isamap.ir.index import FloorDiv, Index, MinMax, Mod
+from isamap.ir.index import Index
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine
@@ -202,6 +203,9 @@ def _check_divisors(index: Index, name: str, span: Span | None) -> None:
                 case MinMax(_, left, right):
                     _check_divisors(left, name, span)
                     _check_divisors(right, name, span)
+                case Element():
+                    for part in atom.parts:
+                        _check_divisors(part, name, span)
                 case str():
                     pass
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from isamap.ir.facts import find_sites, guard_facts, reads_of
-from isamap.ir.index import Index
+from isamap.ir.index import Index, typical_value
 from isamap.ir.nodes import Assign, Call, Expr, Loop, Operand, Param, Read, Routine, Stmt
 from isamap.ir.samples import evaluate_on, grid, sample_sizes
 from isamap.source import Diagnostic
@@ -106,7 +106,7 @@ def _steps(body: tuple[Stmt, ...], env: Mapping[str, int]) -> int:
         if isinstance(statement, Loop):
             trips = 1
             for axis in statement.axes:
-                trips *= max(0, axis.extent.evaluate(env))
+                trips *= max(0, typical_value(axis.extent, env) or 0)
             total += trips * _steps(statement.body, env)
         else:
             total += 1

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.facts import AxisAt, Known, Site
-from isamap.ir.index import Atom, FloorDiv, Index, Mod
+from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Read
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.samples import Access, listed_apart

@@ -12,8 +12,9 @@ from typing import assert_never
 
 import numpy as np
 
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.dtypes import F64, DType, converts_exactly
-from isamap.ir.index import Atom, FloorDiv, Index, MinMax, Mod
+from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array, convert, fused_multiply_add, round_to, wrap
@@ -137,6 +138,8 @@ def _atom(atom: Atom, symbols: Mapping[str, int | Array]) -> int | Array:
         case MinMax(op, left, right):
             choose = np.minimum if op == "min" else np.maximum
             return choose(evaluate_index(left, symbols), evaluate_index(right, symbols))
+        case Element():
+            return np.asarray(atom.evaluate(symbols), np.int64)
 
 
 def _float_or(values: Array, dtype: DType, env: Env) -> Array:

@@ -51,8 +51,9 @@ class State:
     """The arrays while a routine runs; they are changed in place.
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
-    flushed; `written` marks what was written where that is wanted; `magnitudes` is None unless wanted, and
-    `measure` what errors they are given, `reduced` then the operands that reductions have run into.
+    flushed; `written` marks what was written where that is wanted; `indices` are the inputs that subscripts
+    and extents read; `magnitudes` is None unless wanted, and `measure` what errors they are given, `reduced`
+    then the operands that reductions have run into.
     """
 
     routine: Routine
@@ -60,6 +61,7 @@ class State:
     scalars: Mapping[str, Array]
     values: dict[str, Array]
     written: dict[str, Array]
+    indices: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
     sums: dict[str, Array] = field(default_factory=dict[str, Array])
     magnitudes: dict[str, Array] | None = None
     measure: Measure = PLAIN
@@ -215,7 +217,7 @@ def _execute_box(
 
 
 def _environment(box: Box, nest: Nest, state: State) -> Env:
-    symbols: dict[str, int | Array] = {**nest.fixed, **box.symbols()}
+    symbols: dict[str, int | Array] = {**state.indices, **nest.fixed, **box.symbols()}
     values = state.values
     return Env(symbols, state.scalars, lambda r: load(values[r.buffer], r, box, symbols), state.exact)
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
+from isamap.ir.atoms import Mod
 from isamap.ir.dtypes import BOOL, I64
-from isamap.ir.index import Index, Mod
+from isamap.ir.index import Index
 from isamap.ir.nodes import (
     Assign,
     Call,

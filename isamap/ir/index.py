@@ -1,4 +1,4 @@
-"""Integer index expressions: polynomials with integer coefficients over symbols and `e / c`, `e % c`.
+"""Integer index expressions: polynomials with integer coefficients over symbols and atoms such as `e / c`.
 
 `Index.of("p") * Index.of("s") + Index.of("r") - 1` prints as `p*s + r - 1`. Equal polynomials are equal
 objects, whatever order they were written in; `2*(x / 2) + x % 2` is `x`.
@@ -6,60 +6,17 @@ objects, whatever order they were written in; `2*(x / 2) + x % 2` is `x`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+
 N = TypeVar("N")
 
 
-@dataclass(frozen=True, slots=True)
-class _Division:
-    """What divides: the divisor is a positive constant or a polynomial of sizes."""
-
-    value: Index
-    divisor: Index
-    _hash: int = field(default=0, init=False, compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_hash", hash((type(self).__name__, self.value, self.divisor)))
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
-class FloorDiv(_Division):
-    """`value / divisor`, rounded down."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{_factor(self.value)} / {_factor(self.divisor)}"
-
-
-class Mod(_Division):
-    """`value % divisor`, with the sign of the divisor."""
-
-    __slots__ = ()
-
-    def __str__(self) -> str:
-        return f"{_factor(self.value)} % {_factor(self.divisor)}"
-
-
-@dataclass(frozen=True, slots=True)
-class MinMax:
-    """Smaller or larger of two index expressions (loop bounds of tails)."""
-
-    op: str  # "min" | "max"
-    left: Index
-    right: Index
-
-    def __str__(self) -> str:
-        return f"{self.op}({self.left}, {self.right})"
-
-
-Atom = str | FloorDiv | Mod | MinMax
+Atom = str | FloorDiv | Mod | MinMax | Element
 Monomial = tuple[Atom, ...]
 
 
@@ -68,7 +25,7 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _atom_text(atom: FloorDiv | Mod | MinMax) -> str:
+def _atom_text(atom: FloorDiv | Mod | MinMax | Element) -> str:
     """The text of an atom, by which terms are ordered: asked for the same few atoms over and over."""
     return str(atom)
 
@@ -339,6 +296,41 @@ def _rejoin_division(sums: dict[Monomial, int], divided: Iterable[Monomial]) -> 
                 break
 
 
+def elements_of(index: Index) -> Iterator[Element]:
+    """The elements of arrays that an index reads, each behind those inside of it."""
+    for monomial, _ in index.terms:
+        for atom in monomial:
+            yield from _elements_in(atom)
+
+
+def has_elements(index: Index) -> bool:
+    """Whether data decides what an index is."""
+    return any(True for _ in elements_of(index))
+
+
+def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
+    """The number that an index is at these sizes; where data says it, one that is typical of such data.
+
+    None where a size is not known.
+    """
+    bound = index.substitute(sizes)
+    if bound.value is not None or not has_elements(bound):
+        return bound.value
+    return bound.evaluate(dict.fromkeys(bound.symbols, 0))
+
+
+def _elements_in(atom: Atom) -> Iterator[Element]:
+    match atom:
+        case str():
+            return
+        case FloorDiv(left, right) | Mod(left, right) | MinMax(_, left, right):
+            yield from elements_of(left)
+            yield from elements_of(right)
+        case Element(at=at):
+            yield from elements_of(at)
+            yield atom
+
+
 def _is_bound(monomial: Monomial, bindings: Mapping[str, object]) -> bool:
     """Whether a symbol of a term is to be replaced."""
     for atom in monomial:
@@ -355,6 +347,8 @@ def _atom_symbols(atom: Atom) -> frozenset[str]:
             return value.symbols | divisor.symbols
         case MinMax(_, left, right):
             return left.symbols | right.symbols
+        case Element():
+            return frozenset(s for part in atom.parts for s in part.symbols)
 
 
 def _substitute_atom(atom: Atom, bindings: Mapping[str, Index | int]) -> Index:
@@ -367,6 +361,8 @@ def _substitute_atom(atom: Atom, bindings: Mapping[str, Index | int]) -> Index:
             return value.substitute(bindings).mod(divisor.substitute(bindings))
         case MinMax(op, left, right):
             return _min_max(op, left.substitute(bindings), right.substitute(bindings))
+        case Element():
+            return Index.of(atom.with_parts(tuple(part.substitute(bindings) for part in atom.parts)))
 
 
 def _evaluate_atom(atom: Atom, env: Mapping[str, Any]) -> Any:
@@ -382,17 +378,14 @@ def _evaluate_atom(atom: Atom, env: Mapping[str, Any]) -> Any:
             if isinstance(a, int) and isinstance(b, int):
                 return min(a, b) if op == "min" else max(a, b)
             return b + (a - b) * ((a < b) if op == "min" else (a > b))  # arrays, element by element
-
-
-def _factor(index: Index) -> str:
-    text = str(index)
-    plain = len(index.terms) <= 1 and all(isinstance(a, (str, MinMax)) for m, _ in index.terms for a in m)
-    return text if plain and "*" not in text and not text.startswith("-") else f"({text})"
+        case Element():
+            return atom.evaluate(env)
 
 
 def _monomial_text(m: Monomial, c: int) -> str:
     if not m:
         return str(c)
     alone = len(m) == 1 and c == 1
-    parts = [a if isinstance(a, str) else (str(a) if alone or isinstance(a, MinMax) else f"({a})") for a in m]
+    bare = (str, MinMax, Element)
+    parts = [str(a) if alone or isinstance(a, bare) else f"({a})" for a in m]
     return "*".join(([] if c == 1 else [str(c)]) + parts)

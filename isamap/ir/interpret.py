@@ -23,6 +23,7 @@ import numpy as np
 from isamap.ir.bind import bind
 from isamap.ir.buffers import poison, shape_of, storage, take_arrays, take_scalars
 from isamap.ir.contraction import symbols_of, written_by
+from isamap.ir.domains import index_values
 from isamap.ir.error_bounds import PLAIN, Measure, size_of
 from isamap.ir.execution import Nest, State, execute, flush, guard_values
 from isamap.ir.nodes import Assign, Loop, Routine, Stmt
@@ -134,11 +135,13 @@ def _start(
     rng: np.random.Generator | None,
 ) -> State:
     with np.errstate(all="ignore"):
+        values = take_arrays(routine, arrays, exact, rng)
         return State(
             routine=routine,
             exact=exact,
             scalars=take_scalars(routine, scalars),
-            values=take_arrays(routine, arrays, exact, rng),
+            values=values,
+            indices=index_values(routine, values),
             written={
                 o.name: np.zeros(shape_of(o), np.bool_)
                 for o in routine.operands
@@ -160,7 +163,10 @@ def _run(statement: Stmt, nest: Nest, state: State) -> None:
         case Assign():
             execute(statement, nest, state)
         case Loop(axes, _, ordered, _, _):
-            extents = tuple((a.name, int(a.extent.evaluate({}))) for a in axes)
+            known = {**state.indices, **nest.fixed}
+            extents = tuple((a.name, int(a.extent.evaluate(known))) for a in axes)
+            if any(n <= 0 for _, n in extents):  # as data may say
+                return
             if not ordered:
                 _run_body(statement, replace(nest, axes=nest.axes + extents), state)
                 return

@@ -175,13 +175,24 @@ class Placement:
 
 
 @dataclass(frozen=True, slots=True)
+class Domain:
+    """The values of an input of integers: from `low` to `high`, both included, none below the one before
+    where they are `ascending`."""
+
+    low: Index
+    high: Index
+    ascending: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Operand:
     """A typed array of a routine.
 
     Shapes: `shape` in elements, outermost first. Units: `strides` in elements, one per axis, None for an axis
     whose stride any value may have; None altogether means dense row-major. `outside` says what an output
     holds where the statements did not write. `given` is the shape that callers give, where neighbouring
-    dimensions of it have become one: the array is dense then.
+    dimensions of it have become one: the array is dense then. Indices may
+    be made of an input that has a `domain`.
     """
 
     name: str
@@ -194,6 +205,7 @@ class Operand:
     placement: Placement | None = None
     outside: Outside | None = None
     given: tuple[Index, ...] | None = field(default=None, compare=False)
+    domain: Domain | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
 
 

@@ -131,6 +131,8 @@ def _operand(o: Operand) -> str:
         text += _placement(o.placement)
     if o.outside is not None:
         text += f" outside {o.outside}"
+    if o.domain is not None:
+        text += f" in {o.domain.low}..{o.domain.high}{' ascending' if o.domain.ascending else ''}"
     return text + ";"
 
 

@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from isamap.ir.index import Atom, FloorDiv, Index, MinMax, Mod, Monomial
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+from isamap.ir.index import Atom, Index, Monomial, has_elements
 
 _STEPS = 3000
 _FACTS_DEEP = 4
@@ -132,6 +133,9 @@ def _shift(e: Index, facts: Facts) -> Index | None:
 def _next_atom(e: Index, facts: Facts) -> Atom | None:
     """What to replace next: divisions first, outermost first, then axes, innermost first."""
     atoms = {a for m, _ in e.terms for a in m}
+    for name in reversed(facts.extents):  # an end that data says stands beside other elements of that array
+        if name in atoms and has_elements(facts.extents[name]):
+            return name
     compound = sorted((a for a in atoms if not isinstance(a, str)), key=lambda a: (-len(str(a)), str(a)))
     if compound:
         return compound[0]
@@ -168,8 +172,21 @@ def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, d
                 yield rest + c * (divisor - 1)
                 if _prove(value, search, deep):
                     yield rest + c * value
+        case Element():
+            yield from _element(atom, c, rest, rising, search, deep)
         case MinMax():
             raise AssertionError("either side may be the worse one: _min_max")
+
+
+def _element(
+    atom: Element, c: Index, rest: Index, rising: bool, search: _Search, deep: int
+) -> Iterator[Index]:
+    """The other elements of an ascending array on the worse side of it, and the end of its range."""
+    others = {a for m, _ in rest.terms for a in m if isinstance(a, Element) and a.buffer == atom.buffer}
+    for other in sorted(others, key=str) if atom.ascending else ():
+        if _prove(atom.at - other.at if rising else other.at - atom.at, search, deep):
+            yield rest + c * Index.of(other)
+    yield rest + c * (atom.low if rising else atom.high)
 
 
 def _bounded_by_facts(

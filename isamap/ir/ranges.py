@@ -7,10 +7,11 @@ counterexample where one is found.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from isamap.ir.dtypes import BOOL
 from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, loop_guards, reads_of, unequal_gaps
-from isamap.ir.index import Index
+from isamap.ir.index import Index, elements_of
 from isamap.ir.nodes import Expr, Param, Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes, symbols_of
@@ -39,6 +40,23 @@ def check_ranges(routine: Routine, known: Known, constants: tuple[Param, ...]) -
 
 
 def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    for access, axes, conditions in _plain_accesses(routine):
+        yield access, axes, conditions
+        for index in access.index:
+            yield from _in_index(index, access, axes, conditions)
+        for n, axis in enumerate(axes):
+            yield from _in_index(axis.extent, access, axes[:n], ())
+
+
+def _in_index(
+    index: Index, access: Read, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
+) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    """The elements of arrays that an index reads: accesses where it stands."""
+    for element in elements_of(index):
+        yield replace(access, buffer=element.buffer, index=(element.at,), fill=None), axes, conditions
+
+
+def _plain_accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
     for guard, axes, conditions in loop_guards(routine):
         yield from ((read, axes, conditions) for read in reads_of(guard))
     for site in find_sites(routine):

@@ -17,7 +17,7 @@ import numpy as np
 
 from isamap.ir.bind import comparison_holds
 from isamap.ir.facts import Site
-from isamap.ir.index import Index
+from isamap.ir.index import Index, typical_value
 from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Param, Read, Routine, Scalar
 from isamap.ir.ops import OPS
 
@@ -86,7 +86,7 @@ def _holds(c: Constraint, env: Mapping[str, int]) -> bool:
 
 def grid(extents: Mapping[str, Index], env: Mapping[str, int], limit: int) -> dict[str, np.ndarray] | None:
     """All points of axes as flat arrays, None when there are more than `limit`."""
-    sizes = {name: max(0, int(e.evaluate(env))) for name, e in extents.items()}
+    sizes = {name: max(0, typical_value(e, env) or 0) for name, e in extents.items()}
     total = 1
     for size in sizes.values():
         total *= size

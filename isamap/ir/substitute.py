@@ -19,6 +19,7 @@ from isamap.ir.nodes import (
     Cast,
     Const,
     Constraint,
+    Domain,
     Expr,
     IndexValue,
     Instruction,
@@ -86,7 +87,12 @@ def substitute_operand(o: Operand, bindings: Bindings) -> Operand:
         shape=tuple(e.substitute(bindings) for e in o.shape),
         strides=strides,
         placement=_placement(o.placement, bindings) if o.placement is not None else None,
+        domain=_domain(o.domain, bindings) if o.domain is not None else None,
     )
+
+
+def _domain(d: Domain, bindings: Bindings) -> Domain:
+    return replace(d, low=d.low.substitute(bindings), high=d.high.substitute(bindings))
 
 
 def _placement(p: Placement, bindings: Bindings) -> Placement:

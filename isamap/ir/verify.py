@@ -17,10 +17,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.definitions import check_definitions
 from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import Known, find_sites, known_facts, reads_of
-from isamap.ir.index import ONE, FloorDiv, Index, MinMax, Mod
+from isamap.ir.index import ONE, Index
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Assign, MemoryDecl, Operand, Param, Placement, Read, Routine, Stmt
 from isamap.ir.prove import is_nonnegative
@@ -254,5 +255,7 @@ def _divisors(index: Index) -> Iterator[Index]:
                 case MinMax(_, left, right):
                     yield from _divisors(left)
                     yield from _divisors(right)
+                case Element():
+                    yield from (divisor for part in atom.parts for divisor in _divisors(part))
                 case str():
                     pass

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from isamap.ir import Atom, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
+from isamap.ir import ZERO, Atom, Element, FloorDiv, Index, MinMax, Mod, index_max, index_min, product
 from isamap.lower.program import Lengths
 
 Term = tuple[tuple[Atom, ...], int]
@@ -85,6 +85,8 @@ class Numbers:
                 return one.mod(other)
             case MinMax(op):
                 return index_min(one, other) if op == "min" else index_max(one, other)
+            case Element():
+                return Index.of(first.with_parts((one, other, first.high, first.count)))
 
     def _number(self, numbers: Sequence[int], which: Sequence[int]) -> Index:
         """The numbers as a multiple of the length and a number, as its square, or out of a table."""
@@ -107,7 +109,11 @@ class Numbers:
 
 def _sides(atom: Atom) -> tuple[Index, Index]:
     assert not isinstance(atom, str), "terms of one form"
-    return (atom.left, atom.right) if isinstance(atom, MinMax) else (atom.value, atom.divisor)
+    match atom:
+        case MinMax(_, left, right) | FloorDiv(left, right) | Mod(left, right):
+            return left, right
+        case Element(at=at, low=low):
+            return at, low
 
 
 Form = tuple[tuple[object, ...], int]
@@ -128,7 +134,11 @@ def _form(atom: Atom) -> object:
     """An atom without its numbers."""
     if isinstance(atom, str):
         return atom
-    kind = atom.op if isinstance(atom, MinMax) else type(atom).__name__
+    kind: object = type(atom).__name__
+    if isinstance(atom, MinMax | Element):
+        kind = (
+            atom.op if isinstance(atom, MinMax) else str(atom.with_parts((ZERO, ZERO, atom.high, atom.count)))
+        )
     return kind, *(frozenset(_by_form(side)) for side in _sides(atom))
 
 

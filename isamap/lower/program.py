@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from isamap.ir import Const, DType, Expr, Index, Kernel, Operand
+from isamap.ir.nodes import Domain
 from isamap.match import tensor_strides
 from isamap.transform import reads
 
@@ -51,7 +52,7 @@ class Tensor:
     Shapes: `shape` in elements. Units: `strides` in elements; each is a number or the symbol `NAME.s0` that
     the caller's byte stride is turned into (the last axis is always dense). A packed tensor has a `header`,
     whose elements `shape` includes; places in it count from behind the header. `given` is the shape of the
-    caller's array, where neighbouring dimensions of it are one here.
+    caller's array, where neighbouring dimensions of it are one here. `domain` says which values it may hold.
     """
 
     name: str
@@ -61,14 +62,14 @@ class Tensor:
     strides: tuple[Index, ...]
     header: Header | None = None
     given: tuple[Index, ...] | None = None
+    domain: Domain | None = None
 
 
 def tensor_of(operand: Operand) -> Tensor:
     """An operand of a kernel as its caller passes it."""
     assert operand.role != "temp"
-    return Tensor(
-        operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand), given=operand.given
-    )
+    made = operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand)
+    return Tensor(*made, given=operand.given, domain=operand.domain)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,9 @@ def _operand(o: ast.OperandSyntax, scope: Scope) -> Iterator[Use]:
                     yield from _named(index, own)
                 for _, value in clause.coordinates:
                     yield from _expression(value, own)
+            case ast.DomainSyntax():
+                for bound in clause.bounds:
+                    yield from _expression(bound, scope)
             case _ as unreachable:
                 assert_never(unreachable)
 
@@ -205,11 +208,13 @@ def _statement(s: ast.StmtSyntax, scope: Scope) -> Iterator[Use]:
             own = dict(scope)
             for axis in s.axes:
                 extent = _line(axis.extent.span)
-                said = (
-                    f"{axis.name.text} in {extent}: from 0 to {extent} - 1{', in order' if s.ordered else ''}"
-                )
+                start = "0" if axis.start is None else _line(axis.start.span)
+                runs = extent if axis.start is None else f"{start}..{extent}"
+                order = ", in order" if s.ordered else ""
+                said = f"{axis.name.text} in {runs}: from {start} to {extent} - 1{order}"
                 own[axis.name.text] = Definition(axis.name.text, said, axis.name.span)
                 yield from _named(axis.name, own)
+                yield from _expression(axis.start, own) if axis.start is not None else ()
                 yield from _expression(axis.extent, own)
             if s.guard is not None:
                 yield from _expression(s.guard, own)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from isamap.ir import Axis, Index, Kernel, Read
+from isamap.ir import Axis, Index, Kernel, Read, typical_value
 from isamap.ir.index import ONE
 from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import Location, Suppliers, Supply, Tile
@@ -56,7 +56,7 @@ def with_carried(
         replace(o, direct_ns=max(0.0, o.direct_ns - saved_ns)) if o.is_accumulator and o.direct_ns else o
         for o in option.operands
     )
-    turns = axis.extent.substitute(profile).value or 1
+    turns = typical_value(axis.extent, profile) or 1
     return replace(option, operands=operands, carried=Carried(axis.name, turns, chain_ns, pitches))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Cast, Index, Read
+from isamap.ir import Cast, Index, Read, typical_value
 from isamap.ir.index import ONE, ZERO
 from isamap.match import (
     OFFSET,
@@ -143,7 +143,7 @@ def with_ends(
     more_ns, busy_ns = 0.0, 0.0
     for name in operand.axes:
         axis = tile.axis(name)
-        extent = axis.extent.substitute(profile).value or 1
+        extent = typical_value(axis.extent, profile) or 1
         left, tiles = extent % axis.tile, -(-extent // axis.tile)
         cut = Index.of(left) if axis.extent.value is not None else Index.of(f"#{name}")
         if not left:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from isamap.ir import Kernel, Range, product, typical_size
+from isamap.ir import Kernel, Range, product, typical_size, typical_value
 from isamap.machine import Machine, line_hints
 from isamap.match import Suppliers, scratchpads, suppliers_of
 from isamap.plan.problem import NestProblem, Problem
@@ -48,7 +48,7 @@ class Frame:
         profile = {name: typical_size(value) for name, value in sizes.items()}
         suppliers, memories = suppliers_of(kernel, machine), Memories.of(machine)
         turns = tuple(
-            prod(axis.extent.substitute(profile).value or 1 for axis in statement.sequence)
+            prod(typical_value(axis.extent, profile) or 1 for axis in statement.sequence)
             for statement in statements(kernel)
         )
         given = tuple(sorted(sizes.items()))
@@ -86,7 +86,7 @@ class Frame:
         for statement in together:
             for tensor in {access.buffer for access in accesses(statement)}:
                 moving = [a for a in statement.sequence if _moves(statement, tensor, a.name)]
-                turns = prod(a.extent.substitute(self.profile).value or 1 for a in moving)
+                turns = prod(typical_value(a.extent, self.profile) or 1 for a in moving)
                 parts[tensor] = max(parts.get(tensor, 0), self._bytes_of(tensor) // turns)
         return sum(parts.values()) <= max(rooms, default=0)
 

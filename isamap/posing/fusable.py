@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Index, Kernel
+from isamap.ir import Index, Kernel, typical_value
 from isamap.ir.index import ONE
 from isamap.match import (
     OFFSET,
@@ -92,7 +92,7 @@ def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]
 
 def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
     """How many steps an axis takes at the profile's sizes."""
-    return -(-(extent.substitute(profile).value or 1) // step)
+    return -(-(typical_value(extent, profile) or 1) // step)
 
 
 def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> Iterator[int]:

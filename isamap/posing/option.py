@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from isamap.ir import Expr, Index, Kernel, strict_forbids
+from isamap.ir import Expr, Index, Kernel, strict_forbids, typical_value
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes
 from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, in_tiles
@@ -118,7 +118,7 @@ def _turns_of_copy(
         written = {s.assign.target.buffer for s in given if loop in s.ordered_loops}
         if not arrays or axis.name in moving or arrays & written:
             break
-        turns *= axis.extent.substitute(profile).value or 1
+        turns *= typical_value(axis.extent, profile) or 1
     return turns
 
 
@@ -148,7 +148,7 @@ def bare_option(
     count = max(1, machine.units[item.cost.unit].count)
     axes = tuple(
         TileAxis(
-            a.name, a.extent.substitute(profile).value or 1, a.tile, a.is_reduction, a.extent.value is None
+            a.name, typical_value(a.extent, profile) or 1, a.tile, a.is_reduction, a.extent.value is None
         )
         for a in loops
     )

@@ -18,7 +18,8 @@ from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor
 
 from isamap.ir import Index
 from isamap.ir import index as ir
-from isamap.ir.index import Atom, FloorDiv, MinMax
+from isamap.ir.atoms import Element, FloorDiv, MinMax
+from isamap.ir.index import Atom
 from isamap.plan.access_counts import Convention
 from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn
 
@@ -110,6 +111,8 @@ def _atom(atom: Atom) -> Expr:
             return cast("Expr", Min(_extent(left), _extent(right)))
         case MinMax(_, left, right):
             return cast("Expr", Max(_extent(left), _extent(right)))
+        case Element():
+            return _size(str(atom))
 
 
 def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> list[ClosedForm]:

@@ -37,6 +37,11 @@ _OTHERS: dict[str, Explanation] = {
         "a value for a scalar that does not exist",
         "Values are given by the names of scalar parameters.",
     ),
+    "index-values": Explanation(
+        "an array of indices with values that its declaration excludes",
+        "`in col: i32[N] in 0..K - 1` has values from 0 to K - 1, and where it says `ascending` none is below"
+        " the one before it. That is checked once a call, before anything is computed.",
+    ),
     "wrong-shape": Explanation(
         "an array of the wrong shape",
         "An array has the shape that its operand declares for the given sizes.",

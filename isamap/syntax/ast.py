@@ -97,6 +97,7 @@ class AxisSyntax:
     name: Ident
     extent: ExprSyntax
     span: Span
+    start: ExprSyntax | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +166,18 @@ class ClauseSyntax:
 
 
 @dataclass(frozen=True, slots=True)
+class DomainSyntax:
+    """`in 0..K - 1 ascending`: what values an input of integers has."""
+
+    bounds: tuple[ExprSyntax, ExprSyntax]
+    ascending: bool
+    span: Span
+
+
+ClausesSyntax = ClauseSyntax | StridesSyntax | PlacementSyntax | DomainSyntax
+
+
+@dataclass(frozen=True, slots=True)
 class OperandSyntax:
     """`in A: f32[M, K] …;`."""
 
@@ -172,7 +185,7 @@ class OperandSyntax:
     name: Ident
     dtype: Ident
     shape: tuple[ExprSyntax, ...]
-    clauses: tuple[ClauseSyntax | StridesSyntax | PlacementSyntax, ...]
+    clauses: tuple[ClausesSyntax, ...]
     span: Span
 
 

@@ -7,10 +7,24 @@ from dataclasses import replace
 from typing import Literal, cast
 
 from isamap.ir.dtypes import BOOL, DTYPES, TYPE_SETS, DType
-from isamap.ir.index import Index
-from isamap.ir.nodes import Assign, Axis, Expr, Loop, MemoryDecl, Operand, Outside, Placement, Role, Stmt
+from isamap.ir.index import Index, elements_of, has_elements
+from isamap.ir.nodes import (
+    Assign,
+    Axis,
+    Domain,
+    Expr,
+    Loop,
+    MemoryDecl,
+    Operand,
+    Outside,
+    Placement,
+    Read,
+    Role,
+    Stmt,
+)
 from isamap.ir.ops import OPS, REDUCTIONS
 from isamap.ir.text_layout import KEYWORDS
+from isamap.source import Span
 from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
@@ -37,10 +51,10 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
         name = axis.name.text
         with findings.collect():
             check_free(axis.name, inner, "axis")
-            extent = resolve_extent(axis.extent, scope, f"the extent of axis `{name}`")
+            start, extent = resolve_bounds(axis, scope)
             axes.append(Axis(name, extent, axis.span))
         if axes and axes[-1].name == name:
-            inner = inner.with_axis(name, axes[-1].extent)
+            inner = inner.with_axis(name, axes[-1].extent, start, ordered=s.ordered)
         else:
             inner = inner.with_index(name, "axis") if name not in inner.names else inner.with_broken(name)
     guard: Expr | None = None
@@ -57,22 +71,44 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
     return Loop(tuple(axes), tuple(b for b in body if b is not None), s.ordered, guard, s.span)
 
 
+def resolve_bounds(axis: ast.AxisSyntax, scope: Scope) -> tuple[Index | None, Index]:
+    """Where an axis begins, None for 0, and how many values it has. Raises: TypeProblem."""
+    place = f"the extent of axis `{axis.name.text}`"
+    if axis.start is None:
+        return None, resolve_extent(axis.extent, scope, place)
+    start = resolve_index(axis.start, scope, f"the start of axis `{axis.name.text}`")
+    extent = resolve_index(axis.extent, scope, f"the end of axis `{axis.name.text}`") - start
+    return start, checked_extent(extent, axis.span, scope, place)
+
+
 def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
     """An extent: an index expression without axes, 1 to 2**31 where it is a number. Raises: TypeProblem."""
-    extent = resolve_index(e, scope, place)
+    return checked_extent(resolve_index(e, scope, place), e.span, scope, place)
+
+
+def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index:
+    """An extent that may be one; elements may say it for each iteration of `seq`. Raises: TypeProblem."""
     moving = sorted(s for s in extent.symbols if scope.indices.get(s) == "axis")
-    if moving:
+    if has_elements(extent) and (loose := [s for s in moving if s not in scope.ordered]):
+        raise problem(
+            "extent-varies",
+            f"{place} changes with axis `{loose[0]}`, whose iterations have no order",
+            span,
+            "data says how often a loop runs for each iteration of an ordered loop",
+            advice=f"write `seq {loose[0]} in …` around it",
+        )
+    if moving and not has_elements(extent):
         raise problem(
             "extent-varies",
             f"{place} changes with axis `{moving[0]}`",
-            e.span,
+            span,
             "loops are rectangular: extents are made of numbers and sizes",
             advice="loop over the whole range and add a guard: `if …`",
         )
     if extent.value is not None and extent.value < 1:
-        raise problem("extent-not-positive", f"{place} is {extent.value}; the smallest is 1", e.span)
+        raise problem("extent-not-positive", f"{place} is {extent.value}; the smallest is 1", span)
     if extent.value is not None and extent.value > MAX_EXTENT:
-        raise problem("extent-too-large", f"{place} is {extent.value}; the limit is 2**31", e.span)
+        raise problem("extent-too-large", f"{place} is {extent.value}; the limit is 2**31", span)
     return extent
 
 
@@ -103,6 +139,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
             advice="declare it `out` or `inout`",
         )
     target = resolve_access(s.target.name, s.target.subscripts, s.target.span, scope)
+    _check_target(target)
     op = REDUCTIONS[s.op] if s.op else None
     if op is not None:
         _check_reduction(op, operand, s)
@@ -110,6 +147,17 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
     value = resolve_value(s.value, scope, wanted, _target_place(s, operand, wanted))
     guard = resolve_value(s.guard, scope, BOOL, "a guard") if s.guard is not None else None
     return Assign(target, op, value, guard, s.span)
+
+
+def _check_target(target: Read) -> None:
+    """Two iterations that data sends to one element would each need what the other one leaves there."""
+    for element in (e for index in target.index for e in elements_of(index)):
+        raise problem(
+            "data-dependent",
+            f"what is assigned in `{target.buffer}` depends on the data of `{element.buffer}`",
+            target.span,
+            "data says where elements are read and how often loops run, not where results go",
+        )
 
 
 def _check_reduction(op: str, operand: Operand, s: ast.AssignSyntax) -> None:
@@ -125,7 +173,7 @@ def _target_place(s: ast.AssignSyntax, operand: Operand, wanted: DType) -> str:
 
 
 RoutineKind = Literal["kernel", "instruction"]
-Clause = ast.ClauseSyntax | ast.StridesSyntax | ast.PlacementSyntax
+Clause = ast.ClausesSyntax
 
 _OUTSIDE: dict[str, Outside] = {"zero": "zero", "keep": "keep", "undefined": "undefined"}
 
@@ -172,6 +220,8 @@ def _clause_name(clause: Clause) -> str:
             return kind
         case ast.StridesSyntax():
             return "strides"
+        case ast.DomainSyntax():
+            return "in"
         case ast.PlacementSyntax():
             return "placed"
 
@@ -204,6 +254,10 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
                 )
             strides = tuple(None if v is None else resolve_index(v, scope, "a stride") for v in values)
             return replace(operand, strides=strides)
+        case ast.DomainSyntax(bounds, ascending, span):
+            _check_domain(operand, kind, span)
+            low, high = (resolve_index(b, scope, "a bound of values") for b in bounds)
+            return replace(operand, domain=Domain(low, high, ascending))
         case ast.PlacementSyntax():
             placement = resolve_placement(clause, scope)
             if len(placement.indices) != len(operand.shape):
@@ -215,6 +269,21 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             return replace(operand, placement=placement)
         case _:
             raise AssertionError(clause)
+
+
+def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
+    """Only inputs of kernels whose elements are whole numbers in a row say which values they have."""
+    if operand.role != "in" or kind != "kernel":
+        raise problem(
+            "clause-misplaced", f"`in LOW..HIGH` is about inputs of kernels: `{operand.name}`", span
+        )
+    if not operand.dtype.is_integer or len(operand.shape) != 1:
+        raise problem(
+            "bad-domain",
+            f"`{operand.name}` is {operand.dtype} of {len(operand.shape)} axes",
+            span,
+            "values that indices are made of are integers along one axis",
+        )
 
 
 def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:

@@ -9,6 +9,7 @@ from isamap.ir.index import Index, index_max, index_min
 from isamap.ir.nodes import Comparison, Constraint
 from isamap.source import Span, shown
 from isamap.syntax import ast
+from isamap.syntax.elements import resolve_element
 from isamap.syntax.scope import Scope, problem
 
 MAX_EXTENT = 2**31
@@ -42,15 +43,8 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
             )
         case ast.Apply(name, args, span) if name.text in ("stride", "align"):
             return _layout_symbol(name, args, span, scope, place)
-        case ast.Access(name, _, _, span):
-            scope.operand(name)
-            raise problem(
-                "data-dependent",
-                f"{place} depends on the data of `{name.text}`",
-                span,
-                "subscripts, extents and sizes are known before the data is (version 1)",
-                advice="gather with an instruction, or pass the number as a size",
-            )
+        case ast.Access():
+            return resolve_element(e, scope, place, resolve_index)
         case _:
             raise problem(
                 "not-an-index",
@@ -105,7 +99,7 @@ def _check_divisor(divisor: Index, axes: set[str], e: ast.ExprSyntax) -> None:
 
 def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
     if name in scope.indices:
-        return Index.of(name)
+        return scope.symbol(name)
     if name in scope.operands and not scope.operands[name].shape:
         raise problem(
             "data-dependent", f"{place} depends on the data of `{name}`", ident.span,

@@ -31,7 +31,8 @@ class Cascade(Exception):
 class Scope:
     """Names in sight: symbols of indices, typed scalars, operands, and names whose declaration failed.
 
-    `extents` are those of the axes, where they were not refused. `functions` are those that may be called
+    `extents` are those of the axes, where they were not refused; `starts` where those begin that do not begin
+    at 0, `ordered` the axes of `seq`. `functions` are those that may be called
     beside the operations of the language; `defines` in the definition of such an operation.
     """
 
@@ -41,6 +42,8 @@ class Scope:
     broken: frozenset[str] = frozenset()
     known: Module = field(default_factory=lambda: Module(()))
     extents: dict[str, Index] = field(default_factory=dict[str, Index])
+    starts: dict[str, Index] = field(default_factory=dict[str, Index])
+    ordered: frozenset[str] = frozenset()
     functions: Mapping[str, Function] = field(default_factory=dict[str, Function])
     defines: bool = False
 
@@ -63,9 +66,19 @@ class Scope:
     def with_index(self, name: str, role: IndexRole) -> Scope:
         return replace(self, indices={**self.indices, name: role})
 
-    def with_axis(self, name: str, extent: Index) -> Scope:
+    def with_axis(self, name: str, extent: Index, start: Index | None, *, ordered: bool) -> Scope:
         """The scope inside a loop."""
-        return replace(self.with_index(name, "axis"), extents={**self.extents, name: extent})
+        return replace(
+            self.with_index(name, "axis"),
+            extents={**self.extents, name: extent},
+            starts=self.starts if start is None else {**self.starts, name: start},
+            ordered=self.ordered | {name} if ordered else self.ordered,
+        )
+
+    def symbol(self, name: str) -> Index:
+        """What a name in an index stands for: axes run from 0, and begin where their loop says."""
+        start = self.starts.get(name)
+        return Index.of(name) if start is None else Index.of(name) + start
 
     def with_axes(self, names: Iterable[str]) -> Scope:
         return replace(self, indices={**self.indices, **dict.fromkeys(names, "axis")})

@@ -110,7 +110,10 @@ class _Builder:
         )
 
     def axis(self, node: SyntaxTree) -> ast.AxisSyntax:
-        return ast.AxisSyntax(self.ident(node.children[0]), self.expr(node.children[1]), self.span(node))
+        name, first, end = cast("list[Any]", node.children)
+        if end is None:
+            return ast.AxisSyntax(self.ident(name), self.expr(first), self.span(node))
+        return ast.AxisSyntax(self.ident(name), self.expr(end), self.span(node), self.expr(first))
 
     def target(self, node: SyntaxTree) -> ast.Access:
         name, subscripts = cast("list[Any]", node.children)
@@ -148,7 +151,7 @@ class _Builder:
             case _:
                 return self.statement(node)
 
-    def clause(self, node: SyntaxTree) -> ast.ClauseSyntax | ast.StridesSyntax | ast.PlacementSyntax:
+    def clause(self, node: SyntaxTree) -> ast.ClausesSyntax:
         match str(node.data):
             case "in_memory" | "accumulate" | "outside" as kind:
                 return ast.ClauseSyntax(kind, self.ident(node.children[0]), self.span(node))
@@ -158,6 +161,9 @@ class _Builder:
                     for c in node.children
                 )
                 return ast.StridesSyntax(values, self.span(node))
+            case "domain":
+                bounds, ascending = node.children
+                return ast.DomainSyntax(self.bounds(bounds), ascending is not None, self.span(node))
             case _:
                 return self.placement(node)
 

@@ -78,7 +78,7 @@ def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
 
 def _named(name: ast.Ident, scope: Scope) -> Expr:
     if name.text in scope.indices:
-        return IndexValue(Index.of(name.text), I64, name.span)
+        return IndexValue(scope.symbol(name.text), I64, name.span)
     if name.text in scope.scalars:
         return Scalar(name.text, scope.scalars[name.text], name.span)
     if name.text in scope.operands:

@@ -29,7 +29,7 @@ from isamap.ir import (
     substitute_expr,
     substitute_stmt,
 )
-from isamap.ir.index import Mod
+from isamap.ir.atoms import Mod
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
 from isamap.transform.statements import Statement
 

@@ -21,8 +21,10 @@ Json = Any  # what json.loads gives
 OWN_MODULES = (
     "isamap.codegen.c:",
     "isamap.codegen.c_interface:",
+    "isamap.ir.atoms:",
     "isamap.ir.dtypes:",
     "isamap.ir.index:",
+    "isamap.ir.nodes:",
     "isamap.lower.program:",
     "isamap.machine.target_fields:",
     "isamap.machine.timings:",

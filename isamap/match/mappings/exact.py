@@ -22,7 +22,8 @@ from itertools import islice, permutations, product
 from typing import Literal
 
 from isamap.ir import Index, Instruction, Param
-from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+from isamap.ir.index import Atom
 from isamap.match.mappings.mapping import AxisGroup
 from isamap.match.patterns.pattern import Pattern
 
@@ -278,6 +279,8 @@ class _Writer:
             case MinMax(op, left, right):
                 a, b = self._text(left), self._text(right)
                 return None if a is None or b is None else f"{op}({a}, {b})"
+            case Element():
+                return None
 
 
 def _all(parts: Sequence[str | None]) -> str:

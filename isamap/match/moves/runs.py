@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from isamap.ir import Index, Read, index_min
-from isamap.ir.index import ZERO, FloorDiv, Mod, index_max
+from isamap.ir.atoms import FloorDiv, Mod
+from isamap.ir.index import ZERO, index_max
 from isamap.match.moves.transfers import Copy
 from isamap.transform import reads
 from isamap.transform.rewrite import map_reads

@@ -16,7 +16,7 @@ from math import prod
 from typing import cast
 
 from isamap.ir import Axis, Const, DType, Expr, Index, index_min, substitute_expr
-from isamap.ir.index import MinMax
+from isamap.ir.atoms import MinMax
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.runs import in_runs

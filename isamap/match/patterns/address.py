@@ -24,7 +24,8 @@ from math import prod
 from typing import assert_never
 
 from isamap.ir import Call, Cast, Const, Expr, Index, IndexValue, Operand, Read, Scalar, substitute_expr
-from isamap.ir.index import ZERO, Atom, FloorDiv, MinMax, Mod
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+from isamap.ir.index import ZERO, Atom
 from isamap.match.patterns.reach import Params
 from isamap.match.patterns.unify import Binding
 from isamap.transform import reads
@@ -64,6 +65,9 @@ def _atom_interval(atom: Atom, extents: Mapping[str, int]) -> Interval | None:
                 return None
             pick = min if op == "min" else max
             return pick(a[0], b[0]), pick(a[1], b[1])
+        case Element(low=low, high=high):
+            least, most = interval(low, extents), interval(high, extents)
+            return (least[0], most[1]) if least and most else None
 
 
 def simplify(index: Index, extents: Mapping[str, int]) -> Index:
@@ -95,6 +99,8 @@ def _simplify_atom(atom: Atom, extents: Mapping[str, int]) -> Index:
             if inner is value:
                 return Index.of(atom)
             return inner.floordiv(divisor) if isinstance(atom, FloorDiv) else inner.mod(divisor)
+        case Element(at=at):
+            return Index.of(atom.with_parts((simplify(at, extents), *atom.parts[1:])))
         case MinMax():
             return Index.of(atom)
 
@@ -245,6 +251,8 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
         case MinMax(_, left, right):
             yield from _divisions(left)
             yield from _divisions(right)
+        case Element(at=at):
+            yield from _divisions(at)
 
 
 @lru_cache(maxsize=1 << 14)

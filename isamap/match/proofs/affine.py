@@ -24,7 +24,8 @@ from itertools import islice, permutations, product
 from typing import TYPE_CHECKING
 
 from isamap.ir import Constraint, Index
-from isamap.ir.index import Atom, FloorDiv, MinMax, Mod
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+from isamap.ir.index import Atom
 from isamap.match.mappings.mapping import AxisGroup
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class Names:
             case Mod(value, divisor) if divisor.value:
                 inner = self.text(value)
                 return None if inner is None else f"(({inner}) mod {divisor.value})"
-            case MinMax() | FloorDiv() | Mod():
+            case MinMax() | FloorDiv() | Mod() | Element():
                 return None
 
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from isamap.ir import Cast, DType, Expr, Index, Read
-from isamap.ir.index import Atom, FloorDiv, Mod, Monomial
+from isamap.ir.atoms import FloorDiv, Mod
+from isamap.ir.index import Atom, Monomial
 
 LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of them but their names
 

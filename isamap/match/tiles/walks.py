@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
-from isamap.ir import Index
+from isamap.ir import Index, typical_value
 from isamap.match.mappings.exact import largest
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern, encoded_values
@@ -123,7 +123,7 @@ def _extent(extent: Index, profile: MappingType[str, int]) -> int:
     """The extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
     if extent.value is None and len(extent.terms) > 1:
         return max(profile.values())
-    value = extent.substitute(profile).value
+    value = typical_value(extent, profile)
     assert value is not None, "extents are numbers once sizes have their profile values"
     return value
 

@@ -1,0 +1,70 @@
+"""Inputs that indices are made of: whether a call's arrays hold what their declarations say.
+
+`in row: i32[M + 1] in 0..NNZ ascending` is refused where an element is above NNZ, or below the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from isamap.ir.nodes import Domain, Operand, Routine
+from isamap.ir.rounding import Array
+from isamap.source import Diagnostic, UsageProblem
+
+
+def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Array]:
+    """The inputs of a bound routine that have a domain, as int64.
+
+    Raises: UsageProblem when one holds a value that its declaration excludes.
+    """
+    found: dict[str, Array] = {}
+    for operand, domain in with_domains(routine):
+        values = np.asarray(arrays[operand.name]).astype(np.int64)
+        check_domain(operand.name, domain, values)
+        found[operand.name] = values
+    return found
+
+
+def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:
+    """The operands whose values indices may be made of."""
+    for operand in routine.operands:
+        if operand.domain is not None:
+            yield operand, operand.domain
+
+
+def check_domain(name: str, domain: Domain, values: Array) -> None:
+    """Raises: UsageProblem when a value is out of its range, or below the one before it."""
+    low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
+    outside = np.flatnonzero((values < low) | (values > high))
+    if outside.size:
+        at = int(outside[0])
+        raise UsageProblem(
+            Diagnostic(
+                "index-values",
+                f"`{name}[{at}]` is {int(values[at])}: its values are from {low} to {high}",
+                help=f"mend the array, or the range that `{name}` declares",
+            )
+        )
+    falling = np.flatnonzero(np.diff(values) < 0) if domain.ascending else np.zeros(0, np.int64)
+    if falling.size:
+        at = int(falling[0])
+        raise UsageProblem(
+            Diagnostic(
+                "index-values",
+                f"`{name}` is ascending, but {int(values[at])} at {at} is followed by {int(values[at + 1])}",
+                help="sort the array, or declare it without `ascending`",
+            )
+        )
+
+
+def drawn_values(shape: tuple[int, ...], domain: Domain, rng: np.random.Generator) -> Array:
+    """Random values that the declaration allows, int64; ascending ones begin and end at its ends."""
+    low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
+    values = rng.integers(low, high, size=shape, dtype=np.int64, endpoint=True)
+    if not domain.ascending:
+        return values
+    values = np.sort(values)
+    values[:1], values[-1:] = low, high
+    return values
