@@ -9,6 +9,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+from isamap.ir.index import ZERO, Atom, Index, has_elements, index_max, index_min, product
 from isamap.ir.nodes import Domain, Operand, Routine
 from isamap.ir.rounding import Array
 from isamap.source import Diagnostic, UsageProblem
@@ -25,6 +27,36 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
         check_domain(operand.name, domain, values)
         found[operand.name] = values
     return found
+
+
+def largest_value(index: Index) -> Index:
+    """What an index is at most, whatever data says: each element of an array at the end of its range."""
+    return _end_of(index, upper=True)
+
+
+def _end_of(index: Index, *, upper: bool) -> Index:
+    if not has_elements(index):
+        return index
+    total = ZERO
+    for monomial, coefficient in index.terms:
+        ends = [_end_of_atom(atom, upper=upper == (coefficient > 0)) for atom in monomial]
+        total = total + product(ends) * coefficient
+    return total
+
+
+def _end_of_atom(atom: Atom, *, upper: bool) -> Index:
+    match atom:
+        case str():
+            return Index.of(atom)
+        case Element(low=low, high=high):
+            return high if upper else low
+        case FloorDiv(value, divisor):
+            return _end_of(value, upper=upper).floordiv(divisor)
+        case Mod(value, divisor):
+            return divisor - 1 if upper else ZERO
+        case MinMax(op, left, right):
+            ends = _end_of(left, upper=upper), _end_of(right, upper=upper)
+            return index_min(*ends) if op == "min" else index_max(*ends)
 
 
 def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:

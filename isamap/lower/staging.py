@@ -19,6 +19,7 @@ from itertools import product
 from math import ceil, gcd, prod
 
 from isamap.ir import Index, Read, index_min
+from isamap.ir.domains import largest_value
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.fills import cleared_tile
 from isamap.lower.lines import Along, along_rows, by_lines, sunk
@@ -112,7 +113,8 @@ def stage_at(
     region: dict[str, Index] = {}
     for axis in tile.axes:
         steps = [s.step for s in loops[:depth] if s.axis == axis.name]
-        region[axis.name] = index_min(steps[-1], axis.extent) if steps else axis.extent
+        extent = largest_value(axis.extent)
+        region[axis.name] = index_min(steps[-1], extent) if steps else extent
     inside = [(number, loop) for number, loop in enumerate(loops) if number >= depth]
     found = windows_inside(operand, tile, region, suppliers) if stage is not None and stage.memory else ()
     windows, step = in_windows(found, operand, tile, region, inside)
