@@ -39,7 +39,7 @@ def _text(name: str, dtype: DType, *, ascending: bool) -> list[str]:
     falls = " | (i + j > 0 && x[i + j] < x[i + j - 1])" if ascending else ""
     return [
         "#if defined(__GNUC__) && !defined(__clang__)",
-        '__attribute__((optimize("tree-vectorize")))',
+        '__attribute__((optimize("tree-loop-vectorize")))',
         "#endif",
         f"static int {_function(name, dtype, ascending=ascending)}(",
         f"    const {element} *x, int64_t count, int64_t low, int64_t high) {{",

@@ -311,16 +311,11 @@ class _Entry:
         return lines
 
     def domains(self) -> list[str]:
-        """Inputs that indices are made of, refused where they hold what they may not."""
-        return [
-            line
-            for t in self.program.tensors
-            if t.domain is not None
-            for line in self.refuse_if(
-                domain_test(self.interface.name, t, t.domain, self.member["pointer", t.name, 0], self.index),
-                "BAD_INDEX",
-            )
-        ]
+        """Inputs of indices, refused where they hold what they may not."""
+        name, at = self.interface.name, self.member
+        bounded = [(t, t.domain) for t in self.program.tensors if t.domain is not None]
+        tests = [domain_test(name, t, domain, at["pointer", t.name, 0], self.index) for t, domain in bounded]
+        return [line for test in tests for line in self.refuse_if(test, "BAD_INDEX")]
 
     def buffers(self) -> list[str]:
         if not self.program.buffers:

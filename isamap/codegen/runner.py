@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from isamap.codegen.arguments import POISON, Call, Passed, make_call
 from isamap.codegen.c import EmittedC
+from isamap.codegen.c_interface import Interface
 from isamap.codegen.c_statuses import STATUSES
 from isamap.codegen.child import (
     Emulator,
@@ -32,6 +33,7 @@ from isamap.codegen.child import (
 from isamap.codegen.fills import zeros_at_line
 from isamap.codegen.in_process import InProcess
 from isamap.codegen.toolchain import Compiled, compile_library
+from isamap.ir.domains import check_domain
 from isamap.lower.program import Header, Tensor
 from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
@@ -230,6 +232,18 @@ def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], thre
         packer.compiled.interface.name, run({packer.source: array, packer.target.name: packed}, symbols)
     )
     return packed
+
+
+def refuse_call(
+    interface: Interface, status: int, arrays: Mapping[str, Array], sizes: Mapping[str, int]
+) -> None:
+    """Nothing for a call that was done. Raises: UsageProblem for another, with the index that is wrong."""
+    if status != 0:
+        known = {**dict(interface.sizes), **sizes}
+        for t in interface.tensors:
+            if t.domain is not None and t.name in arrays:
+                check_domain(t.name, t.domain, np.asarray(arrays[t.name]).astype(np.int64), known)
+        refuse_status(interface.name, status)
 
 
 def refuse_status(name: str, status: int) -> None:

@@ -21,6 +21,7 @@ from isamap.codegen.runner import (
     compile_packers,
     pack_in_process,
     packed_arrays,
+    refuse_call,
     refuse_status,
     run_program,
 )
@@ -158,7 +159,8 @@ class CompiledKernel:
             if status == 0:
                 return {name: values[name] for name in self._outputs}
             if status is not None:
-                refuse_status(self.prepared.compiled.interface.name, status)
+                numbers, arrays, _ = self._parted(sizes, values)
+                refuse_call(self.prepared.compiled.interface, status, arrays, numbers)
         interface = self.prepared.compiled.interface
         numbers, arrays, scalars = self._parted(sizes, values)
         if self.is_isolated:
@@ -170,10 +172,10 @@ class CompiledKernel:
                 threads=self.prepared.request.threads,
                 emulator=self.prepared.emulator,
             )
-            refuse_status(interface.name, result.status)
+            refuse_call(interface, result.status, arrays, numbers)
             return dict(result.arrays)
         status = self._loaded()(arrays, numbers, scalars)
-        refuse_status(interface.name, status)
+        refuse_call(interface, status, arrays, numbers)
         return {name: arrays[name] for name in self._outputs}
 
     def bind(self, sizes: Sizes | None = None, /, **values: Any) -> Callable[[], dict[str, Array]]:
@@ -189,12 +191,12 @@ class CompiledKernel:
                 Diagnostic("argument-mismatch", said, help="call it with its arrays each time")
             )
         numbers, arrays, scalars = self._parted(sizes, values)
-        run, name = self._loaded().bind(arrays, numbers, scalars), self.prepared.compiled.interface.name
+        run, interface = self._loaded().bind(arrays, numbers, scalars), self.prepared.compiled.interface
         outputs = {name: arrays[name] for name in self._outputs}
 
         def call() -> dict[str, Array]:
             if status := run():
-                refuse_status(name, status)
+                refuse_call(interface, status, arrays, numbers)
             return outputs
 
         return call

@@ -1,11 +1,12 @@
 """Inputs that indices are made of: whether a call's arrays hold what their declarations say.
 
-`in row: i32[M + 1] in 0..NNZ ascending` is refused where an element is above NNZ, or below the one before.
+`in row: i32[M + 1] values 0..NNZ ascending` is refused where one is above NNZ, or below the one before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from isamap.ir.index import ZERO, Atom, Index, has_elements, index_max, index_mi
 from isamap.ir.nodes import Domain, Operand, Routine
 from isamap.ir.rounding import Array
 from isamap.source import Diagnostic, UsageProblem
+
+NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Array]:
@@ -66,9 +69,9 @@ def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:
             yield operand, operand.domain
 
 
-def check_domain(name: str, domain: Domain, values: Array) -> None:
+def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, int] = NO_SIZES) -> None:
     """Raises: UsageProblem when a value is out of its range, or below the one before it."""
-    low, high = int(domain.low.evaluate({})), int(domain.high.evaluate({}))
+    low, high = int(domain.low.evaluate(sizes)), int(domain.high.evaluate(sizes))
     outside = np.flatnonzero((values < low) | (values > high))
     if outside.size:
         at = int(outside[0])

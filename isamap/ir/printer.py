@@ -132,7 +132,7 @@ def _operand(o: Operand) -> str:
     if o.outside is not None:
         text += f" outside {o.outside}"
     if o.domain is not None:
-        text += f" in {o.domain.low}..{o.domain.high}{' ascending' if o.domain.ascending else ''}"
+        text += f" values {o.domain.low}..{o.domain.high}{' ascending' if o.domain.ascending else ''}"
     return text + ";"
 
 

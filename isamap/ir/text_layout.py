@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 _TEXT = """
 kernel instruction memory view of state machine strict where in out inout temp for seq if else let requires
 function within ulp return
-sets releases clobbers numerics accumulate outside placed at choose imm scalar per thread ascending
+sets releases clobbers numerics accumulate outside placed at choose imm scalar per thread
 """
 KEYWORDS = frozenset(_TEXT.split())
 """Words of the language that cannot end a value (`true`, `inf`, `any` can)."""

@@ -39,8 +39,8 @@ _OTHERS: dict[str, Explanation] = {
     ),
     "index-values": Explanation(
         "an array of indices with values that its declaration excludes",
-        "`in col: i32[N] in 0..K - 1` has values from 0 to K - 1, and where it says `ascending` none is below"
-        " the one before it. That is checked once a call, before anything is computed.",
+        "An array that is `col: i32[N] values 0..K - 1` has values from 0 to K - 1, and where it says"
+        " `ascending` none is below the one before it. Each call is checked, before anything is computed.",
     ),
     "wrong-shape": Explanation(
         "an array of the wrong shape",

@@ -34,6 +34,11 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         " range or a `where`.",
         "kernel k(M, s: 0..3) { inout C: f32[M]; for i in M { C[i / s] += 1; } }",
     ),
+    "bad-domain": Explanation(
+        "values are declared of what makes no index",
+        "Inputs of which indices are made are integers along one axis.",
+        "kernel k(M) { in A: f32[M] values 0..9; inout C: f32[M]; for i in M { C[i] += A[i]; } }",
+    ),
     "bad-parameter": Explanation(
         "a parameter of the wrong kind",
         "A kernel has sizes (`M`) and typed scalars (`scalar alpha: f32`). An instruction's "
@@ -68,9 +73,9 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "memory r: registers(count = 32, count = 16, bytes = 64);",
     ),
     "data-dependent": Explanation(
-        "an index depends on data",
-        "Subscripts, extents and sizes are known before the data is. Indices read from an operand are"
-        " outside of version 1.",
+        "an index depends on data of which nothing is known",
+        "Indices are made of elements of inputs that declare their range, as `P: i32[M] values 0..N - 1`: so"
+        " all that is read is inside its array. Where results go, and sizes, never depend on data.",
         "kernel k(M) { in P: i32[M]; inout C: f32[M]; for i in M { C[P[i]] = 0; } }",
     ),
     "division-by-zero": Explanation(
@@ -106,7 +111,8 @@ LANGUAGE_CODES: dict[str, Explanation] = {
     ),
     "extent-varies": Explanation(
         "an extent that changes with an axis",
-        "Loops are rectangular: extents are made of numbers and sizes. A guard leaves out what is too much.",
+        "Loops are rectangular: extents are made of numbers and sizes, inside of `seq` of elements of inputs,"
+        " too. A guard leaves out what is too much.",
         "kernel k(M) { inout C: f32[M]; for i in M { for j in i + 1 { C[i] += 1; } } }",
     ),
     "function-too-large": Explanation(

@@ -167,7 +167,7 @@ class ClauseSyntax:
 
 @dataclass(frozen=True, slots=True)
 class DomainSyntax:
-    """`in 0..K - 1 ascending`: what values an input of integers has."""
+    """`values 0..K - 1 ascending`: what values an input of integers has."""
 
     bounds: tuple[ExprSyntax, ExprSyntax]
     ascending: bool

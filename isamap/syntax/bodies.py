@@ -221,7 +221,7 @@ def _clause_name(clause: Clause) -> str:
         case ast.StridesSyntax():
             return "strides"
         case ast.DomainSyntax():
-            return "in"
+            return "values"
         case ast.PlacementSyntax():
             return "placed"
 
@@ -275,7 +275,7 @@ def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
     """Only inputs of kernels whose elements are whole numbers in a row say which values they have."""
     if operand.role != "in" or kind != "kernel":
         raise problem(
-            "clause-misplaced", f"`in LOW..HIGH` is about inputs of kernels: `{operand.name}`", span
+            "clause-misplaced", f"`values` is about inputs of kernels; `{operand.name}` is none", span
         )
     if not operand.dtype.is_integer or len(operand.shape) != 1:
         raise problem(

@@ -1,6 +1,6 @@
 """Elements of arrays in indices: what data says, of inputs that declare which values they have.
 
-in col: i32[NNZ] in 0..K - 1;      …  B[col[p], n]  …      has the subscript `col[p]`, which is below K
+in col: i32[NNZ] values 0..K - 1;      …  B[col[p], n]  …      has the subscript `col[p]`, which is below K
 """
 
 from __future__ import annotations
@@ -48,5 +48,6 @@ def undeclared(operand: Operand, span: Span, place: str) -> Exception:
         message,
         span,
         "nothing says which values it has",
-        advice=f"declare them where it is declared: `in {operand.name}: {operand.dtype}[…] in 0..HIGH`",
+        advice="declare them where it is declared: "
+        f"`in {operand.name}: {operand.dtype}[{operand.shape[0]}] values 0..HIGH;`",
     )

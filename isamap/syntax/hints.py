@@ -82,8 +82,6 @@ def sign_hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, t
             return f"`{sign}` joins conditions", (Edit(span, sign),)
         case "*" if before.endswith("*"):
             return "there is no `**`: write `x*x`, or `exp(y * log(x))` for positive bases", ()
-        case ".." if expected & {"LBRACE", "COMMA"}:
-            return "axes begin at 0: write `i in HIGH - LOW`, and `i + LOW` for `i` where it is used", ()
         case "?":
             return "write `select(condition, a, b)`", ()
         case "!" if not behind.startswith("="):

@@ -38,7 +38,6 @@ FOLLOWED = {
     "loop-carried": "kernel k(N) { inout h: f32[N + 1]; seq i in N { h[i + 1] = h[i]; } }",
     "loop-carried-unproved": """kernel k(N) { inout y: f32[2*N + 1];
         seq n in N { y[2*n] = y[2 * (n / 3) + 1]; } }""",
-    "loop-from-one": HEAD.replace("k(M)", "k(M: 2..4096)") + "for i in M - 1 { C[i + 1] = A[i + 1]; } }",
     "mask-too-long": REGISTERS
     + """instruction f(scalar L: 1..17) where L <= 16 {
         in a: f32[16] @ r; out z: f32[16] @ r outside keep; for i in L { z[i] = a[i]; } }""",
@@ -65,6 +64,7 @@ FOLLOWED = {
     "write-to-input": "kernel k(M) { out A: f32[M]; for i in M { A[i] = 0; } }",
 }
 OPEN = {
+    "data-dependent": "which values an input has is the writer's choice",
     "c-comment": "where the comment ends is not known",
     "hyphen-in-name": "the new name is the writer's choice",
     "keyword-as-name": "the new name is the writer's choice",
