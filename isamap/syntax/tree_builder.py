@@ -162,7 +162,7 @@ class _Builder:
                 )
                 return ast.StridesSyntax(values, self.span(node))
             case "domain":
-                bounds, ascending = node.children
+                bounds, ascending = cast("list[Any]", node.children)
                 return ast.DomainSyntax(self.bounds(bounds), ascending is not None, self.span(node))
             case _:
                 return self.placement(node)

@@ -64,6 +64,7 @@ FOLLOWED = {
     "write-to-input": "kernel k(M) { out A: f32[M]; for i in M { A[i] = 0; } }",
 }
 OPEN = {
+    "extent-of-data-unordered": "the loop is ordered; what else its values say is the writer's choice",
     "data-dependent": "which values an input has is the writer's choice",
     "c-comment": "where the comment ends is not known",
     "hyphen-in-name": "the new name is the writer's choice",

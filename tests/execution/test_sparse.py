@@ -74,8 +74,10 @@ def test_wrong_indices_are_refused_before_anything_is_written(
     assert csr(**arrays)["C"].tolist() == [[2, 2], [1, 1], [2, 2]]
     arrays["C"][...] = 0
     arrays[name] = np.array(values, np.int32)
-    for call in (csr, lambda **given: csr.bind(**given)()):
-        with pytest.raises(UsageProblem) as found:
-            call(**arrays)
-        assert said in found.value.render()
+    with pytest.raises(UsageProblem) as called:
+        csr(**arrays)
+    with pytest.raises(UsageProblem) as bound:
+        csr.bind(**arrays)()
+    assert said in called.value.render()
+    assert said in bound.value.render()
     assert not arrays["C"].any()
