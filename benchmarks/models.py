@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from convnets import NETWORKS, saved
 
+from isamap.ir import DTYPES
 from isamap.onnx import compile_model
 from isamap.onnx.graph_file import constants_of
 
@@ -58,6 +59,13 @@ def in_turns(calls: Mapping[str, Callable[[], object]], turns: int) -> dict[str,
     return times
 
 
+def drawn(rng: np.random.Generator, dtype: str, shape: Sequence[int]) -> Any:
+    """An input: normal numbers, or whole ones below 100, where they may be indices."""
+    known = DTYPES[dtype].numpy()
+    whole = np.issubdtype(known, np.integer)
+    return (rng.integers(0, 100, shape) if whole else rng.standard_normal(shape)).astype(known)
+
+
 def row(path: Path, given: argparse.Namespace) -> str:
     """A row of the table."""
     constants = constants_of(pairs(given.constant))
@@ -67,7 +75,7 @@ def row(path: Path, given: argparse.Namespace) -> str:
     compiled_s = spent_s() - start
     other = theirs(path, {name: np.asarray(array) for name, array in constants.items()})
     rng = np.random.default_rng(0)
-    inputs = {name: rng.standard_normal(shape, np.float32) for name, (_, shape) in ours.inputs.items()}
+    inputs = {name: drawn(rng, dtype, shape) for name, (dtype, shape) in ours.inputs.items()}
     found = ours(inputs)
     apart = max(
         float(np.abs(mine - wanted).max() / max(1e-30, np.abs(wanted).max()))

@@ -20,11 +20,12 @@ from typing import Any
 
 import isamap
 from isamap.driver.api import compile as compile_kernel
+from isamap.driver.api import compile_only
 from isamap.source import IsamapError
 from isamap.source.process import end_with, interrupts_put_off
 
 Asked = Mapping[str, Any]
-"""Arguments of `isamap.compile` by name, as JSON has them."""
+"""Arguments of `isamap.compile` by name, as JSON has them; of `compile_only` where `builds` is false."""
 _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
@@ -64,8 +65,10 @@ def _started(share: Sequence[Asked], path: str) -> subprocess.Popen[bytes]:
 
 def _compile(share: Sequence[Asked]) -> None:
     for asked in share:
+        given = dict(asked)
+        do = compile_kernel if given.pop("builds", True) else compile_only
         with suppress(IsamapError):
-            compile_kernel(**asked)
+            do(**given)
 
 
 if __name__ == "__main__":

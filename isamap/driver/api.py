@@ -9,6 +9,7 @@ from typing import Any, SupportsIndex
 
 from isamap.adjoint import gradient as derived
 from isamap.codegen.child import Emulator
+from isamap.driver.compiling import compile_program
 from isamap.driver.given import (
     given_choice,
     given_count,
@@ -93,7 +94,17 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     return CompiledKernel(prepare(replace(asked, profile=find_profile(word, asked.machine))), is_isolated)
 
 
-def kept_key(
+def kept_key(kernel: str | Path, machine: str | Path, **asked: Any) -> str | None:
+    """The sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
+    return key_of(_plain_request(kernel, machine, **asked))
+
+
+def compile_only(kernel: str | Path, machine: str | Path, *, model: bool = False, **asked: Any) -> None:
+    """Keeps what `compile` would build a library of; of a `model`, plain C. Raises: as `compile`."""
+    compile_program(replace(_plain_request(kernel, machine, **asked), model=model))
+
+
+def _plain_request(
     kernel: str | Path,
     machine: str | Path,
     *,
@@ -102,11 +113,10 @@ def kept_key(
     limit_s: float = 10.0,
     packed: Sequence[str] = (),
     transform: bool | SupportsIndex = False,
-) -> str | None:
-    """The sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
+) -> Request:
     asked = _limited(_request(kernel, machine, None, None, heuristic, threads, packed), limit_s)
     asked = replace(asked, transform=given_form("transform", transform))
-    return key_of(replace(asked, profile=find_profile("default", asked.machine)))
+    return replace(asked, profile=find_profile("default", asked.machine))
 
 
 def is_kept(kernel: str | Path, machine: str | Path, **asked: Any) -> bool:

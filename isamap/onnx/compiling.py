@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ from isamap.codegen.in_process import large_room
 from isamap.codegen.toolchain import build_pool, find_compiler
 from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
-from isamap.driver.api import is_kept
 from isamap.driver.compiling import compile_program
 from isamap.driver.given import given_count
 from isamap.driver.inputs import find_profile, machine_of
+from isamap.driver.kept import key_of, recall_emitted
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
@@ -31,11 +31,12 @@ from isamap.onnx.building import build_model
 from isamap.onnx.emitting import Emitted, emit
 from isamap.onnx.graph import Array
 from isamap.onnx.importing import Imported, import_model
+from isamap.onnx.packing import packed_of, with_packed
 from isamap.onnx.pitches import find_pitches
 from isamap.onnx.planning import plan
 from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
-from isamap.source import Diagnostic, IsamapError, Source, UsageProblem
+from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
 
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or two before its first one."""
@@ -75,17 +76,8 @@ def compile_program_of(
     apart: bool = False,
 ) -> Library:
     """The C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
-    name = machine_of(how.machine)
-    machine = at_one_length(load_machine(name))
-    model = runs and is_model(machine, missing_features(machine), None)
-    profile = find_profile("default", name)
-    requests = [
-        Request(
-            Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
-            profile=profile, cache=how.cache, threads=how.threads,
-        )
-        for text in program.kernels.values()
-    ]  # fmt: skip
+    machine, model = _machine(how, runs=runs)
+    requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
     kernels: dict[str, EmittedC] = {}
@@ -97,11 +89,35 @@ def compile_program_of(
         watch(f"kernel {done + 1} of {len(requests)}: {kernel}")
         kernels[kernel], needed[kernel] = emitted, size
         is_cut_short |= cut_short
+    watch("pack")
+    program = with_packed(program, kernels, machine, model=model)
+    kernels = {name: replace(emitted, packs=()) for name, emitted in kernels.items()}
     _check_calls(program, kernels)
     placed = plan(program, needed, find_pitches(program, machine))
     return Library(
         emit(program, kernels, placed, machine, apart=apart), machine, model, len(requests), is_cut_short
     )
+
+
+def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
+    """The machine, and whether a plain-C model of it is what runs here."""
+    machine = at_one_length(load_machine(machine_of(how.machine)))
+    return machine, runs and is_model(machine, missing_features(machine), None)
+
+
+def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
+    """What is asked of each kernel. Weights are packed where this processor runs what packs them."""
+    name = machine_of(how.machine)
+    machine, model = _machine(how, runs=runs)
+    here = model or not is_model(machine, missing_features(machine), None)
+    packed, profile = packed_of(program) if here else {}, find_profile("default", name)
+    return [
+        Request(
+            Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
+            profile=profile, cache=how.cache, threads=how.threads, packed=packed.get(kernel, ()),
+        )
+        for kernel, text in program.kernels.items()
+    ]  # fmt: skip
 
 
 def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
@@ -122,7 +138,12 @@ def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
 
 def _compiled(request: Request) -> tuple[EmittedC, int, bool]:
     """The C of a kernel, its workspace in bytes, and whether the clock cut its schedule short."""
-    made = compile_program(request)
+    try:
+        made = compile_program(request)
+    except NoMapping:
+        if not request.packed:
+            raise
+        made = compile_program(replace(request, packed=()))  # each mapping reads its weights in place
     size: Any = made.outcome.summary["workspace"]["fixed_bytes"]
     return made.emitted, int(size), made.outcome.is_cut_short
 
@@ -226,13 +247,19 @@ def _compile_ahead(program: Program, how: How, jobs: int) -> None:
     """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
     if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
         return
-    asked: dict[str, Any] = {
-        "machine": how.machine, "heuristic": how.heuristic, "limit_s": how.limit_s, "threads": how.threads,
-    }  # fmt: skip
     with suppress(IsamapError):  # which is said where each of them is asked for
-        new = [text for text in program.kernels.values() if not is_kept(text, **asked)]
+        new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
         if len(new) >= LEAST_AHEAD:
-            compile_ahead([{"kernel": text, **asked} for text in new], jobs)
+            compile_ahead([_asked(request) for request in new], jobs)
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """A kernel as the command is asked for it, which builds none: the model is built as a whole."""
+    return {
+        "kernel": request.kernel.text, "machine": request.machine, "heuristic": request.heuristic,
+        "limit_s": request.limit_s, "threads": request.threads, "packed": request.packed,
+        "model": request.model, "builds": False,
+    }  # fmt: skip
 
 
 def _wrong(said: str, *notes: str) -> UsageProblem:
