@@ -15,6 +15,7 @@ from isamap.source import Diagnostic, UsageProblem, did_you_mean
 _HOMES: dict[str, str] = {
     "compile": "compile_command",
     "import": "import_command",
+    "graph.show": "graph_command",
     "match": "match_command",
     "schedule": "schedule_command",
     "schedule.diff": "schedule_command",

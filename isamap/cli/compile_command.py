@@ -11,7 +11,7 @@ import typer
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import ConstantWords
-from isamap.cli.model_files import WEIGHTS, compile_whole, is_model, refuse_beside_model
+from isamap.cli.model_files import FUSION, FUSIONS, WEIGHTS, compile_whole, is_model, refuse_beside_model
 from isamap.cli.options import (
     AsJson,
     AsModel,
@@ -91,6 +91,19 @@ WeightsPlace = Annotated[
         "--weights", metavar="PLACE", help=f"Of a model, where its weights lie: {' or '.join(WEIGHTS)}."
     ),
 ]
+FusionName = Annotated[
+    str,
+    typer.Option(
+        "--fusion", metavar="RULE", help=f"Of a model, how operations become kernels: {', '.join(FUSIONS)}."
+    ),
+]
+WorkspaceLimit = Annotated[
+    str,
+    typer.Option(
+        "--workspace", metavar="BYTES", help="Of a model, the most that its workspace may take.",
+        show_default=False,
+    ),
+]  # fmt: skip
 DumpFolder = Annotated[
     str | None,
     typer.Option(
@@ -133,6 +146,8 @@ def compile_command(
     no_cache: NoCache = False,
     constant: ConstantWords = None,
     weights: WeightsPlace = "embedded",
+    fusion: FusionName = FUSION,
+    workspace: WorkspaceLimit = "",
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
@@ -145,11 +160,14 @@ def compile_command(
         })  # fmt: skip
         return compile_whole(
             kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
-            force=force, cache=not no_cache,
+            fusion, workspace, force=force, cache=not no_cache,
         )  # fmt: skip
     if constant:
         said = "`--constant` is about an input of a model, and this is a kernel"
         raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))
+    if workspace or fusion != FUSION:
+        said = f"`{'--workspace' if workspace else '--fusion'}` is about a model, and this is a kernel"
+        raise UsageProblem(Diagnostic("usage", said, help="give the path of an .onnx file"))
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, search, tuned, packed, cold,

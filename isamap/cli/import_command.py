@@ -15,6 +15,7 @@ from isamap.cli.terminal import Progress
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
+    from isamap.onnx.fusing import Fuse
     from isamap.onnx.importing import Imported
 
 ModelName = Annotated[
@@ -74,8 +75,11 @@ def import_command(
     return Answer(payload, f"{coverage_text(found)}\n{counts}\nwrote {folder}")
 
 
-def imported(model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None) -> Imported:
+def imported(
+    model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, fuse: Fuse | None = None
+) -> Imported:
     """The model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
+    from isamap.onnx.fusing import fused
     from isamap.onnx.graph_file import constants_of
     from isamap.onnx.importing import import_model
 
@@ -85,7 +89,8 @@ def imported(model: str, sizes: Sequence[str] | None, constants: Sequence[str] |
             said = f"the size `{name}` is a whole number, not `{value[:40]}`"
             raise UsageProblem(Diagnostic("size-syntax", said, help=f"write -D {name}=1"))
         numbers[name] = int(value)
-    return import_model(model, sizes=numbers, constants=constants_of(_pairs(constants, "--constant")))
+    known = constants_of(_pairs(constants, "--constant"))
+    return import_model(model, sizes=numbers, constants=known, fuse=fuse or fused)
 
 
 def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:

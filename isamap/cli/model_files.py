@@ -14,8 +14,13 @@ from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
+    from isamap.onnx.compiling import Library
+    from isamap.onnx.fusing import Fuse
     from isamap.onnx.program import Program
 
+FUSION = "greedy"
+FUSIONS = ("none", "greedy", "cpsat")
+MOST_WORKSPACE = 1 << 40
 WEIGHTS = ("embedded", "file")
 GRAPH = "graph.json"
 
@@ -44,6 +49,8 @@ def compile_whole(
     limit: str,
     weights: str,
     threads: str,
+    fusion: str = FUSION,
+    workspace: str = "",
     *,
     force: bool,
     cache: bool,
@@ -51,7 +58,8 @@ def compile_whole(
     """The files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.onnx.compiling import How, compile_program_of
+    from isamap.onnx.compiling import How, compile_program_of, fuse_of
+    from isamap.onnx.partition import no_room
     from isamap.plan.plugins import check_name
 
     if len(machines) > 1:
@@ -65,26 +73,21 @@ def compile_whole(
         cache=cache,
         threads=read_count(threads, "--threads", 1, MAX_THREADS),
     )
+    method = read_choice(fusion, "--fusion", FUSIONS)
+    room = read_count(workspace, "--workspace", 1, MOST_WORKSPACE) if workspace else 0
     is_apart = read_choice(weights, "--weights", WEIGHTS) == "file"
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
         progress("import")
-        program = _program(model, sizes, constants)
+        fuse = None if fusion == FUSION else fuse_of(method, how, room, progress)
+        program = _program(model, sizes, constants, fuse)
         made = compile_program_of(program, how, progress, apart=is_apart)
     emitted = made.emitted
+    if room and emitted.workspace_bytes > room:
+        raise no_room(emitted.workspace_bytes, room)
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
-    summary: dict[str, object] = {
-        "model": program.name,
-        "machine": made.machine.name,
-        "inputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.inputs],
-        "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
-        "kernels": made.kernels,
-        "steps": len(program.steps),
-        "threads": how.threads,
-        "workspace_bytes": emitted.workspace_bytes,
-        "weights_bytes": len(emitted.weights),
-    }
+    summary = _summary(program, made, how.threads, method)
     files = dict(emitted.files)
     files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
@@ -96,16 +99,41 @@ def compile_whole(
     return Answer(summary | {"files": paths}, "\n".join(lines), (), 4 if made.is_cut_short else 0)
 
 
-def _program(model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None) -> Program:
+def _summary(program: Program, made: Library, threads: int, method: str) -> dict[str, object]:
+    """What the answer and the manifest say of a model."""
+    return {
+        "model": program.name,
+        "machine": made.machine.name,
+        "inputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.inputs],
+        "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
+        "kernels": made.kernels,
+        "steps": len(program.steps),
+        "threads": threads,
+        "fusion": method,
+        "workspace_bytes": made.emitted.workspace_bytes,
+        "weights_bytes": len(made.emitted.weights),
+    }
+
+
+def _program(
+    model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, fuse: Fuse | None
+) -> Program:
+    if Path(model).name != GRAPH:
+        return imported(model, sizes, constants, fuse).whole()
+    return read_graph(model, sizes, constants, is_fused=fuse is not None)
+
+
+def read_graph(
+    model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, *, is_fused: bool
+) -> Program:
+    """The program of a graph file. Raises: UsageProblem, also for options that are about an import."""
     from isamap.onnx.graph_file import read_folder
 
-    if Path(model).name != GRAPH:
-        return imported(model, sizes, constants).whole()
-    refuse = {"-D": sizes, "--constant": constants}
+    refuse = {"-D": sizes, "--constant": constants, "--fusion": is_fused}
     for option, value in refuse.items():
         if value:
-            said = f"`{option}` is about a model that is imported; a graph file has its sizes"
-            raise UsageProblem(Diagnostic("usage", said, help="give it to `isamap import`"))
+            said = f"`{option}` is about a model that is imported; a graph file has its sizes and its kernels"
+            raise UsageProblem(Diagnostic("usage", said, help="give the .onnx file"))
     return read_folder(Path(model))
 
 

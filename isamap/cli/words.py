@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from isamap.codegen.child import Emulator
 
 C = TypeVar("C", bound=str)
-GROUPS = ("hw", "bench", "bench.deepbench", "bench.layers", "cache", "tune")
+GROUPS = ("graph", "hw", "bench", "bench.deepbench", "bench.layers", "cache", "tune")
 """Commands that only lead to others."""
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""

@@ -29,11 +29,14 @@ from isamap.machine import Machine, at_one_length, load_machine, missing_feature
 from isamap.machine.allowed import permission_numbers
 from isamap.onnx.building import build_model
 from isamap.onnx.emitting import Emitted, emit
+from isamap.onnx.fusing import Fuse, finished, fused
 from isamap.onnx.graph import Array
 from isamap.onnx.importing import Imported, import_model
 from isamap.onnx.packing import packed_of, with_packed
+from isamap.onnx.partition import METHODS, Method, Partition
 from isamap.onnx.pitches import find_pitches
 from isamap.onnx.planning import plan
+from isamap.onnx.pricing import Prices
 from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
@@ -120,6 +123,28 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
     ]  # fmt: skip
 
 
+def fuse_of(
+    method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
+) -> Fuse:
+    """How operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
+    if method != "cpsat":
+        return fused if method == "greedy" else finished
+    return partition_of(method, how, workspace_bytes, watch)
+
+
+def partition_of(
+    method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
+) -> Partition:
+    """The same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
+    name = machine_of(how.machine)
+    request = Request(
+        Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile("default", name),
+        cache=how.cache, threads=how.threads,
+    )  # fmt: skip
+    prices = Prices(request, at_one_length(load_machine(name)), how.jobs or all_jobs(), watch)
+    return Partition(method, prices, how.limit_s, workspace_bytes)
+
+
 def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
     """Nothing, where each kernel takes what it is called with. Raises: UsageProblem."""
     for step in program.steps:
@@ -193,15 +218,30 @@ class CompiledModel:
             raise UsageProblem(Diagnostic("program-refused", said, help=help_))
         return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
 
+    def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
+        """A call without arguments, prepared for these inputs: its status. Its results go nowhere.
+
+        Raises: as a call.
+        """
+        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
+        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        room = large_room(self.emitted.workspace_bytes + 64)
+        pointers = self._pointers([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        kept = (given, made, room)  # they live as long as the call
+        workspace, run = ctypes.addressof(room), self._run
+        return lambda kept=kept: int(run(*pointers, workspace))
+
+    def _pointers(self, given: Sequence[int], made: Sequence[int]) -> tuple[Any, Any]:
+        pool = [self._pool.address if self._pool else None] if self.emitted.takes_pool else []
+        inputs = (ctypes.c_void_p * (len(given) + 2))(*pool, *given)
+        return inputs, (ctypes.c_void_p * (len(made) + 1))(*made)
+
     def _called(self, given: Sequence[int], made: Sequence[int]) -> int:
         try:
             room = self._rooms.pop()
         except IndexError:
             room = large_room(self.emitted.workspace_bytes + 64)
-        pool = [self._pool.address if self._pool else None] if self.emitted.takes_pool else []
-        inputs = (ctypes.c_void_p * (len(given) + 2))(*pool, *given)
-        outputs = (ctypes.c_void_p * (len(made) + 1))(*made)
-        status = int(self._run(inputs, outputs, ctypes.addressof(room)))
+        status = int(self._run(*self._pointers(given, made), ctypes.addressof(room)))
         self._rooms.append(room)
         return status
 
@@ -229,16 +269,25 @@ def compile_model(
     limit_s: float = 10.0,
     jobs: int = 0,
     threads: int = 1,
+    fusion: Method = "greedy",
 ) -> CompiledModel:
     """A model of a file, or one that was imported, compiled for a machine.
 
     `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
     processes kernels are compiled, 0 for as many as there are cores; so many `threads` share each kernel.
+    `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
     Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
     """
-    found = model if isinstance(model, Imported) else import_model(model, sizes=sizes, constants=constants)
-    program = found.whole()
+    if fusion not in METHODS:
+        raise _wrong(f"`fusion` is {', '.join(METHODS)}, not `{fusion}`")
     how = How(machine, heuristic, limit_s, jobs=1, threads=given_count("threads", threads, 1, MAX_THREADS))
+    fuse = fuse_of(fusion, how)
+    found = (
+        model
+        if isinstance(model, Imported)
+        else import_model(model, sizes=sizes, constants=constants, fuse=fuse)
+    )
+    program = found.whole()
     _compile_ahead(program, how, jobs or all_jobs())
     return CompiledModel(compile_program_of(program, how, runs=True), how.threads)
 

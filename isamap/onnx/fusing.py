@@ -9,7 +9,7 @@ nothing is computed twice, and each result is rounded as before.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from isamap.onnx.borders import bordered
@@ -18,6 +18,8 @@ from isamap.onnx.pending import PLACE, Pointwise, Written, call_of, placed, writ
 from isamap.onnx.program import Move, Passed, Step
 
 Open = Move | Written | Pointwise
+Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
+"""From open steps, and the tensors that the caller reads, to calls and moves with kernels' texts by name."""
 MOST_CHARACTERS = 1500
 """Of an expression: chains of instructions are searched for each of its parts."""
 MOST_STATEMENTS = 16
@@ -40,9 +42,17 @@ def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[st
     for number, step in enumerate(found):  # once they are as few as may be: each is a statement
         if isinstance(step, Pointwise):
             found[number] = _behind(step, made, found, readers)
+    return finished([step for step in found if step is not None], results)
+
+
+def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
+    """The calls and moves of steps that are as they shall be, with their kernels' texts by name."""
+    readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
+    for tensor in results:
+        readers[tensor] += 1
     kernels: dict[str, str] = {}
     calls: list[Step] = []
-    for step in bordered([step for step in found if step is not None], readers):
+    for step in bordered(steps, readers):
         if isinstance(step, Move):
             calls.append(step)
             continue
@@ -88,13 +98,13 @@ def _with_producers(
             and size + len(producer.expression) <= MOST_CHARACTERS
         ):
             size += len(producer.expression)
-            elements.append(f"({placed(producer.expression, _places(inputs, producer.inputs))})")
+            elements.append(f"({placed(producer.expression, put_places(inputs, producer.inputs))})")
             joined.append({p.tensor for p in producer.inputs})
             definitions += producer.definitions if producer.definitions not in definitions else ""
             names.insert(0, producer.name)
             found[made[passed.tensor]] = None
         else:
-            elements += _places(inputs, [passed])
+            elements += put_places(inputs, [passed])
             joined[0].add(passed.tensor)
     for tensor, count in Counter(tensor for own in joined for tensor in own).items():
         readers[tensor] -= count - 1  # that many steps that read it have become one
@@ -104,7 +114,7 @@ def _with_producers(
     )
 
 
-def _places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
+def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
     """Where more inputs stand, after those that are new were added."""
     inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
     return [f"«{inputs.index(passed)}»" for passed in more]
@@ -121,22 +131,28 @@ def _behind(
             isinstance(kernel, Written)
             and len(kernel.writes) == 1
             and readers[passed.tensor] == 1
-            and _real(passed.shape)
-            == _real(step.output.shape)
-            == _real(*(p.shape for p in kernel.writes.values()))
+            and real_sizes(passed.shape)
+            == real_sizes(step.output.shape)
+            == real_sizes(*(p.shape for p in kernel.writes.values()))
             and len(kernel.statements) < MOST_STATEMENTS
         ):
             assert place is not None
             found[place] = None
-            return _joined(kernel, step, passed.tensor)
+            return joined(kernel, step, passed.tensor)
     return step
 
 
-def _real(shape: Sequence[int]) -> list[int]:
+def real_sizes(shape: Sequence[int]) -> list[int]:
+    """The sizes of axes along which there is more than one element."""
     return [size for size in shape if size != 1]
 
 
-def _joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
+def free_name(reads: Mapping[str, Passed]) -> str:
+    """A name for one more operand that a kernel reads."""
+    return next(name for n in range(len(reads) + 1) if (name := f"a{n}") not in reads)
+
+
+def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
     """One kernel of both: what was the result of the first is kept inside."""
     ((inner, result),) = kernel.writes.items()
     declared = [line.replace(f"out {inner}:", f"temp {inner}:", 1) for line in kernel.declared]
@@ -149,7 +165,7 @@ def _joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
         if passed.tensor == tensor:
             elements.append(inside)
             continue
-        name = f"a{len(reads)}"
+        name = free_name(reads)
         reads[name] = passed
         declared.append(f"in {name}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];")
         index = at[len(at) - len(passed.shape) :]

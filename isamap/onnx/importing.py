@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.ir import DTYPES
-from isamap.onnx.fusing import Open, fused, reads_of, writes_of
+from isamap.onnx.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Model, Signature
 from isamap.onnx.lowering import Lowering, Taken, known_names
 from isamap.onnx.making import Making, Value
@@ -43,17 +43,23 @@ def import_model(
     *,
     sizes: Mapping[str, int] | None = None,
     constants: Mapping[str, Array] | None = None,
+    fuse: Fuse = fused,
 ) -> Imported:
     """The program of a file. `sizes` gives open ones a number, `constants` inputs a value for all calls.
 
+    `fuse` decides which operations are one kernel.
     Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
     """
     file = Path(path)
-    return lower_model(read_model(file), file.stem, sizes or {}, constants or {})
+    return lower_model(read_model(file), file.stem, sizes or {}, constants or {}, fuse)
 
 
 def lower_model(
-    model: Model, name: str, sizes: Mapping[str, int], constants: Mapping[str, Array]
+    model: Model,
+    name: str,
+    sizes: Mapping[str, int],
+    constants: Mapping[str, Array],
+    fuse: Fuse = fused,
 ) -> Imported:
     """The program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
@@ -81,11 +87,13 @@ def lower_model(
     program = None
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
-        program = _program(_spelled(name), ports, found, lowering.making)
+        program = _program(_spelled(name), ports, found, lowering.making, fuse)
     return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program)
 
 
-def _program(name: str, inputs: Sequence[Port], found: Mapping[str, Value], making: Making) -> Program:
+def _program(
+    name: str, inputs: Sequence[Port], found: Mapping[str, Value], making: Making, fuse: Fuse
+) -> Program:
     """The steps that results need, each result in a tensor of its own."""
     written = {passed.tensor for step in making.steps for passed in writes_of(step)}
     outputs: list[Port] = []
@@ -98,7 +106,7 @@ def _program(name: str, inputs: Sequence[Port], found: Mapping[str, Value], maki
             value = copy
         outputs.append(Port(output, Passed(value.tensor, value.dtype, value.shape)))
     results = {port.passed.tensor for port in outputs}
-    steps, kernels = fused(_needed(making.steps, set(results)), results)
+    steps, kernels = fuse(_needed(making.steps, set(results)), results)
     read = {passed.tensor for step in steps for passed in program_reads(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
     return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps))

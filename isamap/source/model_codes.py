@@ -10,6 +10,16 @@ MODEL_CODES: dict[str, Explanation] = {
         "A graph file names tensors, kernels and moves in the order in which they run: each tensor is "
         "written once, before it is read, and always seen in one size; other files lie in the same folder.",
     ),
+    "graph-no-kernel": Explanation(
+        "an operation of a model that a machine cannot perform",
+        "Each operation of a model has a kernel of its own before any are put together, and for this one no "
+        "instruction of the machine was found.",
+    ),
+    "graph-no-room": Explanation(
+        "a model's workspace that takes more than is allowed",
+        "`--workspace` is the most that tensors between kernels, and kernels' own workspaces, may take. They "
+        "share places where they do not live at one time; `isamap graph show` draws which do.",
+    ),
     "onnx-damaged": Explanation(
         "a file that is no model of ONNX",
         "The file is cut off, of another format, contradicts itself, or leads to files outside of its "

@@ -1,0 +1,109 @@
+"""A graph of operations to be parted into kernels, and the plan that does it: data only.
+
+    GraphNode("add", "pointwise", ("x", "y"), ("t",), inlined=frozenset({"x"}))
+    Group(root=3, inner=(1, 2), reads=("w",), cost_ns=410.0)      one kernel: nodes 1, 2 and 3
+    GraphPlan(groups, near=("t",), …)                             kernels in their order
+
+Only the results of a group's root are written to memory. A node inside of several groups is computed in each,
+so that no choice of groups has a circle: each reads what lies above its root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Kind = Literal["pointwise", "kernel", "move"]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphNode:
+    """An operation: tensors that it reads and writes.
+
+    Of those that it reads, `inlined` may be computed where it reads them, if an operation on single elements
+    gives them; behind the kernels that give those of `behind` it may be performed itself.
+    """
+
+    name: str
+    kind: Kind
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    inlined: frozenset[str] = frozenset()
+    behind: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes that one kernel computes, of which the root's results are written.
+
+    Units: nanoseconds with all that it reads in the nearest cache that holds it; `workspace_bytes` is what
+    the kernel needs while it runs, `passing_bytes` what it reads of weights and inputs of the model.
+    """
+
+    root: int
+    inner: tuple[int, ...]
+    reads: tuple[str, ...]
+    cost_ns: float
+    workspace_bytes: int = 0
+    passing_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """The cache between whose contents a plan chooses. Units: bytes, nanoseconds per byte from beyond it."""
+
+    capacity_bytes: int
+    far_ns_per_byte: float
+
+
+@dataclass(frozen=True)
+class GraphProblem:
+    """Nodes in an order in which each finds what it needs, groups to choose from, and sizes by tensor.
+
+    `results` have places outside of the workspace. Units: bytes.
+    """
+
+    nodes: tuple[GraphNode, ...]
+    sizes: Mapping[str, int]
+    groups: tuple[Group, ...]
+    results: frozenset[str]
+    near: Near
+
+    @cached_property
+    def makers(self) -> dict[str, int]:
+        """The node that writes each tensor."""
+        return {tensor: n for n, node in enumerate(self.nodes) for tensor in node.writes}
+
+    @cached_property
+    def by_root(self) -> dict[int, tuple[int, ...]]:
+        """The groups of each root by number."""
+        found: dict[int, list[int]] = {}
+        for number, group in enumerate(self.groups):
+            found.setdefault(group.root, []).append(number)
+        return {root: tuple(numbers) for root, numbers in found.items()}
+
+    def room_bytes(self, tensor: str) -> int:
+        """What a tensor takes of the workspace. Units: bytes."""
+        return 0 if tensor in self.results else self.sizes[tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPlan:
+    """Groups by number in their order, and what stays in the near cache from writer to last reader.
+
+    Units: nanoseconds and bytes as the model has them; nothing costs less than `bound_ns`.
+    """
+
+    order: tuple[int, ...]
+    near: frozenset[str]
+    cost_ns: float
+    peak_bytes: int
+    bound_ns: float = 0.0
+    method: str = ""
+
+    @property
+    def gap(self) -> float:
+        """How much of the cost is not proven to be necessary: 0 to 1."""
+        return max(0.0, 1 - self.bound_ns / self.cost_ns) if self.cost_ns else 0.0

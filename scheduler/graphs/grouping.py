@@ -1,0 +1,161 @@
+"""Groups that a graph's nodes may form: what one kernel can compute, each of its own root.
+
+    conv -> add -> relu        {conv}, {add}, {add, conv}, {relu}, {relu, add}, {relu, add, conv}
+
+From a root upwards: producers whose only readers are inside, then also others, which are computed again by
+whoever else reads them. At most one node of a group is a kernel by itself; others work on single elements.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.plan.graphs import GraphNode
+
+MOST_GROUPS = 12
+"""Of one root."""
+MOST_INNER = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Cone:
+    """A root, and what is computed inside with it, by number."""
+
+    root: int
+    inner: frozenset[int] = frozenset()
+
+    @property
+    def members(self) -> frozenset[int]:
+        """All nodes of it."""
+        return self.inner | {self.root}
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """A graph's tensors: who writes each, who reads each, and which the caller reads."""
+
+    nodes: Sequence[GraphNode]
+    makers: Mapping[str, int]
+    readers: Mapping[str, frozenset[int]]
+    results: frozenset[str]
+
+    @staticmethod
+    def of(nodes: Sequence[GraphNode], results: frozenset[str]) -> Edges:
+        """Those of nodes in their order."""
+        readers: dict[str, set[int]] = {}
+        for number, node in enumerate(nodes):
+            for tensor in node.reads:
+                readers.setdefault(tensor, set()).add(number)
+        makers = {tensor: n for n, node in enumerate(nodes) for tensor in node.writes}
+        return Edges(nodes, makers, {t: frozenset(r) for t, r in readers.items()}, results)
+
+    def reads(self, cone: Cone) -> tuple[str, ...]:
+        """What a group reads from memory, each once."""
+        members = cone.members
+        found = dict.fromkeys(t for n in sorted(members) for t in self.nodes[n].reads)
+        return tuple(t for t in found if self.makers.get(t, -1) not in members)
+
+
+def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[Cone]:
+    """The groups of a root, the smallest first: alone, with what only they read, and with more."""
+    alone = Cone(root)
+    first = closed(edges, alone)
+    found = list(dict.fromkeys((alone, first)))
+    waiting = deque(found[::-1])
+    while waiting and len(found) < most:
+        cone = waiting.popleft()
+        for maker in joinable(edges, cone):
+            larger = closed(edges, Cone(root, cone.inner | {maker}))
+            if larger not in found:
+                found.append(larger)
+                waiting.append(larger)
+    return found[:most]
+
+
+def closed(edges: Edges, cone: Cone) -> Cone:
+    """With all operations on single elements whose every reader is inside, as far as they may join."""
+    while len(cone.inner) < MOST_INNER:
+        more = [
+            n
+            for n in joinable(edges, cone)
+            if edges.nodes[n].kind == "pointwise" and is_private(edges, n, cone.members)
+        ]
+        if not more:
+            break
+        cone = Cone(cone.root, cone.inner | {more[0]})
+    return cone
+
+
+def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
+    """Whether nothing but these nodes reads what a node writes."""
+    writes = edges.nodes[number].writes
+    return not edges.results & set(writes) and all(edges.readers.get(t, members) <= members for t in writes)
+
+
+def joinable(edges: Edges, cone: Cone) -> list[int]:
+    """Nodes that may be computed inside as well, the latest first."""
+    members = cone.members
+    if len(cone.inner) >= MOST_INNER:
+        return []
+    has_kernel = any(edges.nodes[n].kind != "pointwise" for n in members)
+    found: set[int] = set()
+    for tensor in edges.reads(cone):
+        maker = edges.makers.get(tensor)
+        if maker is None or len(edges.nodes[maker].writes) != 1 or edges.nodes[maker].kind == "move":
+            continue
+        inside = [edges.nodes[n] for n in members if tensor in edges.nodes[n].reads]
+        if edges.nodes[maker].kind == "pointwise":
+            is_legal = all(tensor in node.inlined for node in inside)
+        else:
+            is_legal = (
+                not has_kernel
+                and is_private(edges, maker, members)
+                and all(tensor in node.behind for node in inside)
+            )
+        own = edges.nodes[maker]
+        if is_legal and all(t in own.inlined for t in own.reads if edges.makers.get(t, -1) in members):
+            found.add(maker)
+    return sorted(found, reverse=True)
+
+
+def shown(edges: Edges, root: int, visible: frozenset[int]) -> Cone:
+    """The group of a root where these nodes write their results to memory, and no others do."""
+    inner: set[int] = set()
+    waiting = [root]
+    while waiting:
+        for tensor in edges.nodes[waiting.pop()].reads:
+            maker = edges.makers.get(tensor)
+            if maker is not None and maker not in visible and maker not in inner:
+                inner.add(maker)
+                waiting.append(maker)
+    return Cone(root, frozenset(inner))
+
+
+def greedily(edges: Edges) -> list[Cone]:
+    """The groups of the greedy rule: a value goes where it is read if nothing else reads it.
+
+    Operations on single elements go into each other first, and then behind one kernel.
+    """
+    inside: dict[int, Cone] = {}
+    taken: set[int] = set()
+    for number, node in enumerate(edges.nodes):
+        cone = Cone(number)
+        if node.kind == "pointwise":
+            for maker in joinable(edges, cone):
+                if edges.nodes[maker].kind == "pointwise" and is_private(edges, maker, frozenset({number})):
+                    larger = Cone(number, cone.inner | inside[maker].members)
+                    if len(larger.inner) <= MOST_INNER:
+                        taken.add(maker)
+                        cone = larger
+        inside[number] = cone
+    for number, node in enumerate(edges.nodes):
+        if node.kind != "pointwise" or number in taken:
+            continue
+        for maker in reversed(joinable(edges, inside[number])):
+            if edges.nodes[maker].kind == "kernel" and maker not in taken:
+                taken.add(maker)
+                inside[number] = Cone(number, inside[number].inner | {maker})
+                break
+    return [inside[number] for number in range(len(edges.nodes)) if number not in taken]

@@ -1,0 +1,219 @@
+"""A graph's plan: from a greedy one, stretch by stretch, as CP-SAT finds better ones for each.
+
+    improved(problem, planned(problem, greedy), limit_s=10, room_bytes=1 << 20)
+
+Small graphs are one stretch, and their plan is proven as far as the solver comes. Of larger ones the rest
+of the plan stays as it is while a stretch is decided, so that no plan is worse than the one before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from isamap.plan.graph_check import cost_ns, far_ns, lives, peak_bytes
+from isamap.plan.graphs import GraphPlan, GraphProblem, Group
+from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window, decide
+from isamap.scheduler.process.children import MEMORY_BYTES, ChildLate, ChildLost, borrowed
+from isamap.scheduler.process.codec import read, write
+
+WINDOW = 24
+"""Kernels of a stretch: what the solver proves in a second or so."""
+WHOLE = 48
+"""Nodes of a graph that is decided as one."""
+LONGEST = 2000
+"""Places for which a tensor may stay near: what is kept longer is read from beyond."""
+EFFORT_PER_S = 0.2
+GRACE_S = 5.0
+
+Ask = Callable[[Window], Decided | None]
+
+
+def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
+    """The plan of groups in this order, with near what saves most for the room and time that it takes."""
+    spans = lives(problem, order)
+    room = problem.near.capacity_bytes
+    load = [min(problem.groups[g].passing_bytes, room) for g in order]
+    readers: dict[str, int] = {}
+    for number in order:
+        for tensor in problem.groups[number].reads:
+            readers[tensor] = readers.get(tensor, 0) + 1
+    near: set[str] = set()
+
+    def worth(tensor: str) -> float:
+        begin, end = spans[tensor]
+        return -readers[tensor] / (end - begin)
+
+    for tensor in sorted((t for t in spans if far_ns(problem, t) and t in readers), key=worth):
+        begin, end = spans[tensor]
+        size = problem.sizes[tensor]
+        if end - begin <= LONGEST and all(load[n] + size <= room for n in range(begin, end)):
+            near.add(tensor)
+            for n in range(begin, end):
+                load[n] += size
+    cost = cost_ns(problem, order, near)
+    return GraphPlan(tuple(order), frozenset(near), cost, peak_bytes(problem, order))
+
+
+def improved(
+    problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
+) -> GraphPlan:
+    """The best plan that is found within the time and the room. Units: seconds of wall clock, bytes.
+
+    `start` may take more room than that: then the stretches in which it does are decided for less.
+    """
+    stop = time.monotonic() + limit_s
+    asked = ask or ask_apart
+    whole = len(problem.nodes) <= WHOLE
+    size = max(len(start.order), 1) if whole else WINDOW
+    plan, passes = start, 1 if whole else 2
+    stretches = sum(len(range(0, max(1, len(start.order)), size)) for _ in range(passes))
+    for turn in range(passes):
+        at = 0 if turn == 0 else -(size // 2)
+        while at < len(plan.order) and (left := stop - time.monotonic()) > 0:
+            stretch = range(max(0, at), min(len(plan.order), at + size))
+            share = left if whole else max(0.2, 3 * left / max(1, stretches))
+            window = _window(problem, plan, stretch, room_bytes, min(left, share))
+            stretches -= 1
+            decided = asked(window.window) if window.window.choices else None
+            if decided is not None:
+                plan = _better(problem, plan, stretch, window, decided, room_bytes, whole=whole)
+            at += size
+    return plan
+
+
+@dataclass(frozen=True, slots=True)
+class Posed:
+    """A window, and the problem's group for each of its choices."""
+
+    window: Window
+    groups: tuple[int, ...]
+
+
+def _window(problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float) -> Posed:
+    """The stretch of a plan as a question of its own."""
+    spans = lives(problem, plan.order)
+    own = [problem.groups[plan.order[n]] for n in stretch]
+    free = {node for group in own for node in (*group.inner, group.root)}
+    outside = {problem.groups[g].root for n, g in enumerate(plan.order) if n not in stretch}
+    free -= outside
+    again = {n for m, g in enumerate(plan.order) if m not in stretch for n in problem.groups[g].inner}
+    before = {t for t, (b, e) in spans.items() if b < stretch.start and e > stretch.start}
+    groups = _possible(problem, free, before)
+    makers = {t: n for n in free for t in problem.nodes[n].writes}
+    choices = tuple(_choice(problem.groups[g], problem) for g in groups)
+    named = dict.fromkeys(t for c in choices for t in c.reads if t in before)
+    named |= dict.fromkeys(t for t in makers if t in spans or any(t in c.reads for c in choices))
+    held = tuple(_held(problem, plan, spans, stretch, t, makers.get(t)) for t in named)
+    across = {
+        t: s for t, s in spans.items() if t not in named and s[0] < stretch.stop and s[1] > stretch.start
+    }
+    rest = sum(problem.room_bytes(t) for t in across)
+    rest_near = sum(problem.sizes[t] for t in across if t in plan.near)
+    place = {g: n for n, g in enumerate(groups)}
+    limit = room_bytes - rest
+    near = problem.near.capacity_bytes - rest_near
+    window = Window(
+        choices, held, tuple(sorted(free - again)), tuple(place[plan.order[n]] for n in stretch),
+        max(0, limit), max(0, near),
+        _far_ns(problem, plan, stretch), EFFORT_PER_S * limit_s, limit_s,
+    )  # fmt: skip
+    return Posed(window, groups)
+
+
+def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
+    """What a stretch pays for what is not near."""
+    reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
+    return sum(far_ns(problem, t) for t in reads if t not in plan.near)
+
+
+def _possible(problem: GraphProblem, free: set[int], before: set[str]) -> tuple[int, ...]:
+    """Groups of these roots whose reads may be there: of the model, from before, or of another root."""
+    found = [g for root in sorted(free) for g in problem.by_root.get(root, ())]
+    written = {t for root in free for t in problem.nodes[root].writes}
+    return tuple(
+        g
+        for g in found
+        if all(t not in problem.makers or t in before or t in written for t in problem.groups[g].reads)
+    )
+
+
+def _choice(group: Group, problem: GraphProblem) -> Choice:
+    reads = tuple(t for t in group.reads if t in problem.makers)
+    passing = min(group.passing_bytes, problem.near.capacity_bytes) // SCALE * SCALE
+    return Choice(group.root, group.inner, reads, group.cost_ns, group.workspace_bytes, passing)
+
+
+def _held(
+    problem: GraphProblem,
+    plan: GraphPlan,
+    spans: Mapping[str, tuple[int, int]],
+    stretch: range,
+    tensor: str,
+    maker: int | None,
+) -> Held:
+    end = spans[tensor][1] if tensor in spans else 0
+    stays = tensor in problem.results or end > stretch.stop
+    crosses = maker is None or stays
+    return Held(
+        tensor, problem.room_bytes(tensor), problem.sizes[tensor], far_ns(problem, tensor), maker, stays,
+        (tensor in plan.near) if crosses and tensor in spans else None,
+    )  # fmt: skip
+
+
+def _better(
+    problem: GraphProblem,
+    plan: GraphPlan,
+    stretch: range,
+    posed: Posed,
+    decided: Decided,
+    room_bytes: int,
+    *,
+    whole: bool,
+) -> GraphPlan:
+    """The plan with this stretch decided so, or as it was where that is no better."""
+    middle = tuple(posed.groups[n] for n in decided.order)
+    order = (*plan.order[: stretch.start], *middle, *plan.order[stretch.stop :])
+    named = {held.name for held in posed.window.held}
+    near = plan.near
+    if decided.near is not None:
+        near = frozenset(plan.near - named | set(decided.near)) & frozenset(lives(problem, order))
+    peak = peak_bytes(problem, order)
+    cost = cost_ns(problem, order, near)
+    bound = decided.bound_ns if whole and decided.status else 0.0
+    found = GraphPlan(order, near, cost, peak, min(bound, cost), f"CP-SAT, {decided.status.lower()}")
+    again = planned(problem, order)
+    if again.cost_ns < found.cost_ns and not whole:
+        found = replace(again, method=found.method)
+    is_less = (max(found.peak_bytes, room_bytes), found.cost_ns) < (
+        max(plan.peak_bytes, room_bytes),
+        plan.cost_ns * (1 - 1e-9),
+    )
+    if is_less:
+        return found
+    return replace(plan, bound_ns=min(bound, plan.cost_ns), method=found.method) if whole else plan
+
+
+def ask_apart(window: Window) -> Decided | None:
+    """What a process of its own decides; None where it fails."""
+    import sys
+
+    command = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))
+    deadline = time.monotonic() + window.limit_s + GRACE_S
+    with (
+        suppress(ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError),
+        borrowed(command) as child,
+    ):
+        child.wait(deadline)
+        child.send(write(window))
+        found = read(child.answer(deadline))
+        child.is_busy = False
+        return found if isinstance(found, Decided) else None
+    return None
+
+
+def ask_here(window: Window) -> Decided | None:
+    """The same in this process, for tests."""
+    return decide(window)

@@ -1,0 +1,37 @@
+"""The child process: windows of graphs from standard input, a line each, and what was decided of each.
+
+python -m isamap.scheduler.graphs.solve MEMORY_BYTES
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from importlib import import_module
+
+from isamap.scheduler.graphs.window import Window, decide
+from isamap.scheduler.process.children import READY
+from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.process.solve import limit_memory
+
+
+def main() -> None:
+    """Answers jobs until there are no more."""
+    limit_memory(int(sys.argv[1]))
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # whatever is printed is no answer
+    import_module("ortools.sat.python.cp_model")
+    answers.write(READY)
+    try:
+        for line in sys.stdin.buffer:
+            job = read(line)
+            assert isinstance(job, Window), type(job)
+            answers.write(write(decide(job)).encode() + b"\n")
+    except Exception:  # noqa: BLE001 - the caller reads what it was
+        traceback.print_exc()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

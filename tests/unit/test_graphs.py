@@ -1,0 +1,143 @@
+"""Graphs parted into kernels: groups, plans that are checked, and CP-SAT beside trying all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from random_graphs import least_ns, random_problem
+
+from isamap.plan.graph_check import check_graph_plan, peak_bytes
+from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Near
+from isamap.scheduler.graphs import pieces
+from isamap.scheduler.graphs.bound import bound_ns
+from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
+from isamap.scheduler.graphs.improving import WHOLE, ask_here, improved, planned
+
+NONE = frozenset[str]()
+
+
+def chain() -> Edges:
+    """conv -> add -> relu, and the sum of both."""
+    nodes = (
+        GraphNode("conv", "kernel", ("x",), ("c",)),
+        GraphNode("add", "pointwise", ("c",), ("a",), NONE, frozenset({"c"})),
+        GraphNode("relu", "pointwise", ("a",), ("r",), frozenset({"a"})),
+        GraphNode("sum", "pointwise", ("a", "r"), ("s",), frozenset({"a", "r"})),
+    )
+    return Edges.of(nodes, frozenset({"s"}))
+
+
+def test_a_group_takes_what_only_it_reads_and_then_more() -> None:
+    found = cones_of(chain(), 3)
+    assert found == [Cone(3), Cone(3, frozenset({1, 2})), Cone(3, frozenset({0, 1, 2}))]
+    assert chain().reads(found[-1]) == ("x",)
+
+
+def test_a_value_that_two_read_is_computed_in_one_of_them_again() -> None:
+    assert Cone(2, frozenset({1})) in cones_of(chain(), 2)
+
+
+def test_a_kernel_that_another_reads_as_well_is_not_taken_along() -> None:
+    nodes = (*chain().nodes, GraphNode("other", "kernel", ("c",), ("o",)))
+    edges = Edges.of(nodes, frozenset({"s", "o"}))
+    assert all(0 not in cone.inner for cone in cones_of(edges, 1))
+
+
+def test_the_greedy_rule_leaves_what_several_read() -> None:
+    assert greedily(chain()) == [Cone(1, frozenset({0})), Cone(3, frozenset({2}))]
+
+
+def test_what_is_in_memory_says_what_a_group_is() -> None:
+    assert shown(chain(), 3, frozenset({1, 3})) == Cone(3, frozenset({2}))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> None:
+    problem, _, greedy = random_problem(seed, 6)
+    problem = replace(problem, near=Near(1 << 30, 0.0))
+    start = planned(problem, greedy)
+    found = improved(problem, start, 20.0, start.peak_bytes, ask_here)
+    assert found.cost_ns == pytest.approx(least_ns(problem, start.peak_bytes), abs=0.1)
+    assert bound_ns(problem) <= found.cost_ns + 0.1
+    assert found.method == "CP-SAT, optimal"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> None:
+    problem, none, greedy = random_problem(seed, 14)
+    start = planned(problem, greedy)
+    found = improved(problem, start, 4.0, start.peak_bytes, ask_here)
+    for plan in (planned(problem, none), start, found):
+        assert check_graph_plan(problem, plan) == ()
+    assert found.cost_ns <= start.cost_ns
+    assert found.peak_bytes <= start.peak_bytes
+
+
+def test_large_graphs_are_decided_stretch_by_stretch() -> None:
+    problem, _, greedy = random_problem(1, 3 * WHOLE)
+    start = planned(problem, greedy)
+    found = improved(problem, start, 4.0, start.peak_bytes, ask_here)
+    assert check_graph_plan(problem, found, start.peak_bytes) == ()
+    assert bound_ns(problem) <= found.cost_ns < start.cost_ns
+
+
+def test_a_plan_for_less_room_is_found_where_there_is_one() -> None:
+    problem, none, _ = random_problem(3, 8)
+    start = planned(problem, none)
+    room = min(
+        improved(problem, start, 5.0, start.peak_bytes - step, ask_here).peak_bytes for step in (64, 256)
+    )
+    assert room < start.peak_bytes
+
+
+def corrupted(problem: GraphProblem, plan: GraphPlan) -> dict[str, GraphPlan]:
+    """Plans with one fault each, by what is said of it."""
+    return {
+        "before it is written": replace(plan, order=plan.order[::-1]),
+        "there already": replace(plan, order=(*plan.order, plan.order[-1])),
+        "never written": replace(plan, order=plan.order[:-1]),
+        "bytes live at one time": replace(plan, peak_bytes=plan.peak_bytes - 1),
+        "it costs": replace(plan, cost_ns=plan.cost_ns * 0.9),
+        "its bound": replace(plan, bound_ns=plan.cost_ns * 1.1),
+        "to stay in a cache": replace(plan, near=frozenset(problem.sizes)),
+    }
+
+
+def test_each_fault_in_a_plan_is_found() -> None:
+    problem, none, _ = random_problem(0, 14)
+    for fault, plan in corrupted(problem, planned(problem, none)).items():
+        found = check_graph_plan(problem, plan)
+        assert any(fault in finding.message for finding in found), fault
+
+
+def test_a_limit_counts_what_kernels_need_themselves() -> None:
+    problem, none, _ = random_problem(5, 14)
+    assert any(problem.groups[g].workspace_bytes for g in none)
+    plan = planned(problem, none)
+    assert check_graph_plan(problem, plan, peak_bytes(problem, none)) == ()
+    assert check_graph_plan(problem, plan, peak_bytes(problem, none) - 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whatever_is_inside_of_a_group_may_be_computed_where_it_is_read(seed: int) -> None:
+    problem, _, _ = random_problem(seed, 20)
+    for group in problem.groups:
+        members = {*group.inner, group.root}
+        kernels = [n for n in members if problem.nodes[n].kind == "kernel"]
+        assert len(kernels) <= 1
+        for node in (problem.nodes[n] for n in members):
+            for tensor in node.reads:
+                maker = problem.makers.get(tensor, -1)
+                if maker in members:
+                    assert tensor in (node.behind if maker in kernels else node.inlined)
+
+
+def test_graphs_of_many_kernels_are_improved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, none, _ = random_problem(4, 3 * WHOLE)
+    start = planned(problem, none)
+    monkeypatch.setattr(pieces, "PIECE", 40)
+    found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask_here)
+    assert check_graph_plan(problem, found, start.peak_bytes) == ()
+    assert bound_ns(problem) <= found.cost_ns < start.cost_ns
+    assert found.method == "CP-SAT, in pieces"
