@@ -157,6 +157,10 @@ class BodyWriter:
         kept = self.names, self.beside_loop, self.turning
         for line in share(work):
             self.add(depth, line)
+        for number, (counters, _) in enumerate(parts[:-1]):
+            if counters and counters[0][1].value is None:  # it may have no pieces, as a rest of a block
+                none = f"{self.index(counters[0][1])} <= 0"
+                self.add(depth + 1, f"if ({work.part} == {number} && {none}) {work.part}++;")
         for number, (counters, body) in enumerate(parts):
             is_last, inner = number == len(parts) - 1, depth + 1
             if len(parts) > 1:

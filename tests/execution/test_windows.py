@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from isamap.cli import main
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.streams import compile_words, program_kernel, verify_program
@@ -143,3 +145,36 @@ def test_the_judge_knows_how_large_windows_are(step: int) -> None:
 
     assert said(size) == []
     assert said(size - 32) == ["schedule-capacity"]
+
+
+RESTS = """isamap schedule 1
+kernel depthwise
+machine edge-npu
+
+nest 1 {
+  map multiply_columns { m: p.q, n: g } (a = x[n, p + r, g + 32*q + 32*s], w = f[r, s, g]);
+  choose M = 160;
+  stage w in spad at 0;
+  for p.q by 640 {
+    stage a ahead 1 in spad at 288;
+    for n by 1 {
+      for g by 32 {
+        for p.q by 320 {
+          stage c in acc at 0;
+          hold;
+          fuse 0, 2;
+          for r by 1 { for s by 1 { unroll p.q by 160 { issue; } } }
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_parts_of_dealt_work_without_pieces_are_passed_over(tmp_path: Path) -> None:
+    """The last block is half a register block: nothing is moved as a whole, only its rest is."""
+    kernel, text = tmp_path / "k.ir", tmp_path / "k.sched"
+    kernel.write_text(depthwise(90, 16, 32, 3, 3, 1).text)
+    text.write_text(RESTS)
+    assert main(["verify", str(kernel), "--hw", "edge-npu", "--schedule", str(text)]) == 0
