@@ -11,7 +11,7 @@ from math import inf, prod
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
-from isamap.lower.copies import clear, dma_loops
+from isamap.lower.copies import clear, copy_loops
 from isamap.lower.place import Place, partial_axes
 from isamap.lower.program import Buffer, Names, Node
 from isamap.match import (
@@ -78,9 +78,7 @@ def _turn(tiles: Sequence[Index], copies: int) -> Index:
 
 
 def _moved(copy: Copy, counts: dict[str, Index], suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
-    nodes = dma_loops(copy, {c: counts[c] for c in copy.counters}, suppliers, names)
-    assert nodes is not None, "planning has found what moves and computes it"
-    return nodes
+    return copy_loops(copy, {c: counts[c] for c in copy.counters}, suppliers, names)
 
 
 def _buffer(way: WayOut, number: int, stem: str, suppliers: Suppliers, names: Names) -> str:

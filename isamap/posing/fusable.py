@@ -37,6 +37,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import Fusion, NestProblem
 from isamap.posing.hierarchy import Memories
+from isamap.posing.supply_costs import homes_of_sums
 from isamap.source import added
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, outcome
@@ -112,8 +113,9 @@ def _start_ns(
 ) -> float | None:
     """Bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
     first = start_of_sum(tile, outcome(kernel, number, (companion.number,)))
-    if first is not None and suppliers.is_addressable(acc.memory):
-        made, plain = (_filled_ns(operand, tile, suppliers) for operand in (first[0], acc))
+    home = _home(acc, tile, suppliers)
+    if first is not None and home:
+        made, plain = (_filled_ns(operand, tile, home, suppliers) for operand in (first[0], acc))
         return None if made is None or plain is None else made - plain
     if first is None or _through_buffer(acc, first[1], tile, suppliers) is None:
         return None
@@ -139,19 +141,27 @@ def _passes(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
 ) -> Iterator[tuple[str, int]]:
     """The scratchpads that a tile passes through on its way out, with bytes of each."""
-    if companion.starts or not suppliers.is_addressable(acc.memory):
+    home = _home(acc, tile, suppliers)
+    if companion.starts or not home:
         return
     written = written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ()
-    ways = [way_out(acc, w, tile, acc.memory, suppliers) for w in written]
+    ways = [way_out(acc, w, tile, home, suppliers) for w in written]
     for memory in scratchpads(suppliers.machine):
         taken = max((way.bytes_of(memory.name) for way in ways if way is not None), default=0)
         if taken:
             yield memory.name, taken
 
 
-def _filled_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float | None:
+def _home(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
+    """The scratchpad in which sums lie, or rest between registers and their array; "" where it is neither."""
+    if suppliers.is_addressable(acc.memory):
+        return acc.memory
+    return next(iter(homes_of_sums(tile, acc, suppliers)), "")
+
+
+def _filled_ns(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> float | None:
     """Filling a tile of sums in their scratchpad: with zeros, or from an array."""
-    elements, home = prod(operand.cell_shape), operand.memory
+    elements = prod(operand.cell_shape)
     if operand.subject == operand.fill:
         clearing = find_clearing(suppliers, home, operand.dtype.name)
         return None if clearing is None else elements * clearing_ns(clearing, suppliers)
@@ -173,8 +183,9 @@ def _written_ns(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppl
 
     What lies in a scratchpad leaves it from there.
     """
-    if suppliers.is_addressable(acc.memory):
-        way = way_out(acc, written, tile, acc.memory, suppliers)
+    home = _home(acc, tile, suppliers)
+    if home:
+        way = way_out(acc, written, tile, home, suppliers)
         return None if way is None else way.cost_ns * prod(acc.cell_shape)
     through = _through_buffer(acc, written, tile, suppliers)
     found = find_delivery(suppliers, written.target, in_register(written, acc), "", None, acc.want({}))

@@ -165,7 +165,7 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     acc = tile.accumulator
     if tile.held is not None:
         return _shares(tile, acc, tile.held, suppliers, kernel)
-    homes = _accumulator_homes(tile, acc, suppliers)
+    homes = homes_of_sums(tile, acc, suppliers)
     if not homes:
         return None
     target, expr = accumulator_delivery(tile)
@@ -215,7 +215,7 @@ def _written(tile: Tile, described: TileOperand) -> TileOperand:
     )
 
 
-def _accumulator_homes(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:
+def homes_of_sums(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:
     """What bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
     found: dict[str, float] = {}
     for home, loaded in homes_of(tile, acc, suppliers).items():

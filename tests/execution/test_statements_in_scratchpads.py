@@ -117,12 +117,31 @@ def test_what_else_is_read_is_brought_beside_the_sums(m: int, n: int, k: int) ->
     assert not {"dma_in_i32", "dma_out_i32"} & used
 
 
-def test_a_convolution_adds_its_bias_and_scales_its_channels_where_its_sums_lie() -> None:
+@pytest.mark.parametrize(
+    ("machine", "requantise"), [("edge-npu", "requantise_columns"), ("vector-dsp", "requantise_lanes")]
+)
+def test_a_convolution_adds_its_bias_and_scales_its_channels_where_its_sums_lie(
+    machine: str, requantise: str
+) -> None:
     text = (Path(__file__).parents[2] / "docs" / "examples" / "conv2d_s8_requant.ir").read_text()
     sizes = {"N": 1, "H": 6, "W": 7, "C": 9, "K": 33, "R": 3, "S": 2}
-    used = instructions_of_right_program(text, "edge-npu", sizes)
-    assert {"dma_in_i32", "requantise_columns"} <= used
+    used = instructions_of_right_program(text, machine, sizes)
+    assert {"dma_in_i32", "dma_in_f32", requantise} <= used
     assert "dma_out_i32" not in used
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (8, 64, 70), (5, 70, 33)])
+@pytest.mark.parametrize("text", [REQUANTISED, COLUMNS], ids=["one scale", "columns"])
+def test_sums_in_registers_leave_as_bytes_through_a_scratchpad(text: str, m: int, n: int, k: int) -> None:
+    used = instructions_of_right_program(text, "vector-dsp", {"M": m, "N": n, "K": k})
+    assert {
+        "mac",
+        "store_v",
+        "dma_out_i8",
+        "requantise" if text == REQUANTISED else "requantise_lanes",
+    } <= used
+    assert ("dma_in_f32" in used) == (text == COLUMNS)
+    assert not {"dma_in_i32", "dma_out_i32"} & used
 
 
 @pytest.mark.parametrize("text", [CONSTANT, COLUMNS], ids=["constant", "columns"])

@@ -54,8 +54,17 @@ def issued_ns(found: Supply) -> float:
     return _issued_ns(steps_of(found)) if found.cost_ns else 0.0
 
 
+def timed_steps(found: Supply) -> tuple[tuple[Supply, float], ...]:
+    """The instructions of a chain, each with its own time. Units: nanoseconds."""
+    return tuple((s, _own_ns(s)) for s in steps_of(found))
+
+
 def _issued_ns(chain: tuple[Supply, ...]) -> float:
-    return added(s.cost_ns - added(i.cost_ns for _, i in s.inputs if isinstance(i, Supply)) for s in chain)
+    return added(map(_own_ns, chain))
+
+
+def _own_ns(step: Supply) -> float:
+    return step.cost_ns - added(i.cost_ns for _, i in step.inputs if isinstance(i, Supply))
 
 
 def kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> MoveKind:

@@ -3,6 +3,7 @@
     for r in R, n in 32 { y[r, n] = sat_i8(round(f32(x[r, n]) * s[n], even)); }    x @ acc, y @ spad, s @ spad
 
 reads a tile of sums where it lies and leaves bytes in a buffer of `spad`, which a DMA takes to their array.
+So does a chain of instructions that loads the tile into registers, computes of it there, and stores it.
 What else it reads, as a scale for each column, is brought into a buffer before.
 """
 
@@ -10,19 +11,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from math import lcm, prod
 
 from isamap.ir import DType, Index, Read
 from isamap.ir.index import ONE, ZERO
+from isamap.match.moves.chains import timed_steps
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
-from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
+from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
 from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
 from isamap.transform import distinct_reads, symbols
 from isamap.transform.rewrite import map_reads
+
+Moves = tuple[tuple[str, float], ...]
+"""Instructions in their order, each with what it takes for all of a tile. Units: nanoseconds."""
 
 ALIGNMENT_BYTES = 64
 # Of copies of a buffer: two along each of two axes, so that tiles next to each other have different ones, as
@@ -65,7 +70,7 @@ class WayOut:
 
     buffers: tuple[Between, ...]
     cost_ns: float
-    moves: tuple[tuple[str, float], ...] = ()
+    moves: Moves = ()
 
     def bytes_of(self, memory: str) -> int:
         """Bytes of a scratchpad that the buffers take."""
@@ -107,21 +112,44 @@ def _moves(
     cells: str,
     buffers: Sequence[Between],
     suppliers: Suppliers,
-) -> tuple[tuple[str, float], ...] | None:
+) -> Moves | None:
     """What each move of a tile through these buffers takes; None where nothing does some part of it."""
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
         lay_out_between(name, buffer, suppliers)
     if any(find_clearing(suppliers, b.memory, b.dtype.name) is None for b in buffers[1:] if b.shape):
         return None  # the end of an axis leaves some of it without an element
-    moves = [find_dma(part, counts, suppliers) for part in through(copy, cells, names)]
-    if not moves:
+    parts = through(copy, cells, names)
+    if not parts:
         return None
-    elements = [*(prod(b.shape) for b in buffers[1:]), *(prod(buffers[0].shape) for _ in range(2))]
-    known = tuple(
-        (m.instruction, m.cost_ns * n) for m, n in zip(moves, elements, strict=True) if m is not None
+    *brought, computed, out = parts
+    moves = [
+        _at_once(part, counts, prod(b.shape), suppliers) for part, b in zip(brought, buffers[1:], strict=True)
+    ]
+    elements = prod(buffers[0].shape)
+    moves.append(
+        _at_once(computed, counts, elements, suppliers)
+        or _by_registers(computed, counts, elements, suppliers)
     )
-    return known if len(known) == len(moves) else None
+    moves.append(_at_once(out, counts, elements, suppliers))
+    known = [move for move in moves if move is not None]
+    return tuple(chain.from_iterable(known)) if len(known) == len(moves) else None
+
+
+def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: Suppliers) -> Moves | None:
+    found = find_dma(copy, counts, suppliers)
+    return None if found is None else ((found.instruction, found.cost_ns * elements),)
+
+
+def _by_registers(
+    copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: Suppliers
+) -> Moves | None:
+    """The chain that loads sums from their buffer, computes of them, and stores that in the next one."""
+    found = find_transfer(copy, counts, suppliers)
+    if found is None:
+        return None
+    groups = elements // found.width
+    return tuple((step.instruction, ns * groups) for step, ns in timed_steps(found.delivery))
 
 
 def counted(read: Read, copy: Copy) -> tuple[str, ...]:
