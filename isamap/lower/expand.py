@@ -32,9 +32,7 @@ Steps = tuple[Step, ...]
 def expand_nest(kernel: Kernel, tree: Tree, suppliers: Suppliers, names: Names) -> Nodes:
     """The loops, copies and issues of one statement of a kernel, and of those that it takes along."""
     tile, nest = tree.tile, tree.schedule
-    finish = (
-        finish_of(kernel, tile, nest.statement, nest.fused, suppliers) if tile.accumulator else Finish((), ())
-    )
+    finish = finish_of(kernel, tile, nest, suppliers) if tile.accumulator else Finish((), ())
     seen = seen_where(kernel, tile.statement)
     return _expanded(Nest(tile, nest, finish, suppliers, names, seen), tree.steps, Scope(start_of(tile)))
 

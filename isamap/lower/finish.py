@@ -7,7 +7,7 @@ summed is what companions make of it written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from math import gcd
 
@@ -22,11 +22,14 @@ from isamap.match import (
     Tile,
     Written,
     begun_by,
+    held_beginning,
+    held_way_out,
     own_sum,
     start_of_sum,
     written_by,
 )
 from isamap.plan.loops import LoopStep
+from isamap.plan.schedule import NestSchedule
 from isamap.transform.companions import outcome
 
 Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]
@@ -37,27 +40,37 @@ class Finish:
     """What a nest writes of its tiles: `partial` sums, and `whole` ones.
 
     `first` is the accumulator with what a companion lets it start from, and that written to the sum's array.
-    `beginning` is the instruction that starts it from 0 by itself, "" for none.
+    `beginning` is the instruction that starts it from 0 by itself, "" for none. Of sums in registers that
+    rest in a scratchpad, `begins_held` and `ends_held` say that these registers are set to what they start
+    from, and that what is written of finished ones is computed from there.
     """
 
     partial: tuple[Written, ...]
     whole: tuple[Written, ...]
     first: tuple[OperandTile, Written] | None = None
     beginning: str = ""
+    begins_held: bool = False
+    ends_held: bool = False
 
 
-def finish_of(
-    kernel: Kernel, tile: Tile, statement: int, fused: Sequence[int], suppliers: Suppliers
-) -> Finish:
-    """The finish of a statement that sums."""
+def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Suppliers) -> Finish:
+    """The finish of a nest that sums."""
     own = (own_sum(tile),)
-    if not fused:
+    if not nest.fused:
         return Finish(own, own)
-    found = outcome(kernel, statement, fused)
+    found, acc = outcome(kernel, nest.statement, nest.fused), tile.accumulator
     whole = written_by(tile, found)
     assert whole is not None, "planning has checked that every value has a place in the tile"
+    assert acc is not None, "what sums has an accumulator"
     first = start_of_sum(tile, found)
-    return Finish(own, whole, first, begun_by(first[0], tile, suppliers) if first is not None else "")
+    beginning = begun_by(first[0], tile, suppliers) if first is not None else ""
+    home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
+    if not home or suppliers.is_addressable(acc.memory):
+        return Finish(own, whole, first, beginning)
+    is_cut = any(tile.axis(loop.axis).is_reduction for loop in nest.loops[: nest.hold])
+    begins_held = first is not None and not is_cut and held_beginning(first[0], suppliers) is not None
+    ways = [held_way_out(acc, w, tile, home, suppliers) for w in whole]
+    return Finish(own, whole, first, beginning, begins_held, None not in ways)
 
 
 def where_first(tile: Tile, place: Place) -> Index:
@@ -100,7 +113,7 @@ def copied_in(
     begun = replace(staged, operand=finish.first[0])
     return in_case(
         where_first(tile, place),
-        lambda: () if finish.beginning else copy_tiles(begun, *args),
+        lambda: () if finish.beginning or finish.begins_held else copy_tiles(begun, *args),
         lambda: copy_tiles(staged, *args),
     )
 
@@ -120,7 +133,9 @@ def copied_back(
         copies = (copy_tiles(staged, tile, loops, place, suppliers, names, back=w) for w in every)
         return tuple(node for nodes in copies for node in nodes)
 
-    return at_end(finish, tile, place, write)
+    # Where registers hold them, finished sums have left before.
+    left = replace(finish, whole=()) if finish.ends_held else finish
+    return at_end(left, tile, place, write)
 
 
 def in_case(

@@ -56,6 +56,9 @@ def program_of(
 ) -> LoweredProgram:
     """A program with everything that its body needs; `names` have the buffers that it claims."""
     packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
+    touched = arrays_in(body)
+    # Sums that begin and end in registers leave nothing in the scratchpad where parts of them would rest.
+    buffers = (b for b in names.buffers if not b.memory or b.name in touched)
     return LoweredProgram(
         kernel.name,
         kernel,
@@ -63,7 +66,7 @@ def program_of(
         tuple((n, v) for n, v in sorted(sizes.items()) if isinstance(v, int)),
         symbols_of(kernel),
         tuple(packed.get(o.name) or tensor_of(o) for o in kernel.operands if o.role != "temp"),
-        (*temps, *names.buffers),
+        (*temps, *buffers),
         body,
         packs=tuple(packing_program(pack, kernel, machine, sizes) for pack in names.packs),
     )

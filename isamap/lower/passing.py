@@ -13,7 +13,8 @@ from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.copies import clear, copy_loops
 from isamap.lower.place import Place, partial_axes
-from isamap.lower.program import Buffer, Names, Node
+from isamap.lower.program import Buffer, Names, Node, Value
+from isamap.lower.supply_issues import Emitter
 from isamap.match import (
     Copy,
     LoopAxis,
@@ -22,10 +23,12 @@ from isamap.match import (
     Tile,
     WayOut,
     Written,
+    find_delivered,
+    held_way_out,
     lay_out_between,
     shown_axes,
+    stored_way_out,
     through,
-    way_out,
 )
 
 WHY = "tiles on their way out"
@@ -42,26 +45,38 @@ def passing(
     place: Place,
     suppliers: Suppliers,
     names: Names,
+    held: Value | None = None,
 ) -> tuple[Copy, tuple[Node, ...]]:
-    """The copy that takes what is written of a tile out, and what computes it before, all of the tile."""
-    home = suppliers.homes.get(buffer)
-    way = way_out(operand, written, tile, home, suppliers) if home is not None else None
+    """The copy that takes what is written of a tile out, and what computes it before, all of the tile: of
+    what is `held` in a register, or of what lies in the buffer.
+    """
+    home, found = suppliers.homes.get(buffer), stored_way_out if held is None else held_way_out
+    way = found(operand, written, tile, home, suppliers) if home is not None else None
     if way is None or not way.buffers:
         return copy, ()
     own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
     starts = [_turn(tiles, between.copies) * between.copy_elements for between in way.buffers]
-    *brought, computed, out = through(copy, buffer, own, starts)
+    passage = through(copy, buffer, own, starts, cut=way.cut)
+    assert passage is not None, "planning has found a way through buffers"
     whole = {f"~{a.name}": Index.of(a.tile) for a in used}
     left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
     nodes: tuple[Node, ...] = ()
-    for part, between, start in zip(brought, way.buffers[1:], starts[1:], strict=True):
+    for part, between, start in zip(passage.brought, way.buffers[1:], starts[1:], strict=False):
         if short & set(part.counters):
             there = part.target
             nodes += clear(there.buffer, there.dtype, start, prod(between.shape), suppliers, names)
         nodes += _moved(part, left, suppliers, names)
-    return out, (*nodes, *_moved(computed, whole, suppliers, names))
+    if held is None:
+        for part in passage.computed:
+            nodes += _moved(part, whole, suppliers, names)
+        return passage.out, nodes
+    delivered = find_delivered(copy, buffer, operand, own, starts, suppliers)
+    assert delivered is not None, "planning has found what computes it from registers"
+    emitter = Emitter(names)
+    emitter.deliver(delivered, {}, held)
+    return passage.out, (*nodes, *emitter.nodes)
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:

@@ -15,8 +15,8 @@ from dataclasses import replace
 from isamap.ir import Index
 from isamap.ir.index import ZERO
 from isamap.lower.carried import in_turns
-from isamap.lower.finish import at_end, in_case, where_first
-from isamap.lower.nest_scope import Build, Nest, Nodes, Scope, key_of
+from isamap.lower.finish import at_end, in_case, where_first, where_last
+from isamap.lower.nest_scope import Build, Held, Nest, Nodes, Scope, key_of
 from isamap.lower.place import Place, partial_axes, unrolled_places
 from isamap.lower.program import Block, Issue, MemoryRef, OperandRef, RegisterRef, Value
 from isamap.lower.staging import Staged
@@ -24,7 +24,7 @@ from isamap.lower.steps import Issues, Unroll
 from isamap.lower.supply_issues import Emitter
 from isamap.lower.tile_copies import copy_tile
 from isamap.lower.tile_results import bindings_of, symbols_of
-from isamap.match import OFFSET, Leaf, Location, OperandTile, Supply, Written, bring
+from isamap.match import OFFSET, Leaf, Location, OperandTile, Supply, Written, bring, held_beginning
 
 Supplied = tuple[Supply | Leaf | Location, dict[str, Index], str | None]
 """The chain of moves, what its symbols are here, and the buffer of its own that it goes through, if any."""
@@ -145,12 +145,34 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
 
     is_staged = acc.name in scope.staged
     back = write(nest.finish.partial) if is_staged else at_end(nest.finish, nest.tile, place, write)
+    if nest.finish.ends_held:
+        parts = back
+        back = in_case(
+            where_last(nest.tile, place),
+            lambda: _out_of_registers(nest, scope, acc, held, here),
+            lambda: parts,
+        )
     return (Block(f"hold {acc.name}", (*before.nodes, *inner, *back)),)
+
+
+def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, places: list[Place]) -> Nodes:
+    """What is written of finished sums, through a scratchpad, out of the registers that hold them."""
+    nodes: Nodes = ()
+    for place in places:
+        value, staged = held[key_of(acc, place)], scope.staged[acc.name]
+        assert isinstance(value, Value), "only sums in registers leave from there"
+        for written in nest.finish.whole:
+            known = nest.tile, place, nest.suppliers, nest.names
+            at = staged.offset(place.trips)
+            nodes += copy_tile(acc, staged.buffer, at, *known, back=written, held=value)
+    return nodes
 
 
 def _begin(nest: Nest, scope: Scope, acc: OperandTile, places: list[Place], emitter: Emitter) -> OperandTile:
     """What accumulators are brought in from; where that is their array, it begins as a companion says."""
     first = nest.finish.first
+    if first is not None and nest.finish.begins_held:
+        return first[0]
     if first is None or acc.name in scope.staged:
         return acc
     measure = where_first(nest.tile, places[0])
@@ -171,6 +193,12 @@ def _bring(
     nest: Nest, scope: Scope, acc: OperandTile, place: Place, emitter: Emitter
 ) -> tuple[Value, str | None]:
     """An accumulator with its first contents, and the buffer of its own that it goes through, if any."""
+    if nest.finish.begins_held:
+        first = held_beginning(acc, nest.suppliers)
+        assert first is not None, "it was found before"
+        value = emitter.value(first, {})
+        emitter.known.clear()
+        return value, None
     found, bindings, buffer = supply(nest, scope, acc, place, emitter)
     assert not isinstance(found, Location), "sums in a scratchpad are not brought anywhere"
     value = emitter.value(found, bindings)

@@ -12,7 +12,7 @@ from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
 from isamap.lower.fills import cleared_tile, covered
 from isamap.lower.passing import passing
 from isamap.lower.place import Place, at_least
-from isamap.lower.program import Condition, If, Names, Node
+from isamap.lower.program import Condition, If, Names, Node, Value
 from isamap.lower.turning import turned_by
 from isamap.match import (
     OFFSET,
@@ -44,8 +44,10 @@ def copy_tile(
     back: Written | None,
     turned: Mapping[str, int] | None = None,
     spared: frozenset[str] = frozenset(),
+    held: Value | None = None,
 ) -> tuple[Node, ...]:
-    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill.
+    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
+    written `back` of sums in a register, through buffers beside that one.
 
     With `turned`, a block of so many tiles along axes, which symbols `+axis` count. What is not valid along
     axes that are `spared` stays what it is.
@@ -56,7 +58,7 @@ def copy_tile(
         return cleared_tile(operand, buffer, offset, suppliers, names)
     before: tuple[Node, ...] = ()
     if back is not None:
-        copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names)
+        copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names, held)
 
     lefts = {a: place.left[a.name] for a in used}
     open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]

@@ -8,7 +8,17 @@ from isamap.match.moves.blocks import find_block, find_tiles_block
 from isamap.match.moves.chains import Movement, issued_ns
 from isamap.match.moves.joined import address_steps, joined, tiles_along
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
-from isamap.match.moves.passing import WayOut, beside, counted, lay_out_between, through, way_out
+from isamap.match.moves.passing import (
+    WayOut,
+    beside,
+    counted,
+    find_delivered,
+    held_way_out,
+    lay_out_between,
+    stored_way_out,
+    through,
+    way_out,
+)
 from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
@@ -46,7 +56,7 @@ from isamap.match.supplies.delivery import find_delivery, least_copy_ns
 from isamap.match.supplies.standing import is_lane, standing
 from isamap.match.supplies.supplying import find_supply
 from isamap.match.supplies.want import BlockMove, Leaf, Suppliers, Supply, Want
-from isamap.match.tiles.beginnings import begun_by
+from isamap.match.tiles.beginnings import begun_by, held_beginning
 from isamap.match.tiles.held_sums import (
     Written,
     in_register,
@@ -125,6 +135,7 @@ __all__ = [
     "fills_all",
     "find_block",
     "find_clearing",
+    "find_delivered",
     "find_delivery",
     "find_dma",
     "find_groups",
@@ -135,6 +146,8 @@ __all__ = [
     "find_transfer",
     "first_violation",
     "fixes",
+    "held_beginning",
+    "held_way_out",
     "homes_of",
     "improving_rewrites",
     "in_register",
@@ -166,6 +179,7 @@ __all__ = [
     "start_of_sum",
     "statement_mappings",
     "statement_text",
+    "stored_way_out",
     "sum_of_lanes",
     "sums_can_be_padded",
     "suppliers_of",

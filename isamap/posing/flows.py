@@ -25,6 +25,8 @@ from isamap.match import (
     begun_by,
     clearing_ns,
     find_clearing,
+    held_beginning,
+    held_way_out,
     own_sum,
     scratch_move,
     start_of_sum,
@@ -50,14 +52,17 @@ def with_flows(
     described = {o.name: o for o in (*tile.inputs, *((tile.accumulator,) if tile.accumulator else ()))}
     operands: list[TileOperand] = []
     for operand in option.operands:
-        flow = None
+        flow, mover = None, operand.mover
         if operand.mover and operand.homes[0]:
             moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
             busy = _busy(moves, _brought(moves, moves.operand))
             flow = Flow(busy, issues=_issues(moves), queued=_queued(moves))
             if operand.is_accumulator:
-                flow = _of_sums(moves, outcome(kernel, number, tuple(f.statement for f in taken)))
-        operands.append(replace(operand, flow=flow))
+                found = outcome(kernel, number, tuple(f.statement for f in taken))
+                flow = _of_sums(moves, found)
+                if taken and _leaves_registers(moves, found):
+                    mover = ""  # nothing of them is left in a buffer to go later
+        operands.append(replace(operand, flow=flow, mover=mover))
     return replace(option, operands=tuple(operands))
 
 
@@ -93,9 +98,7 @@ class _Moves:
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     """The flow of sums that begin and leave as an outcome says."""
     first, own = start_of_sum(moves.tile, found), own_sum(moves.tile)
-    begun = _brought(moves, moves.operand if first is None else first[0])
-    if first is not None and begun_by(first[0], moves.tile, moves.suppliers):
-        begun = []
+    begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
     out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
     machine = moves.suppliers.machine
     return Flow(
@@ -104,6 +107,22 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
         added(each[0][1] for each in out),
         added(_latency_ns(machine, name) for name, _ in chain.from_iterable(out)),
     )
+
+
+def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
+    """What sums start from: in registers that hold them, by the first product itself, or in a scratchpad."""
+    if begun_by(first, moves.tile, moves.suppliers):
+        return []
+    in_registers = not moves.suppliers.is_addressable(first.memory)
+    set_by = held_beginning(first, moves.suppliers) if in_registers else None
+    return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
+
+
+def _leaves_registers(moves: _Moves, found: Outcome) -> bool:
+    """Whether all that is written of finished sums is computed from the registers that hold them."""
+    written = written_by(moves.tile, found) or ()
+    ways = [held_way_out(moves.operand, w, moves.tile, moves.home, moves.suppliers) for w in written]
+    return bool(ways) and None not in ways
 
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:

@@ -26,12 +26,14 @@ from isamap.match import (
     find_delivery,
     find_supply,
     find_transfer,
+    held_way_out,
     in_register,
     in_tiles,
     scratch_move,
     scratchpads,
     shown_axes,
     start_of_sum,
+    stored_way_out,
     way_out,
     written_by,
 )
@@ -145,7 +147,8 @@ def _passes(
     if companion.starts or not home:
         return
     written = written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ()
-    ways = [way_out(acc, w, tile, home, suppliers) for w in written]
+    kinds = held_way_out, stored_way_out
+    ways = [way(acc, w, tile, home, suppliers) for w in written for way in kinds]
     for memory in scratchpads(suppliers.machine):
         taken = max((way.bytes_of(memory.name) for way in ways if way is not None), default=0)
         if taken:

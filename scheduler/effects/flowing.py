@@ -175,10 +175,14 @@ def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
 def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """Sums of one copy: each register block is read and begun anew before the next one goes on there.
 
-    Of a block of several tiles that takes as long as they are computed one by one, but for the first.
+    Of a block of several tiles that takes as long as they are computed one by one, but for the first. What
+    registers hold goes there and comes back for each part of a sum.
     """
     option, space = tiling.space.option, tiling.space
     tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
+    if operand.staged_ns:
+        again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
+        yield times(tiles * operand.staged_ns, *again)
     one_ns = (flow.first_ns + _longest(flow.begun)) / tiles
     late_ns = max(0.0, one_ns - option.interval_ns)
     each_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)

@@ -28,6 +28,16 @@ COLUMNS = (
     .replace("  out C", "  in scale: f32[N];\n  out C")
     .replace("* scale,", "* scale[n],")
 )
+REQUANTISING = "  for m in M, n in N { C[m, n] = sat_i8("
+RELU_OF_SUMS = (
+    COLUMNS.replace(REQUANTISING, "  for m in M, n in N { s[m, n] = max(s[m, n], 0); }\n" + REQUANTISING)
+    .replace("s[m, n] = 0;", "s[m, n] = bias[n];")
+    .replace("  out C", "  in bias: i32[N];\n  out C")
+)
+RELU_OF_BYTES = COLUMNS.replace("= sat_i8(", "= max(sat_i8(").replace("even)); }", "even)), 0); }")
+RELU_BEHIND = COLUMNS.replace(
+    "even)); }\n}", "even)); }\n  for m in M, n in N { C[m, n] = max(C[m, n], 0); }\n}"
+)
 BEGUN = """kernel begun(M, N, K) {{
   in A: i8[M, K];
   in B: i8[K, N];
@@ -133,7 +143,8 @@ def test_a_convolution_adds_its_bias_and_scales_its_channels_where_its_sums_lie(
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (8, 64, 70), (5, 70, 33)])
 @pytest.mark.parametrize("text", [REQUANTISED, COLUMNS], ids=["one scale", "columns"])
 def test_sums_in_registers_leave_as_bytes_through_a_scratchpad(text: str, m: int, n: int, k: int) -> None:
-    used = instructions_of_right_program(text, "vector-dsp", {"M": m, "N": n, "K": k})
+    fixed = {"nest1.block.k": k} if k > 1 else {}
+    used = instructions_of_right_program(text, "vector-dsp", {"M": m, "N": n, "K": k}, fixed)
     assert {
         "mac",
         "store_v",
@@ -142,6 +153,49 @@ def test_sums_in_registers_leave_as_bytes_through_a_scratchpad(text: str, m: int
     } <= used
     assert ("dma_in_f32" in used) == (text == COLUMNS)
     assert not {"dma_in_i32", "dma_out_i32"} & used
+    assert not {"dma_zeros_i32", "load_w", "store_w"} & used, (
+        "registers hold sums from the first to the last product"
+    )
+
+
+def test_parts_of_sums_in_registers_rest_in_their_scratchpad_and_whole_ones_leave_from_registers() -> None:
+    sizes, fixed = {"M": 6, "N": 70, "K": 100}, {"nest1.block.k": 32}
+    used = instructions_of_right_program(REQUANTISED, "vector-dsp", sizes, fixed)
+    assert {"load_w", "store_w", "requantise", "store_v", "dma_out_i8"} <= used
+    assert not {"dma_in_i32", "dma_out_i32"} & used
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (40, 70, 45)])
+@pytest.mark.parametrize(
+    ("text", "machine", "relu"),
+    [
+        (RELU_OF_SUMS, "edge-npu", "relu_sums"),
+        (RELU_OF_SUMS, "vector-dsp", "relu_w"),
+        (RELU_OF_BYTES, "edge-npu", "relu_bytes"),
+        (RELU_BEHIND, "edge-npu", "relu_bytes"),
+    ],
+)
+def test_several_instructions_compute_what_leaves_one_behind_the_other(
+    text: str, machine: str, relu: str, m: int, n: int, k: int
+) -> None:
+    used = instructions_of_right_program(text, machine, {"M": m, "N": n, "K": k})
+    assert {relu, "dma_in_f32", "dma_out_i8"} <= used
+    assert "dma_out_i32" not in used
+    assert ("dma_in_i32" in used) == ("bias" in text)
+
+
+def test_words_of_a_chain_say_the_same_in_its_order() -> None:
+    npu, source = load_machine("edge-npu"), Source("k.ir", RELU_OF_SUMS)
+    request = Request(source, "edge-npu", {"M": 32, "N": 32, "K": 32}, heuristic="greedy")
+    words = compile_words(request)[0]
+    assert verify_program(words, npu, program_kernel(words, source), "random").ok
+    commands = [one.command.instruction for one in decode(words.words, npu)]
+    behind = commands[commands.index("stream") + 1 :]
+    assert [name for name in behind if name != "dma_in_f32"] == [
+        "relu_sums",
+        "requantise_columns",
+        "dma_out_i8",
+    ]
 
 
 @pytest.mark.parametrize("text", [CONSTANT, COLUMNS], ids=["constant", "columns"])

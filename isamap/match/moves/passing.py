@@ -3,7 +3,8 @@
     for r in R, n in 32 { y[r, n] = sat_i8(round(f32(x[r, n]) * s[n], even)); }    x @ acc, y @ spad, s @ spad
 
 reads a tile of sums where it lies and leaves bytes in a buffer of `spad`, which a DMA takes to their array.
-So does a chain of instructions that loads the tile into registers, computes of it there, and stores it.
+So does a chain of instructions that loads the tile into registers, computes of it there, and stores it; or
+that finds it in registers, where these held it when it was finished.
 What else it reads, as a scale for each column, is brought into a buffer before.
 """
 
@@ -17,9 +18,11 @@ from math import lcm, prod
 from isamap.ir import DType, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.match.moves.chains import timed_steps
+from isamap.match.moves.cut_values import Cut, cuts, made_at, parts_of_value
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
 from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
-from isamap.match.supplies.want import Suppliers
+from isamap.match.supplies.delivery import find_delivery
+from isamap.match.supplies.want import Suppliers, Supply
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
@@ -62,15 +65,18 @@ class Between:
 @dataclass(frozen=True, slots=True)
 class WayOut:
     """How a tile leaves a scratchpad: through `buffers`, that of what is computed first, then those of what
-    else is read; there is none where one instruction does it all.
+    else is read, and of what a `cut` value is computed of; there is none where one instruction does it all.
 
-    `moves` are the instructions in their order, each with what it takes for all of a tile. Units:
-    nanoseconds; `cost_ns` per element, computing and moving it.
+    `moves` are the instructions in their order, each with what it takes for all of a tile; `held` says that
+    what is computed comes from the registers that hold the sums. Units: nanoseconds; `cost_ns` per element,
+    computing and moving it.
     """
 
     buffers: tuple[Between, ...]
     cost_ns: float
     moves: Moves = ()
+    held: bool = False
+    cut: Cut = ()
 
     def bytes_of(self, memory: str) -> int:
         """Bytes of a scratchpad that the buffers take."""
@@ -78,24 +84,62 @@ class WayOut:
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers) -> WayOut | None:
-    """How what is written of sums in scratchpad `home` gets to its array; None where nothing does it."""
-    cells = in_tiles(acc, suppliers, home).buffer
-    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
-    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(acc, tile)}
+    """How what is written of sums gets to its array, from registers that hold them where it can, else from
+    scratchpad `home`; None where nothing does it.
+    """
+    held = held_way_out(acc, written, tile, home, suppliers)
+    return held or stored_way_out(acc, written, tile, home, suppliers)
+
+
+def stored_way_out(
+    acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
+) -> WayOut | None:
+    """How it gets there from scratchpad `home`, in which the sums lie; None where nothing does it."""
+    copy, counts = _tile_out(acc, written, tile, home, suppliers)
     at_once = find_dma(copy, counts, suppliers)
     if at_once is not None:
         return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * prod(acc.cell_shape)),))
+    return _through_buffers(acc, copy, counts, home, suppliers, held=False)
+
+
+def held_way_out(
+    acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
+) -> WayOut | None:
+    """How it gets there from registers that hold the sums; None where none do, or sums leave as they are."""
+    if suppliers.is_addressable(acc.memory):
+        return None
+    copy, counts = _tile_out(acc, written, tile, home, suppliers)
+    if find_dma(copy, counts, suppliers) is not None:
+        return None
+    return _through_buffers(acc, copy, counts, home, suppliers, held=True)
+
+
+def _tile_out(
+    acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
+) -> tuple[Copy, dict[str, Index]]:
+    """What is written of a tile of sums in a scratchpad as a copy, and how far its counters go."""
+    cells = in_tiles(acc, suppliers, home).buffer
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
+    return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(acc, tile)}
+
+
+def _through_buffers(
+    acc: OperandTile, copy: Copy, counts: Mapping[str, Index], home: str, suppliers: Suppliers, *, held: bool
+) -> WayOut | None:
+    cells = in_tiles(acc, suppliers, home).buffer
     kinds = [(copy.target.dtype, acc.cell_shape)]
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in beside(copy, cells)]
-    for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(kinds)):
-        buffers = tuple(
-            _between(memory, dtype, shape, suppliers)
-            for memory, (dtype, shape) in zip(memories, kinds, strict=True)
-        )
-        moves = _moves(copy, counts, cells, buffers, suppliers)
-        if moves is not None:
-            return WayOut(buffers, added(ns for _, ns in moves) / prod(acc.cell_shape), moves)
+    for cut in [()] if held else cuts(copy.value, cells):
+        own = [*kinds, *((made_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
+        for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(own)):
+            buffers = tuple(
+                _between(memory, dtype, shape, suppliers)
+                for memory, (dtype, shape) in zip(memories, own, strict=True)
+            )
+            moves = _moves(copy, counts, cells, buffers, suppliers, cut, acc if held else None)
+            if moves is not None:
+                return WayOut(buffers, added(ns for _, ns in moves) / prod(acc.cell_shape), moves, held, cut)
     return None
 
 
@@ -112,26 +156,35 @@ def _moves(
     cells: str,
     buffers: Sequence[Between],
     suppliers: Suppliers,
+    cut: Cut,
+    holding: OperandTile | None,
 ) -> Moves | None:
-    """What each move of a tile through these buffers takes; None where nothing does some part of it."""
+    """What each move of a tile through these buffers takes, out of registers where one is `holding` the sums;
+    None where nothing does some part of it.
+    """
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
         lay_out_between(name, buffer, suppliers)
-    if any(find_clearing(suppliers, b.memory, b.dtype.name) is None for b in buffers[1:] if b.shape):
-        return None  # the end of an axis leaves some of it without an element
-    parts = through(copy, cells, names)
-    if not parts:
+    passage = through(copy, cells, names, cut=cut)
+    if passage is None:
         return None
-    *brought, computed, out = parts
+    others = buffers[1 : 1 + len(passage.brought)]
+    if any(find_clearing(suppliers, b.memory, b.dtype.name) is None for b in others if b.shape):
+        return None  # the end of an axis leaves some of it without an element
     moves = [
-        _at_once(part, counts, prod(b.shape), suppliers) for part, b in zip(brought, buffers[1:], strict=True)
+        _at_once(part, counts, prod(b.shape), suppliers)
+        for part, b in zip(passage.brought, others, strict=True)
     ]
     elements = prod(buffers[0].shape)
-    moves.append(
-        _at_once(computed, counts, elements, suppliers)
-        or _by_registers(computed, counts, elements, suppliers)
-    )
-    moves.append(_at_once(out, counts, elements, suppliers))
+    if holding is not None:
+        delivered = find_delivered(copy, cells, holding, names, None, suppliers)
+        moves.append(None if delivered is None else _chain(delivered, 1))
+    else:
+        moves += [
+            _at_once(part, counts, elements, suppliers) or _by_registers(part, counts, elements, suppliers)
+            for part in passage.computed
+        ]
+    moves.append(_at_once(passage.out, counts, elements, suppliers))
     known = [move for move in moves if move is not None]
     return tuple(chain.from_iterable(known)) if len(known) == len(moves) else None
 
@@ -146,10 +199,37 @@ def _by_registers(
 ) -> Moves | None:
     """The chain that loads sums from their buffer, computes of them, and stores that in the next one."""
     found = find_transfer(copy, counts, suppliers)
-    if found is None:
+    return None if found is None else _chain(found.delivery, elements // found.width)
+
+
+def _chain(found: Supply, times: int) -> Moves:
+    return tuple((step.instruction, ns * times) for step, ns in timed_steps(found))
+
+
+def find_delivered(
+    copy: Copy,
+    cells: str,
+    acc: OperandTile,
+    names: Sequence[str],
+    starts: Sequence[Index] | None,
+    suppliers: Suppliers,
+) -> Supply | None:
+    """What computes a copy from a buffer of tiles out of the registers that hold one, into the first of the
+    buffers `through` which it goes; None where nothing does.
+    """
+    own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
+    if len(own) != 1:
         return None
-    groups = elements // found.width
-    return tuple((step.instruction, ns * groups) for step, ns in timed_steps(found.delivery))
+    start, *behind = starts or (ZERO,) * len(names)
+    lanes = {str(c): lane for c, lane in zip(own[0].index[1:], acc.cells, strict=True)}
+    here = {own[0]: acc.held}
+    for read, name, at in zip(beside(copy, cells), names[1:], behind, strict=True):
+        if not lanes.keys() >= set(counted(read, copy)):
+            return None
+        here[read] = Read(name, (at, *(lanes[c] for c in counted(read, copy))), read.dtype)
+    value = map_reads(copy.value, lambda read: here.get(read, read))
+    there = Read(names[0], (start, *acc.cells), copy.target.dtype)
+    return find_delivery(suppliers, there, value, "", None, acc.want({}))
 
 
 def counted(read: Read, copy: Copy) -> tuple[str, ...]:
@@ -162,27 +242,42 @@ def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
     return tuple(read for read in distinct_reads(copy.value) if read.buffer != cells)
 
 
-def through(
-    copy: Copy, cells: str, names: Sequence[str], starts: Sequence[Index] | None = None
-) -> tuple[Copy, ...]:
-    """A copy from a buffer of tiles as several, in order: of each other array into a buffer, of what is
-    computed into the first one, laid out as tiles are, and on from there. Buffers begin at `starts`.
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Copies in their order: of other arrays into buffers, of what is computed into others, and on from there."""
 
-    Nothing where the tile is read in two places, or an array beyond its edge.
+    brought: tuple[Copy, ...]
+    computed: tuple[Copy, ...]
+    out: Copy
+
+
+def through(
+    copy: Copy, cells: str, names: Sequence[str], starts: Sequence[Index] | None = None, *, cut: Cut = ()
+) -> Passage | None:
+    """A copy from a buffer of tiles as several, through buffers that begin at `starts`: of what is computed,
+    laid out as tiles are, of each other array, and of each part of what is computed before the last.
+
+    None where the tile is read in two places, or an array beyond its edge.
     """
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
     others = beside(copy, cells)
     if len(own) != 1 or any(read.fill is not None for read in others):
-        return ()
-    start, *behind = starts or (ZERO,) * len(names)
-    there = Read(names[0], (start, *own[0].index[1:]), copy.target.dtype)
+        return None
+    places = list(zip(names, starts or (ZERO,) * len(names), strict=True))
     here = {
         r: Read(name, (at, *map(Index.of, counted(r, copy))), r.dtype)
-        for r, name, at in zip(others, names[1:], behind, strict=True)
+        for r, (name, at) in zip(others, places[1:], strict=False)
     }
+    brought = tuple(Copy(place, read, counted(read, copy)) for read, place in here.items())
     value = map_reads(copy.value, lambda read: here.get(read, read))
-    brought = (Copy(place, read, counted(read, copy)) for read, place in here.items())
-    return *brought, Copy(there, value, copy.counters), Copy(copy.target, there, copy.counters)
+    dtypes = [*(made_at(value, cells, depth).dtype for depth in cut), copy.target.dtype]
+    behind = [*places[1 + len(others) :], places[0]]
+    filled = [
+        Read(name, (at, *own[0].index[1:]), dtype) for (name, at), dtype in zip(behind, dtypes, strict=True)
+    ]
+    parts = parts_of_value(value, cells, cut, filled[:-1])
+    computed = tuple(Copy(there, part, copy.counters) for there, part in zip(filled, parts, strict=True))
+    return Passage(brought, computed, Copy(copy.target, filled[-1], copy.counters))
 
 
 def lay_out_between(name: str, buffer: Between, suppliers: Suppliers) -> None:

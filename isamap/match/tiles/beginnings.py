@@ -11,9 +11,10 @@ from dataclasses import replace
 from isamap.ir import Const, Index, Instruction
 from isamap.machine import Machine
 from isamap.match.patterns.pattern import pattern_of
-from isamap.match.supplies.want import Suppliers
+from isamap.match.supplies.supplying import find_supply
+from isamap.match.supplies.want import Suppliers, Supply
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
-from isamap.transform import Statement, statements
+from isamap.transform import Statement, reads, statements
 
 
 def beginning_of(name: str, machine: Machine) -> str | None:
@@ -33,6 +34,12 @@ def begun_by(first: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
     if first.subject != first.fill or first.fill.value != 0 or not suppliers.is_addressable(first.memory):
         return ""
     return beginning_of(tile.mapping.instruction, suppliers.machine) or ""
+
+
+def held_beginning(first: OperandTile, suppliers: Suppliers) -> Supply | None:
+    """What sets registers to what sums start from, where that is in no memory; None where nothing does."""
+    found = None if reads(first.subject) else find_supply(suppliers, first.want({}))
+    return found if isinstance(found, Supply) else None
 
 
 def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:
