@@ -35,9 +35,7 @@ RELU_OF_SUMS = (
     .replace("  out C", "  in bias: i32[N];\n  out C")
 )
 RELU_OF_BYTES = COLUMNS.replace("= sat_i8(", "= max(sat_i8(").replace("even)); }", "even)), 0); }")
-RELU_BEHIND = COLUMNS.replace(
-    "even)); }\n}", "even)); }\n  for m in M, n in N { C[m, n] = max(C[m, n], 0); }\n}"
-)
+RELU_BEHIND = COLUMNS.rstrip().removesuffix("}") + "  for m in M, n in N { C[m, n] = max(C[m, n], 0); }\n}\n"
 BEGUN = """kernel begun(M, N, K) {{
   in A: i8[M, K];
   in B: i8[K, N];
@@ -191,11 +189,8 @@ def test_words_of_a_chain_say_the_same_in_its_order() -> None:
     assert verify_program(words, npu, program_kernel(words, source), "random").ok
     commands = [one.command.instruction for one in decode(words.words, npu)]
     behind = commands[commands.index("stream") + 1 :]
-    assert [name for name in behind if name != "dma_in_f32"] == [
-        "relu_sums",
-        "requantise_columns",
-        "dma_out_i8",
-    ]
+    chain = [name for name in behind if name != "dma_in_f32"]
+    assert chain == ["relu_sums", "requantise_columns", "dma_out_i8"]
 
 
 @pytest.mark.parametrize("text", [CONSTANT, COLUMNS], ids=["constant", "columns"])

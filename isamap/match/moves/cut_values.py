@@ -1,7 +1,7 @@
-"""A value made of one element, cut into several, each made of the one before: what no one instruction computes.
+"""A value made of one element, cut into parts, each made of the one before, as no instruction makes it all.
 
-sat_i8(round(f32(max(x, 0)) * s, even))   at its third place below the top   ->   max(x, 0), then
-                                                                                  sat_i8(round(f32(·) * s, even))
+sat_i8(round(f32(max(x, 0)) * s, even))    cut four below the top:
+max(x, 0), then sat_i8(round(f32(that) * s, even))
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Cut = tuple[int, ...]
 
 
 def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
-    """The ways to cut a value that is made of an element of `buffer`: as it is first, then with fewest parts."""
+    """The ways to cut a value made of an element of `buffer`: none first, then those with fewest parts."""
     below = [depth for depth, node in enumerate(_way_down(value, buffer)) if not isinstance(node, Read)]
     for size in range(MOST_CUTS + 1):
         for chosen in combinations(below[1:], size):

@@ -244,7 +244,7 @@ def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Copies in their order: of other arrays into buffers, of what is computed into others, and on from there."""
+    """Copies in order: of other arrays into buffers, of what is computed into others, on from there."""
 
     brought: tuple[Copy, ...]
     computed: tuple[Copy, ...]
