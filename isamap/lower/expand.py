@@ -12,7 +12,7 @@ from typing import assert_never
 
 from isamap.ir import Index, Kernel, index_min
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.finish import Finish, copied_back, copied_in, finish_of
+from isamap.lower.finish import Finish, before_tiles, copied_back, copied_in, finish_of
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.open_blocks import in_pieces
 from isamap.lower.overlap import epilogue, for_other_turns, of_turn, prologue, shares, with_hints
@@ -34,7 +34,9 @@ def expand_nest(kernel: Kernel, tree: Tree, suppliers: Suppliers, names: Names) 
     tile, nest = tree.tile, tree.schedule
     finish = finish_of(kernel, tile, nest, suppliers) if tile.accumulator else Finish((), ())
     seen = seen_where(kernel, tile.statement)
-    return _expanded(Nest(tile, nest, finish, suppliers, names, seen), tree.steps, Scope(start_of(tile)))
+    before = before_tiles(finish, tile, nest, suppliers, names)
+    known = Nest(tile, nest, finish, suppliers, names, seen)
+    return (*before, *_expanded(known, tree.steps, Scope(start_of(tile))))
 
 
 def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:

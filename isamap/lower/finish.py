@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from itertools import chain
 from math import gcd
 
 from isamap.ir import Index, Kernel
 from isamap.ir.index import ZERO
+from isamap.lower.passing import kept
 from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
 from isamap.lower.staging import Staged, copy_tiles
@@ -71,6 +73,18 @@ def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Supplie
     begins_held = first is not None and not is_cut and held_beginning(first[0], suppliers) is not None
     ways = [held_way_out(acc, w, tile, home, suppliers) for w in whole]
     return Finish(own, whole, first, beginning, begins_held, None not in ways)
+
+
+def before_tiles(
+    finish: Finish, tile: Tile, nest: NestSchedule, suppliers: Suppliers, names: Names
+) -> tuple[Node, ...]:
+    """What is brought once, for what is computed of all tiles on their way out."""
+    acc = tile.accumulator
+    home = next((s.memory for s in nest.stages if acc is not None and s.operand == acc.name), "")
+    if acc is None or not home or finish.whole == finish.partial:
+        return ()
+    nodes = (kept(acc, w, tile, home, suppliers, names, held=finish.ends_held) for w in finish.whole)
+    return tuple(chain.from_iterable(nodes))
 
 
 def where_first(tile: Tile, place: Place) -> Index:

@@ -12,10 +12,11 @@ from math import inf, prod
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.copies import clear, copy_loops
-from isamap.lower.place import Place, partial_axes
+from isamap.lower.place import Place, partial_axes, start_of
 from isamap.lower.program import Buffer, Names, Node, Value
 from isamap.lower.supply_issues import Emitter
 from isamap.match import (
+    Between,
     Copy,
     LoopAxis,
     OperandTile,
@@ -23,8 +24,10 @@ from isamap.match import (
     Tile,
     WayOut,
     Written,
+    copy_by_axes,
     find_delivered,
     held_way_out,
+    in_tiles,
     lay_out_between,
     shown_axes,
     stored_way_out,
@@ -57,13 +60,15 @@ def passing(
     own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
-    starts = [_turn(tiles, between.copies) * between.copy_elements for between in way.buffers]
+    starts = [_start(between, tiles, place) for between in way.buffers]
     passage = through(copy, buffer, own, starts, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
     whole = {f"~{a.name}": Index.of(a.tile) for a in used}
     left = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in used}
     nodes: tuple[Node, ...] = ()
     for part, between, start in zip(passage.brought, way.buffers[1:], starts[1:], strict=False):
+        if between.kept:
+            continue
         if short & set(part.counters):
             there = part.target
             nodes += clear(there.buffer, there.dtype, start, prod(between.shape), suppliers, names)
@@ -77,6 +82,43 @@ def passing(
     emitter = Emitter(names)
     emitter.deliver(delivered, {}, held)
     return passage.out, (*nodes, *emitter.nodes)
+
+
+def kept(
+    operand: OperandTile,
+    written: Written,
+    tile: Tile,
+    home: str,
+    suppliers: Suppliers,
+    names: Names,
+    *,
+    held: bool,
+) -> tuple[Node, ...]:
+    """What fills buffers that hold for all tiles what they read on their way out, before the first one."""
+    way = (held_way_out if held else stored_way_out)(operand, written, tile, home, suppliers)
+    if way is None or not any(between.kept for between in way.buffers):
+        return ()
+    start, buffer = start_of(tile), in_tiles(operand, suppliers, home).buffer
+    own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
+    copy = copy_by_axes(operand, buffer, ZERO, tile, start.position, back=written)
+    passage = through(copy, buffer, own, cut=way.cut)
+    assert passage is not None, "planning has found a way through buffers"
+    nodes: tuple[Node, ...] = ()
+    for part, between in zip(passage.brought, way.buffers[1:], strict=False):
+        if between.kept:
+            far = {f"~{between.along}": start.left[between.along]} if between.along else {}
+            if far and far[f"~{between.along}"].value != prod(between.shape):
+                there = part.target
+                nodes += clear(there.buffer, there.dtype, ZERO, prod(between.shape), suppliers, names)
+            nodes += _moved(part, far, suppliers, names)
+    return nodes
+
+
+def _start(between: Between, tiles: Sequence[Index], place: Place) -> Index:
+    """Where a tile's part of a buffer begins. Units: elements."""
+    if between.kept:
+        return place.position[between.along] if between.along else ZERO
+    return _turn(tiles, between.copies) * between.copy_elements
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:

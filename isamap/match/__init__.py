@@ -9,6 +9,7 @@ from isamap.match.moves.chains import Movement, issued_ns
 from isamap.match.moves.joined import address_steps, joined, tiles_along
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.passing import (
+    Between,
     WayOut,
     beside,
     counted,
@@ -89,6 +90,7 @@ __all__ = [
     "OFFSET",
     "REASONS",
     "AxisGroup",
+    "Between",
     "BlockMove",
     "Clearing",
     "Copy",

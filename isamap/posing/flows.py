@@ -10,6 +10,7 @@ Units work side by side, so that each is priced by itself (`isamap.scheduler.eff
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,12 +22,12 @@ from isamap.match import (
     OperandTile,
     Suppliers,
     Tile,
+    WayOut,
     Written,
     begun_by,
     clearing_ns,
     find_clearing,
     held_beginning,
-    held_way_out,
     own_sum,
     scratch_move,
     start_of_sum,
@@ -51,6 +52,7 @@ def with_flows(
     """
     described = {o.name: o for o in (*tile.inputs, *((tile.accumulator,) if tile.accumulator else ()))}
     operands: list[TileOperand] = []
+    between = dict(option.between)
     for operand in option.operands:
         flow, mover = None, operand.mover
         if operand.mover and operand.homes[0]:
@@ -60,10 +62,14 @@ def with_flows(
             if operand.is_accumulator:
                 found = outcome(kernel, number, tuple(f.statement for f in taken))
                 flow = _of_sums(moves, found)
-                if taken and _leaves_registers(moves, found):
+                ways = _ways_out(moves, found) if taken else []
+                if ways and all(way.held for way in ways):
                     mover = ""  # nothing of them is left in a buffer to go later
+                for memory, count in _registers_beside(ways, suppliers.machine).items():
+                    if memory == moves.operand.memory:
+                        between[memory] = between.get(memory, 0) + count
         operands.append(replace(operand, flow=flow, mover=mover))
-    return replace(option, operands=tuple(operands))
+    return replace(option, operands=tuple(operands), between=tuple(sorted(between.items())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +124,21 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
     return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
 
 
-def _leaves_registers(moves: _Moves, found: Outcome) -> bool:
-    """Whether all that is written of finished sums is computed from the registers that hold them."""
-    written = written_by(moves.tile, found) or ()
-    ways = [held_way_out(moves.operand, w, moves.tile, moves.home, moves.suppliers) for w in written]
-    return bool(ways) and None not in ways
+def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut]:
+    """How each of what is written of finished sums gets to its array."""
+    known = moves.tile, moves.home, moves.suppliers
+    ways = (way_out(moves.operand, w, *known) for w in written_by(moves.tile, found) or ())
+    return [way for way in ways if way is not None]
+
+
+def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
+    """How many registers of each memory the longest of these chains writes while sums are held."""
+    most: dict[str, int] = {}
+    for way in ways:
+        written = (machine.instructions[name].instruction.operands for name, _ in way.moves)
+        made = Counter(o.memory for operands in written for o in operands if o.role == "out" and o.memory)
+        most |= {memory: max(count, most.get(memory, 0)) for memory, count in made.items()}
+    return most
 
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
@@ -175,7 +191,7 @@ def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
     assert way is not None, "what is taken along has a way out"
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)
-    return [*((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
+    return [*way.once, *((name, ns * moves.tiles) for name, ns in before), (last, of_each * moves.elements)]
 
 
 def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:

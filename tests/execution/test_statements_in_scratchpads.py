@@ -163,6 +163,29 @@ def test_parts_of_sums_in_registers_rest_in_their_scratchpad_and_whole_ones_leav
     assert not {"dma_in_i32", "dma_out_i32"} & used
 
 
+def test_scales_of_channels_are_brought_once_for_all_tiles() -> None:
+    npu, source = load_machine("edge-npu"), Source("k.ir", COLUMNS)
+    request = Request(source, "edge-npu", {"M": 512, "N": 80, "K": 32}, heuristic="greedy")
+    words = compile_words(request)[0]
+    assert verify_program(words, npu, program_kernel(words, source), "random").ok
+    commands = [one.command.instruction for one in decode(words.words, npu)]
+    assert commands.count("dma_in_f32") == 3, "32 of 80 at a time"
+    assert commands.count("requantise_columns") == 16 * 3, "32 rows of 512 at a time"
+
+
+TWO_OUTPUTS = COLUMNS.replace("  out C", "  in other: f32[N];\n  out D: i8[M, N];\n  out C").replace(
+    REQUANTISING,
+    "  for m in M, n in N { D[m, n] = sat_i8(round(f32(s[m, n]) * other[n], even)); }\n" + REQUANTISING,
+)
+
+
+def test_scales_of_two_results_do_not_share_their_bytes() -> None:
+    npu, source = load_machine("edge-npu"), Source("k.ir", TWO_OUTPUTS)
+    request = Request(source, "edge-npu", {"M": 70, "N": 50, "K": 45}, heuristic="greedy")
+    words = compile_words(request)[0]
+    assert verify_program(words, npu, program_kernel(words, source), "random").ok
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (40, 70, 45)])
 @pytest.mark.parametrize(
     ("text", "machine", "relu"),

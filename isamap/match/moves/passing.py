@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, product
-from math import lcm, prod
+from math import inf, lcm, prod
 
 from isamap.ir import DType, Index, Read
 from isamap.ir.index import ONE, ZERO
@@ -43,6 +43,7 @@ MOST_PART = 8
 class Between:
     """A buffer on the way, of which there are some copies: one tile leaves while the next one is computed.
 
+    With `kept` it holds for all tiles what they read, those along axis `along` each a part of their own.
     Units: `copy_bytes` that each takes of its scratchpad.
     """
 
@@ -51,6 +52,8 @@ class Between:
     shape: tuple[int, ...]
     copy_bytes: int
     copies: int = 1
+    kept: bool = False
+    along: str = ""
 
     @property
     def size_bytes(self) -> int:
@@ -68,8 +71,8 @@ class WayOut:
     else is read, and of what a `cut` value is computed of; there is none where one instruction does it all.
 
     `moves` are the instructions in their order, each with what it takes for all of a tile; `held` says that
-    what is computed comes from the registers that hold the sums. Units: nanoseconds; `cost_ns` per element,
-    computing and moving it.
+    what is computed comes from the registers that hold the sums. `once` are those that fill buffers which are
+    kept, for all tiles together. Units: nanoseconds; `cost_ns` per element, computing and moving it.
     """
 
     buffers: tuple[Between, ...]
@@ -77,6 +80,7 @@ class WayOut:
     moves: Moves = ()
     held: bool = False
     cut: Cut = ()
+    once: Moves = ()
 
     def bytes_of(self, memory: str) -> int:
         """Bytes of a scratchpad that the buffers take."""
@@ -99,7 +103,7 @@ def stored_way_out(
     at_once = find_dma(copy, counts, suppliers)
     if at_once is not None:
         return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * prod(acc.cell_shape)),))
-    return _through_buffers(acc, copy, counts, home, suppliers, held=False)
+    return _through_buffers(acc, copy, counts, tile if written.alone else None, home, suppliers, held=False)
 
 
 def held_way_out(
@@ -111,7 +115,7 @@ def held_way_out(
     copy, counts = _tile_out(acc, written, tile, home, suppliers)
     if find_dma(copy, counts, suppliers) is not None:
         return None
-    return _through_buffers(acc, copy, counts, home, suppliers, held=True)
+    return _through_buffers(acc, copy, counts, tile if written.alone else None, home, suppliers, held=True)
 
 
 def _tile_out(
@@ -125,29 +129,68 @@ def _tile_out(
 
 
 def _through_buffers(
-    acc: OperandTile, copy: Copy, counts: Mapping[str, Index], home: str, suppliers: Suppliers, *, held: bool
+    acc: OperandTile,
+    copy: Copy,
+    counts: Mapping[str, Index],
+    tile: Tile | None,
+    home: str,
+    suppliers: Suppliers,
+    *,
+    held: bool,
 ) -> WayOut | None:
+    """The way through buffers of the first scratchpads that serve; some are kept where a `tile` says so."""
     cells = in_tiles(acc, suppliers, home).buffer
+    others = beside(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
-    kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in beside(copy, cells)]
+    kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in others]
+    wholes = [None, *(_whole(r, copy, acc, tile) if tile is not None else None for r in others)]
     for cut in [()] if held else cuts(copy.value, cells):
         own = [*kinds, *((made_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
+        kept = [*wholes, *(None for _ in cut)]
         for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(own)):
             buffers = tuple(
-                _between(memory, dtype, shape, suppliers)
-                for memory, (dtype, shape) in zip(memories, own, strict=True)
+                _between(memory, dtype, shape, suppliers, whole)
+                for memory, (dtype, shape), whole in zip(memories, own, kept, strict=True)
             )
-            moves = _moves(copy, counts, cells, buffers, suppliers, cut, acc if held else None)
-            if moves is not None:
-                return WayOut(buffers, added(ns for _, ns in moves) / prod(acc.cell_shape), moves, held, cut)
+            found = _moves(copy, counts, cells, buffers, suppliers, cut, acc if held else None)
+            if found is not None:
+                once, moves = found
+                cost_ns = added(ns for _, ns in moves) / prod(acc.cell_shape)
+                return WayOut(buffers, cost_ns, moves, held, cut, once)
     return None
 
 
-def _between(memory: str, dtype: DType, shape: tuple[int, ...], suppliers: Suppliers) -> Between:
+def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
+    """The axis that an array is read along, with its elements; None where no two tiles read the same."""
+    own = [a for a in tile.axes if f"~{a.name}" in counted(read, copy)]
+    moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
+    again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
+    if not again or len(own) > 1 or not moving <= {f"@{a.name}" for a in own}:
+        return None
+    if not own:
+        return "", ()
+    extent = own[0].extent.value
+    return None if extent is None else (own[0].name, (-(-extent // own[0].tile) * own[0].tile,))
+
+
+def _between(
+    memory: str,
+    dtype: DType,
+    shape: tuple[int, ...],
+    suppliers: Suppliers,
+    whole: tuple[str, tuple[int, ...]] | None,
+) -> Between:
+    """A buffer in a scratchpad: of the `whole` for all tiles where there is room for that."""
     step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory])
-    size = -(-prod(shape) * dtype.size_bytes // step) * step
     room = (suppliers.machine.memories[memory].capacity_bytes or 0) // MOST_PART
-    return Between(memory, dtype, shape, size, next((n for n in COPIES if n * size <= room), 1))
+
+    def size(elements: int) -> int:
+        return -(-elements * dtype.size_bytes // step) * step
+
+    if whole is not None and size(prod(whole[1])) <= room:
+        return Between(memory, dtype, whole[1], size(prod(whole[1])), kept=True, along=whole[0])
+    one = size(prod(shape))
+    return Between(memory, dtype, shape, one, next((n for n in COPIES if n * one <= room), 1))
 
 
 def _moves(
@@ -158,9 +201,9 @@ def _moves(
     suppliers: Suppliers,
     cut: Cut,
     holding: OperandTile | None,
-) -> Moves | None:
-    """What each move of a tile through these buffers takes, out of registers where one is `holding` the sums;
-    None where nothing does some part of it.
+) -> tuple[Moves, Moves] | None:
+    """What moves take that fill kept buffers, and what each move of a tile takes, out of registers where one
+    is `holding` the sums; None where nothing does some part of it.
     """
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
@@ -171,10 +214,12 @@ def _moves(
     others = buffers[1 : 1 + len(passage.brought)]
     if any(find_clearing(suppliers, b.memory, b.dtype.name) is None for b in others if b.shape):
         return None  # the end of an axis leaves some of it without an element
-    moves = [
-        _at_once(part, counts, prod(b.shape), suppliers)
-        for part, b in zip(passage.brought, others, strict=True)
-    ]
+    once: list[Moves | None] = []
+    moves: list[Moves | None] = []
+    for part, buffer in zip(passage.brought, others, strict=True):
+        size = prod(buffer.shape)
+        far = {c: Index.of(size) for c in part.counters} if buffer.kept else counts
+        (once if buffer.kept else moves).append(_at_once(part, far, size, suppliers))
     elements = prod(buffers[0].shape)
     if holding is not None:
         delivered = find_delivered(copy, cells, holding, names, None, suppliers)
@@ -185,8 +230,10 @@ def _moves(
             for part in passage.computed
         ]
     moves.append(_at_once(passage.out, counts, elements, suppliers))
-    known = [move for move in moves if move is not None]
-    return tuple(chain.from_iterable(known)) if len(known) == len(moves) else None
+    known = [[move for move in some if move is not None] for some in (once, moves)]
+    if any(move is None for move in (*once, *moves)):
+        return None
+    return tuple(chain.from_iterable(known[0])), tuple(chain.from_iterable(known[1]))
 
 
 def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: Suppliers) -> Moves | None:

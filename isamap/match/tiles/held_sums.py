@@ -37,12 +37,16 @@ from isamap.transform.rewrite import map_reads
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One array written from a held tile: over the register's coordinates, and (`_at`) over positions."""
+    """One array written from a held tile: over the register's coordinates, and (`_at`) over positions.
+
+    `alone` says that of finished sums nothing else is written.
+    """
 
     target: Read
     value: Expr
     target_at: Read
     value_at: Expr
+    alone: bool = False
 
 
 def with_held(value: Expr, held: Expr) -> Expr:
@@ -72,7 +76,8 @@ def own_sum(tile: Tile) -> Written:
 def written_by(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
     """What is written of a finished tile; None where a value has no place in the tile."""
     found = [_written(tile, target, value) for target, value in outcome.writes]
-    return tuple(w for w in found if w is not None) if None not in found else None
+    known = [w for w in found if w is not None]
+    return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None
 
 
 def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | None:
