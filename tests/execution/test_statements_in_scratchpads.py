@@ -18,6 +18,7 @@ from isamap.kernels import kernel_path
 from isamap.lower.program import issued
 from isamap.machine import load_machine
 from isamap.source import NoMapping, Source
+from isamap.stream.command import Command
 from isamap.stream.words import decode
 from isamap.syntax import parse_kernel
 
@@ -77,6 +78,14 @@ def instructions_of_right_program(
     (output,) = (o.name for o in bound.operands if o.role == "out")
     assert np.array_equal(result.arrays[output], interpret(bound, arrays, {}, scalars)[output])
     return set(issued(made.program.body))
+
+
+def commands_of_right_words(text: str, sizes: Mapping[str, int]) -> list[Command]:
+    """The commands of a program of words for edge-npu that computes as the interpreter does."""
+    npu, source = load_machine("edge-npu"), Source("k.ir", text)
+    words = compile_words(Request(source, "edge-npu", dict(sizes), heuristic="greedy"))[0]
+    assert verify_program(words, npu, program_kernel(words, source), "random").ok
+    return [one.command for one in decode(words.words, npu)]
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (64, 64, 64), (70, 50, 45), (300, 33, 90)])
@@ -164,13 +173,10 @@ def test_parts_of_sums_in_registers_rest_in_their_scratchpad_and_whole_ones_leav
 
 
 def test_scales_of_channels_are_brought_once_for_all_tiles() -> None:
-    npu, source = load_machine("edge-npu"), Source("k.ir", COLUMNS)
-    request = Request(source, "edge-npu", {"M": 512, "N": 80, "K": 32}, heuristic="greedy")
-    words = compile_words(request)[0]
-    assert verify_program(words, npu, program_kernel(words, source), "random").ok
-    commands = [one.command.instruction for one in decode(words.words, npu)]
-    assert commands.count("dma_in_f32") == 3, "32 of 80 at a time"
-    assert commands.count("requantise_columns") == 16 * 3, "32 rows of 512 at a time"
+    commands = commands_of_right_words(COLUMNS, {"M": 512, "N": 80, "K": 32})
+    used = [command.instruction for command in commands]
+    assert used.count("dma_in_f32") == 3, "32 of 80 at a time"
+    assert used.count("requantise_columns") == 16 * 3, "32 rows of 512 at a time"
 
 
 TWO_OUTPUTS = COLUMNS.replace("  out C", "  in other: f32[N];\n  out D: i8[M, N];\n  out C").replace(
@@ -180,10 +186,8 @@ TWO_OUTPUTS = COLUMNS.replace("  out C", "  in other: f32[N];\n  out D: i8[M, N]
 
 
 def test_scales_of_two_results_do_not_share_their_bytes() -> None:
-    npu, source = load_machine("edge-npu"), Source("k.ir", TWO_OUTPUTS)
-    request = Request(source, "edge-npu", {"M": 70, "N": 50, "K": 45}, heuristic="greedy")
-    words = compile_words(request)[0]
-    assert verify_program(words, npu, program_kernel(words, source), "random").ok
+    commands = commands_of_right_words(TWO_OUTPUTS, {"M": 70, "N": 50, "K": 45})
+    assert {"requantise_columns", "dma_in_f32"} <= {command.instruction for command in commands}
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(64, 64, 32), (40, 70, 45)])
@@ -206,23 +210,16 @@ def test_several_instructions_compute_what_leaves_one_behind_the_other(
 
 
 def test_words_of_a_chain_say_the_same_in_its_order() -> None:
-    npu, source = load_machine("edge-npu"), Source("k.ir", RELU_OF_SUMS)
-    request = Request(source, "edge-npu", {"M": 32, "N": 32, "K": 32}, heuristic="greedy")
-    words = compile_words(request)[0]
-    assert verify_program(words, npu, program_kernel(words, source), "random").ok
-    commands = [one.command.instruction for one in decode(words.words, npu)]
-    behind = commands[commands.index("stream") + 1 :]
+    commands = commands_of_right_words(RELU_OF_SUMS, {"M": 32, "N": 32, "K": 32})
+    used = [command.instruction for command in commands]
+    behind = used[used.index("stream") + 1 :]
     chain = [name for name in behind if name != "dma_in_f32"]
     assert chain == ["relu_sums", "requantise_columns", "dma_out_i8"]
 
 
 @pytest.mark.parametrize("text", [CONSTANT, COLUMNS], ids=["constant", "columns"])
 def test_words_say_the_same(text: str) -> None:
-    npu, source = load_machine("edge-npu"), Source("k.ir", text)
-    request = Request(source, "edge-npu", {"M": 70, "N": 50, "K": 45}, heuristic="greedy")
-    words = compile_words(request)[0]
-    assert verify_program(words, npu, program_kernel(words, source), "random").ok
-    commands = [one.command for one in decode(words.words, npu)]
+    commands = commands_of_right_words(text, {"M": 70, "N": 50, "K": 45})
     assert not {"dma_in_i32", "dma_out_i32"} & {c.instruction for c in commands}
     rows = {dict(c.params)["R"] for c in commands if "R" in dict(c.params) and c.instruction != "dma_in_f32"}
     assert rows == {32, 13, 6}, "as many as one takes, and what is left of 70 and of 45"
