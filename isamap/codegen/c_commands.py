@@ -25,18 +25,13 @@ from isamap.codegen.cmodel import Model
 from isamap.ir import Const, Index, Instruction
 from isamap.lower.program import (
     Argument,
-    Block,
     Buffer,
     Condition,
-    For,
-    If,
     Issue,
     LoweredProgram,
     MemoryRef,
-    Node,
-    Parallel,
     RegisterRef,
-    Share,
+    issues_in,
 )
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
@@ -73,7 +68,7 @@ def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condit
     """What strides have to be, which the caller gives, for fields to hold them."""
     sizes = {t.name: t.dtype.size_bytes for t in program.tensors}
     found = dict[Condition, None]()
-    for issue in _issues(program.body):
+    for issue in (node for node in issues_in(program.body) if isinstance(node, Issue)):
         entry, operands = machine.instructions[issue.instruction], dict(issue.operands)
         for held, limit in _strides_held(entry):
             ref = operands[held.name]
@@ -82,14 +77,6 @@ def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condit
                 if stride.value is None:
                     found |= {(Index.of(0), "<=", stride): None, (stride, "<", Index.of(limit)): None}
     yield from found
-
-
-def _issues(nodes: tuple[Node, ...]) -> Iterator[Issue]:
-    for node in nodes:
-        if isinstance(node, Issue):
-            yield node
-        elif isinstance(node, For | Parallel | If | Block | Share):
-            yield from _issues(node.body)
 
 
 def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:

@@ -17,6 +17,7 @@ Names of variables, values and buffers of one program, each given once.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -334,9 +335,7 @@ def has_parallel(nodes: tuple[Node, ...]) -> bool:
 
 def issued(nodes: tuple[Node, ...]) -> tuple[str, ...]:
     """Names of all instructions that nodes issue, sorted."""
-    names: set[str] = set()
-    _collect(nodes, names)
-    return tuple(sorted(names))
+    return tuple(sorted({issue.instruction for issue in issues_in(nodes)}))
 
 
 def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
@@ -358,13 +357,14 @@ def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _collect(nodes: tuple[Node, ...], names: set[str]) -> None:
+def issues_in(nodes: tuple[Node, ...]) -> Iterator[Issue | Configure]:
+    """What nodes issue, each once, in the order of the text."""
     for node in nodes:
         match node:
-            case Issue(instruction) | Configure(instruction):
-                names.add(instruction)
+            case Issue() | Configure():
+                yield node
             case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                _collect(body, names)
+                yield from issues_in(body)
             case Fill() | Hint() | Declare() | Begin():
                 pass
 
