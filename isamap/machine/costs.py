@@ -17,10 +17,9 @@ or is one instance of the parameters, which is computed: also ranges of billions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache, reduce
+from dataclasses import dataclass
+from functools import lru_cache
 from math import inf, isfinite, isnan, nan
-from operator import mul
 from typing import assert_never
 
 import numpy as np
@@ -33,7 +32,6 @@ from isamap.ir import (
     Const,
     Constraint,
     Expr,
-    Index,
     IndexValue,
     Instruction,
     Param,
@@ -43,7 +41,7 @@ from isamap.ir import (
 from isamap.ir.bind import MAX_EXTENT, comparison_holds
 from isamap.machine.families import Row
 from isamap.machine.fields import NUMBER
-from isamap.machine.model import Cost, Link, Machine, MachineInstruction
+from isamap.machine.model import Cost, Machine, MachineInstruction
 from isamap.machine.spec import CostSpec, TimeSpec
 from isamap.source import Diagnostic, IsamapError, Source, SpecProblem
 from isamap.syntax import parse_expression, substitute_text
@@ -68,43 +66,6 @@ def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
             raise AssertionError("a cost knows parameters only")
         case _ as unreachable:
             assert_never(unreachable)
-
-
-def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, str], Link]) -> Cost:
-    """The cost of an instruction that moves data between two memories: never less than their link takes.
-
-    A link of 16 bytes per ns takes 64 ns for an i8[32, 32], whatever the instruction states. Of what is
-    converted on the way, the bytes in the farther memory count.
-    """
-    inputs = [o for o in instruction.operands if o.role != "out"]
-    outputs = [o for o in instruction.operands if o.role != "in"]
-    if len(inputs) != 1 or len(outputs) != 1:
-        return cost
-    ends = {o.memory: o for o in (*inputs, *outputs) if o.memory is not None}
-    for (farther, nearer), link in links.items():
-        if farther in ends and nearer in ends:
-            moved = ends[farther]
-            elements = reduce(mul, moved.shape, Index.of(1))
-            unit, size = (8, moved.dtype.bits // 8) if moved.dtype.bits % 8 == 0 else (1, moved.dtype.bits)
-            taken = _per(elements * size, 8 / unit * link.bandwidth_bytes_per_ns)
-            return replace(
-                cost,
-                interval_ns=_at_least(cost.interval_ns, taken),
-                latency_ns=_at_least(cost.latency_ns, taken),
-            )
-    return cost
-
-
-def _per(index: Index, divisor: float) -> Expr:
-    if index.value is not None:
-        return Const(index.value / divisor, F64)
-    return Call("div", (IndexValue(index, F64), Const(divisor, F64)), F64)
-
-
-def _at_least(stated: Expr, least: Expr) -> Expr:
-    if isinstance(stated, Const) and isinstance(least, Const):
-        return stated if stated.value >= least.value else least
-    return Call("max", (stated, least), F64)
 
 
 def cost_params(item: MachineInstruction, machine: Machine, known: Mapping[str, int]) -> dict[str, int]:

@@ -22,8 +22,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from isamap.ir import Instruction
+from isamap.machine.banks import banks_of
+from isamap.machine.bounds import over_link, through_banks
 from isamap.machine.chain import File, digest_at, digest_files, read_chain, split_word
-from isamap.machine.costs import over_link, read_cost
+from isamap.machine.costs import read_cost
 from isamap.machine.emission import parse_texts
 from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
@@ -165,12 +167,14 @@ def _world(sources: tuple[Source, ...]) -> World:
 
 
 def _priced(entry: Entry, world: World) -> MachineInstruction:
-    """The instruction with its costs by the clock and the links of the machine that was asked for."""
+    """The instruction with its costs by the clock, links and banks of the machine that was asked for."""
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
         cost = read_cost(entry.cost, entry.row, built.instruction, world.constants, world.clock_ghz)
     bound = over_link(cost, built.instruction, world.links)
     stated = cost if bound is not cost else None
+    banks = [banks_of(memory, world.clock_ghz) for memory in world.memories.values()]
+    bound = through_banks(bound, built.instruction, [one for one in banks if one is not None])
     return built if bound is built.cost else replace(built, cost=bound, stated=stated)
 
 

@@ -78,7 +78,7 @@ class Memory:
     @property
     def count(self) -> int | None:
         """How many registers, or slots, there are; None when it is not stated or not a number."""
-        return self._number("count")
+        return self.number("count")
 
     @property
     def capacity_bytes(self) -> int | None:
@@ -90,16 +90,17 @@ class Memory:
     @property
     def register_bytes(self) -> int | None:
         """Bytes of one register or slot: `bytes`, or `rows` times `row_bytes`."""
-        if (size := self._number("bytes")) is not None:
+        if (size := self.number("bytes")) is not None:
             return size
-        rows, row_bytes = self._number("rows"), self._number("row_bytes")
+        rows, row_bytes = self.number("rows"), self.number("row_bytes")
         return rows * row_bytes if rows is not None and row_bytes is not None else None
 
     def c_type(self, dtype: str) -> str | None:
         """The C type of a register that holds elements of a type."""
         return self.c_types.get(dtype, self.c_types.get("default"))
 
-    def _number(self, name: str) -> int | None:
+    def number(self, name: str) -> int | None:
+        """An attribute of its declaration; None when it is not stated or not a number."""
         value = dict(self.decl.attributes).get(name)
         return value.value if isinstance(value, Index) else None
 

@@ -114,7 +114,17 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
         memories=_memories(world, spec.memories, findings),
         states=_states(world, spec.states, findings),
     )
+    _check_banks(world, findings)
     return replace(world, links=_links(world, spec.links, findings))
+
+
+def _check_banks(world: World, findings: Findings) -> None:
+    timed = [memory for memory in world.memories.values() if memory.number("bank_bytes") is not None]
+    if timed and world.clock_ghz is None:
+        findings.report(
+            "clock-missing", "`bank_bytes` need the machine's clock", timed[0].decl.span,
+            advice="add `clock_ghz: …`",
+        )  # fmt: skip
 
 
 def _check_peaks(spec: Spec, clock_ghz: float | None, findings: Findings) -> None:

@@ -195,7 +195,8 @@ class NestOption:
     `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
     threads perform at the same time; extents are those of a part. `between` is how many registers of each
     memory an issue needs for a moment, beside those of its operands. `carried` is what ordered iterations
-    leave in registers; None where they do not.
+    leave in registers; None where they do not. `banked` says of scratchpads with banks how long one issue
+    keeps all of them busy, and a nanosecond of loading an operand into registers.
     """
 
     mapping: str
@@ -210,6 +211,7 @@ class NestOption:
     between: tuple[tuple[str, int], ...] = ()
     carried: Carried | None = None
     unit: str = ""
+    banked: tuple[tuple[str, str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

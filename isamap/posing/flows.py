@@ -18,6 +18,7 @@ from math import prod
 
 from isamap.ir import Kernel
 from isamap.machine import Machine, cost_params, cost_value, shared_link
+from isamap.machine.banks import banks_of
 from isamap.match import (
     OperandTile,
     Suppliers,
@@ -35,6 +36,7 @@ from isamap.match import (
     written_by,
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
+from isamap.posing.banked import bank_ns, moved_bank_ns
 from isamap.source import added
 from isamap.transform.companions import Outcome, outcome
 
@@ -69,7 +71,22 @@ def with_flows(
                     if memory == moves.operand.memory:
                         between[memory] = between.get(memory, 0) + count
         operands.append(replace(operand, flow=flow, mover=mover))
-    return replace(option, operands=tuple(operands), between=tuple(sorted(between.items())))
+    banked = _banked(option, tile, suppliers.machine)
+    registers = tuple(sorted(between.items()))
+    return replace(option, operands=tuple(operands), between=registers, banked=banked)
+
+
+def _banked(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
+    """How long banks are busy with each issue, and with a load into registers for each ns that this takes."""
+    issue = bank_ns(machine, tile.mapping.instruction, dict(option.choose))
+    found = [(memory, "", ns) for memory, ns in issue.items()]
+    for operand in option.operands:
+        banks = banks_of(machine.memories[operand.homes[0]], machine.clock_ghz) if operand.homes[0] else None
+        if banks is not None and operand.staged_ns:
+            elements = prod(a.tile for a in option.axes if a.name in operand.axes)
+            load_ns = elements * operand.staged_bytes / banks.together_per_ns
+            found.append((banks.memory, operand.name, load_ns / operand.staged_ns))
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +180,9 @@ def _left_over(moves: _Moves, operand: OperandTile) -> float:
     for axis in moves.tile.axes:
         extent = next(a.extent for a in moves.option.axes if a.name == axis.name)
         short = extent % axis.tile
-        if short and axis.name in operand.axes:
-            is_rows = any(digit in operand.cell_pattern[0].symbols for digit, _ in axis.digits)
+        digits = {digit for digit, _ in axis.digits}
+        if short and any(digits & place.symbols for place in operand.cell_pattern):
+            is_rows = bool(digits & operand.cell_pattern[0].symbols)
             filled *= 1 - (1 - short / axis.tile if is_rows else 1) / -(-extent // axis.tile)
     return 1 - filled
 
@@ -206,6 +224,8 @@ def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
             there = next(o for o in machine.instructions[name].instruction.operands if o.name == operand)
             link_ns = moves.elements * there.dtype.size_bytes / link.bandwidth_bytes_per_ns
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
+        for memory, bank in moved_bank_ns(machine, name, moves.elements).items():
+            found[memory] = found.get(memory, 0.0) + bank
     return tuple(sorted(found.items()))
 
 

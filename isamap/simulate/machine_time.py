@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from isamap.ir import Index
+from isamap.machine.banks import Banks, Runs
 from isamap.simulate.reuse import Weights
 
 # Scratchpads are looked at in pieces of so many bytes: a row of a tile.
@@ -24,13 +25,20 @@ WINDOW = 256
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What an issue reads or writes in a scratchpad. Units: `place` and `size` in bytes of it."""
+    """What an issue reads or writes in a scratchpad. Units: `place` and `size` in bytes of it.
+
+    `banks` are its banks, as units from `first_bank` on, and `runs` where the bytes lie in them; none where
+    the memory does not state how fast they are.
+    """
 
     memory: str
     place: Index
     size: int
     reads: bool
     writes: bool
+    banks: Banks | None = None
+    first_bank: int = -1
+    runs: Runs = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,8 +146,9 @@ class MachineTime:
             start = max(start, written, self.read.get(piece, 0.0) if touch.writes else 0)
         if step.link >= 0:
             start = max(start, self._cross(step, entered))
-        booked = start
-        self.units[step.unit] = start + step.work_ns
+        start, longest_ns = self._through_banks(step, start, entered, env or {})
+        booked, work_ns = start, max(step.work_ns, longest_ns)
+        self.units[step.unit] = start + work_ns
         if step.also >= 0:
             self.units[step.also] = max(self.units[step.also], entered) + step.also_ns
             self.done[step.also] += step.also_ns
@@ -149,7 +158,7 @@ class MachineTime:
             for level, share in weights:
                 # What is written comes in first, and goes out some time.
                 start = max(start, self._fetch(level, 2 * share if writes else share, entered))
-        end = start + step.latency_ns
+        end = start + max(step.latency_ns, longest_ns)
         for touch, piece in pieces:
             if touch.writes:
                 self.written[piece] = end
@@ -161,7 +170,7 @@ class MachineTime:
         self.retired.append(self.now)
         if step.queued:
             self.queues.setdefault(step.unit, deque(maxlen=step.queued)).append(booked)
-        self.done[step.unit] += step.work_ns
+        self.done[step.unit] += work_ns
         self.done[-1] += 1
         self.steps += 1
         if self.watcher is not None:
@@ -177,6 +186,25 @@ class MachineTime:
         if queue is not None and len(queue) == step.queued:
             self.front = max(self.front, queue[0])
         return self.front
+
+    def _through_banks(
+        self, step: Step, start: float, entered: float, env: Mapping[str, int]
+    ) -> tuple[float, float]:
+        """When an issue can begin so that banks are free for it, and how long it takes the busiest of them.
+
+        As with links, banks are taken in the order of the program, from when an issue is known of.
+        """
+        longest_ns = 0.0
+        for touch in step.touches:
+            if touch.banks is None:
+                continue
+            times = touch.reads + touch.writes
+            for bank, once_ns in touch.banks.taken(touch.place.evaluate(env), touch.runs):
+                unit, ns = touch.first_bank + bank, times * once_ns
+                self.units[unit] = max(self.units[unit], entered) + ns
+                self.done[unit] += ns
+                start, longest_ns = max(start, self.units[unit] - ns), max(longest_ns, ns)
+        return start, longest_ns
 
     def _cross(self, step: Step, entered: float) -> float:
         """When a transfer can begin so that its last bytes have crossed a shared link when it ends.

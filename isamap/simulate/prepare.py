@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import assert_never
 
 from isamap.ir import Index
@@ -30,6 +31,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.shares import spelled_out
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, shared_link
+from isamap.machine.banks import Runs, banks_of
 from isamap.simulate.machine_time import Step, Touch, Varying
 from isamap.simulate.reuse import Access, Turn, strides_of
 
@@ -225,7 +227,8 @@ class _Builder:
                 memory, begin = self.scratch[operand.buffer]
                 place = operand.offset * self.item_bytes[operand.buffer] + begin
                 role = roles[name]
-                touches.append(Touch(memory, place, size, role != "out", role != "in"))
+                touch = Touch(memory, place, size, role != "out", role != "in")
+                touches.append(self._in_banks(touch, operand, item, name, params))
         times = self._times(item, params)
         queued = self.machine.units[item.cost.unit].queued or 0
         also, also_ns = self._also(item, times[1])
@@ -237,6 +240,20 @@ class _Builder:
             return step
         link = self.units.setdefault(crossed[0].source_memory, len(self.units))
         return replace(step, link=link, link_ns=link_ns, link_written=roles[crossed[1]] != "in")
+
+    def _in_banks(
+        self, touch: Touch, place: MemoryRef, item: MachineInstruction, name: str, params: Mapping[str, int]
+    ) -> Touch:
+        """The same with the banks that its bytes lie in, which are units."""
+        banks = banks_of(self.machine.memories[touch.memory], self.machine.clock_ghz)
+        if banks is None:
+            return touch
+        names = [f"{touch.memory}.{number}" for number in range(banks.count)]
+        first, *_ = [self.units.setdefault(one, len(self.units)) for one in names]
+        extents = self._extents(params, item, name)
+        strides = [stride.evaluate(self.env) for stride in place.strides]
+        size = self.item_bytes[place.buffer]
+        return replace(touch, banks=banks, first_bank=first, runs=_runs(extents, strides, size))
 
     def _times(self, item: MachineInstruction, params: Mapping[str, int]) -> tuple[int, float, float]:
         """An instruction's unit, how long it keeps that busy, and its latency."""
@@ -272,14 +289,13 @@ class _Builder:
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
         """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""
-        operand = next(o for o in item.instruction.operands if o.name == name)
+        return prod(self._extents(params, item, name)) * item.instruction.operand(name).dtype.size_bytes
+
+    def _extents(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> list[int]:
+        """How many elements of an operand lie along each of its axes, at least 1."""
         env = {**self.env, **params}
         env |= {c.name: 1 for c in item.instruction.params if c.name not in env}
-        extents = [extent.evaluate(env) for extent in operand.shape]
-        elements = 1
-        for extent in extents:
-            elements *= max(1, extent)
-        return elements * operand.dtype.size_bytes
+        return [max(1, extent.evaluate(env)) for extent in item.instruction.operand(name).shape]
 
     def _access(
         self, place: MemoryRef, size: int, loop: Turn | None, *, writes: bool, reads: bool = True
@@ -291,6 +307,19 @@ class _Builder:
         moved = tuple(stride * item for stride in strides)
         self.accesses.append(Access(number, place.buffer, base * item, size, moved, loop, writes, reads))
         return number
+
+
+def _runs(extents: Sequence[int], strides: Sequence[int], item_bytes: int) -> Runs:
+    """Where consecutive bytes of an operand lie, from its first one on; dense where no strides are told."""
+    if len(strides) != len(extents):
+        return ((0, prod(extents) * item_bytes),)
+    starts, together = [0], 1
+    for stride, extent in sorted(zip(strides, extents, strict=True)):
+        if stride == together and len(starts) == 1:
+            together *= extent
+        elif extent > 1:
+            starts = [start + n * stride for n in range(extent) for start in starts]
+    return tuple((start * item_bytes, together * item_bytes) for start in starts)
 
 
 def _trips(body: Sequence[Run]) -> list[Index]:

@@ -26,10 +26,11 @@ from isamap.syntax.indices import resolve_index
 from isamap.syntax.routines import resolve_bounds, resolve_routine
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
 
+_OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "addressable": frozenset(("bytes", "align")),
     "cache": frozenset(("bytes", "cores", "kept_ns", "line_bytes", "ways")),
-    "scratchpad": frozenset(("bytes", "banks", "align", "rows", "row_bytes", "count")),
+    "scratchpad": frozenset(("bytes", "rows", "row_bytes", "count", "align", "banks", *_OF_BANKS)),
     "registers": frozenset(("count", "bytes", "rows", "row_bytes", "lanes", "named")),
 }
 """What each kind of memory may state."""
@@ -41,6 +42,9 @@ REQUIRED: dict[MemoryKind, tuple[frozenset[str], ...]] = {
     "registers": (frozenset(("count", "bytes")), frozenset(("count", "rows", "row_bytes"))),
 }
 """Alternatives of what each kind has to state."""
+
+NEEDED = {"bank_bytes": "banks", "bank_ports": "bank_bytes", "interleave_bytes": "bank_bytes"}
+"""What is stated only beside something else."""
 
 NAMED = ("compiler", "immediate", "chosen")
 
@@ -112,6 +116,10 @@ def _memory(m: ast.MemorySyntax, scope: Scope) -> MemoryDecl:
     if not any(required <= attributes.keys() for required in REQUIRED[kind]):
         missing = " or ".join(" and ".join(sorted(r - attributes.keys())) for r in REQUIRED[kind])
         raise problem("attribute-missing", f"memory `{m.name.text}` does not state {missing}", m.span)
+    for name, _ in m.attributes:
+        if NEEDED.get(name.text, name.text) not in attributes:
+            said = f"memory `{m.name.text}` states `{name.text}` without `{NEEDED[name.text]}`"
+            raise problem("attribute-missing", said, name.span)
     base = _base(m.base, scope) if m.base is not None else None
     placement = resolve_placement(m.placement, scope) if m.placement is not None else None
     return MemoryDecl(m.name.text, kind, tuple(attributes.items()), base, placement, m.span)

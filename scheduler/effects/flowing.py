@@ -24,6 +24,7 @@ from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.windows import reaches_of
 from isamap.scheduler.effects.overlapping import entries
+from isamap.scheduler.effects.supply import loads
 from isamap.source import added
 
 # Up to so many sweeps over a buffer of one copy, with the share of computing that its filling waits for: it
@@ -82,10 +83,22 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         brings = any(_of(f.begun, unit) for o, f in flows if not o.is_accumulator)
         takes = any(_of(f.finished, unit) for _, f in flows)
         busy = [busy_ns(tiling, o, unit, again[o.name]) for o, _ in flows]
+        busy += _through_banks(tiling, unit)
         if unit == tiling.space.option.unit:  # it computes as well, and then no block stands alone
             busy.append(computing)
         found.append(total([*busy, block, *(() if brings else before), *(() if takes else behind)]))
     return largest(found)
+
+
+def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
+    """How long computing keeps all banks of a memory busy, and loads into registers do."""
+    option = tiling.space.option
+    operands = {o.name: o for o in option.operands}
+    for banked, name, ns in option.banked:
+        if banked == memory and name:
+            yield times(ns, loads(tiling, operands[name]))
+        elif banked == memory:
+            yield Const(ns * prod(issues_along(axis) for axis in option.axes))
 
 
 def _of_block(tiling: Tiling) -> Cost:
