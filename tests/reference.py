@@ -32,12 +32,12 @@ from isamap.ir import (
     Scalar,
     Stmt,
 )
-from isamap.ir.atoms import FloorDiv, MinMax, Mod
+from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import Atom
 
 Number = int | Fraction
-Element = tuple[int, ...]
-Buffer = dict[Element, Number]
+Place = tuple[int, ...]
+Buffer = dict[Place, Number]
 
 
 @dataclass
@@ -106,7 +106,7 @@ def round_fraction(value: Fraction, digits: int, smallest_exponent: int) -> Frac
 def _statement(s: Stmt, axes: Mapping[str, int], run: Run) -> None:
     match s:
         case Loop(own, body, ordered, guard, _):
-            points = list(product(*(range(_index(a.extent, axes)) for a in own)))
+            points = list(product(*(range(_index(a.extent, axes, run)) for a in own)))
             if run.shuffle is not None and not ordered:
                 run.shuffle.shuffle(points)
             for point in points:
@@ -118,7 +118,7 @@ def _statement(s: Stmt, axes: Mapping[str, int], run: Run) -> None:
             if guard is not None and not _value(guard, axes, run):
                 return
             operand = run.routine.operand(target.buffer)
-            element = tuple(_index(i, axes) for i in target.index)
+            element = tuple(_index(i, axes, run) for i in target.index)
             buffer = run.buffers[target.buffer]
             term = _value(value, axes, run)
             if op is None:
@@ -130,23 +130,25 @@ def _statement(s: Stmt, axes: Mapping[str, int], run: Run) -> None:
                 sums[element] = _combine(op, [sums.get(element, buffer[element]), term])
 
 
-def _index(index: Index, axes: Mapping[str, int]) -> int:
+def _index(index: Index, axes: Mapping[str, int], run: Run) -> int:
     total = 0
     for monomial, coefficient in index.terms:
-        total += coefficient * prod(_atom(atom, axes) for atom in monomial)
+        total += coefficient * prod(_atom(atom, axes, run) for atom in monomial)
     return total
 
 
-def _atom(atom: Atom, axes: Mapping[str, int]) -> int:
+def _atom(atom: Atom, axes: Mapping[str, int], run: Run) -> int:
     match atom:
         case str():
             return axes[atom]
         case FloorDiv(value, divisor):
-            return _index(value, axes) // _index(divisor, axes)
+            return _index(value, axes, run) // _index(divisor, axes, run)
         case Mod(value, divisor):
-            return _index(value, axes) % _index(divisor, axes)
+            return _index(value, axes, run) % _index(divisor, axes, run)
         case MinMax(op, left, right):
-            return (min if op == "min" else max)(_index(left, axes), _index(right, axes))
+            return (min if op == "min" else max)(_index(left, axes, run), _index(right, axes, run))
+        case Element():
+            return int(run.buffers[atom.buffer][_index(atom.at, axes, run),])
 
 
 # --- expressions ------------------------------------------------------------------------------------------
@@ -157,11 +159,11 @@ def _value(e: Expr, axes: Mapping[str, int], run: Run) -> Number:
         case Const(value, dtype, _):
             return fit(Fraction(value), dtype)
         case IndexValue(index, _, _):
-            return _index(index, axes)
+            return _index(index, axes, run)
         case Scalar():
             raise AssertionError("generated kernels have no scalars")
         case Read(buffer, index, dtype, fill, _):
-            element = tuple(_index(i, axes) for i in index)
+            element = tuple(_index(i, axes, run) for i in index)
             if element in run.buffers[buffer]:
                 return run.buffers[buffer][element]
             assert fill is not None, f"{buffer}{element} does not exist"
