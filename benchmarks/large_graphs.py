@@ -4,7 +4,7 @@
     python benchmarks/large_graphs.py --graphnet GraphNet/samples/torchvision/alexnet …
 
 Graphs are what torch performs on tensors without data: forward and backward, operation by operation.
-Folders are those of GraphNet (github.com/PaddlePaddle/GraphNet, MIT), cloned by whoever wants them; their
+Folders are those of GraphNet (github.com/PaddlePaddle/GraphNet, MIT), as cloned by hand; their
 code may only call torch. Prices are bounds by bytes and operations: only the time to decide is measured.
 """
 

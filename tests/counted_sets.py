@@ -1,4 +1,4 @@
-"""Instruction sets that a run has tried: recorded by its tests, said at its end, whoever ran them."""
+"""Instruction sets that a run has tried: recorded by its tests, said at its end, in one process."""
 
 from __future__ import annotations
 

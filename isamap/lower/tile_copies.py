@@ -49,8 +49,7 @@ def copy_tile(
     """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
     written `back` of sums in a register, through buffers beside that one.
 
-    With `turned`, a block of so many tiles along axes, which symbols `+axis` count. What is not valid along
-    axes that are `spared` stays what it is.
+    With `turned`, a block of so many tiles along axes, counted by `+axis`. On `spared` ones the rest stays.
     """
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)

@@ -95,7 +95,7 @@ def _price(request: Request) -> Price | None:
     """What the greedy schedule of a kernel costs."""
     try:
         made = compile_program(request)
-    except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of who wrote it
+    except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours
         return None
     summary: Mapping[str, Any] = made.outcome.summary
     needed = int(summary["workspace"]["fixed_bytes"])

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.ir import Assign, Call, Cast, Expr, Kernel, Loop, Operand, Read, Stmt, print_stmt, verify
+from isamap.ir.index import has_elements
 from isamap.source import Span
 from isamap.syntax.bodies import RESERVED
 from isamap.transform.statements import Statement, in_ordered_loops, reads, statements
@@ -95,8 +96,10 @@ def _sums_by_loop(kernel: Kernel, name: str) -> list[int]:
 
 
 def is_rewritable(kernel: Kernel) -> bool:
-    """Whether no loop's guard reads what its own body changes: then guards may stand at each statement."""
-    return all(_is_guarded_plainly(s) for s in kernel.body)
+    """Whether guards may stand at each statement, and loops apart: no loop is guarded by what its own body
+    changes, and none is as long as data says."""
+    is_bounded = not any(has_elements(a.extent) for s in statements(kernel) for a in (*s.axes, *s.sequence))
+    return is_bounded and all(_is_guarded_plainly(s) for s in kernel.body)
 
 
 def _is_guarded_plainly(stmt: Stmt) -> bool:

@@ -3,7 +3,7 @@
     conv -> add -> relu        {conv}, {add}, {add, conv}, {relu}, {relu, add}, {relu, add, conv}
 
 From a root upwards: producers whose only readers are inside, then also others, which are computed again by
-whoever else reads them. At most one node of a group is a kernel by itself; others work on single elements.
+their other readers. At most one node of a group is a kernel by itself; others work on single elements.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Cone:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """A graph's tensors: who writes each, who reads each, and which the caller reads."""
+    """A graph's tensors: what writes each, what reads each, and which the caller reads."""
 
     nodes: Sequence[GraphNode]
     makers: Mapping[str, int]
