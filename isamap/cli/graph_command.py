@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from isamap.cli.answers import Answer, write_text
+from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.compile_command import FusionName, WorkspaceLimit
 from isamap.cli.import_command import ConstantWords, OpenSizes, imported
 from isamap.cli.model_files import FUSION, FUSIONS, GRAPH, MOST_WORKSPACE, read_graph
@@ -65,8 +65,10 @@ def show_command(
         else:
             view = parted_view(imported(model, sizes, constant, part).whole().name, part)
     payload = {"machine": part.prices.machine.name, "fusion": method, **graph_json(view)}
+    findings = tuple(Finding.of(warning) for warning in view.plan.warnings)
+    code = 4 if findings else 0
     if output is None:
-        return Answer(payload, graph_text(view))
+        return Answer(payload, graph_text(view), findings, code)
     text = graph_page(view) if output.endswith(ENDS[1]) else graph_picture(view).svg()
     write_text(Path(output), text, overwrite=overwrite)
-    return Answer({**payload, "files": [output]}, f"wrote {output}")
+    return Answer({**payload, "files": [output]}, f"wrote {output}", findings, code)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.answers import Answer
+from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import imported
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_count, read_number
@@ -58,7 +58,7 @@ def compile_whole(
     """The files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.onnx.compiling import How, compile_program_of, fuse_of
+    from isamap.onnx.compiling import How, compile_program_of, fuse_of, warnings_of
     from isamap.onnx.partition import no_room
     from isamap.plan.plugins import check_name
 
@@ -96,7 +96,9 @@ def compile_whole(
         f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes",
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
-    return Answer(summary | {"files": paths}, "\n".join(lines), (), 4 if made.is_cut_short else 0)
+    warnings = warnings_of(fuse)
+    code = 4 if made.is_cut_short or warnings else 0
+    return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)), code)
 
 
 def _summary(program: Program, made: Library, threads: int, method: str) -> dict[str, object]:

@@ -176,11 +176,13 @@ def _compiled(request: Request) -> tuple[EmittedC, int, bool]:
 class CompiledModel:
     """A model that is called with its inputs by name, and gives its results by name.
 
-    It may be called from several threads at once: each call has a workspace of its own.
+    It may be called from several threads at once: each call has a workspace of its own. `warnings` say why it
+    is perhaps not as fast as it could be.
     """
 
-    def __init__(self, library: Library, threads: int = 1) -> None:
+    def __init__(self, library: Library, threads: int = 1, warnings: tuple[Diagnostic, ...] = ()) -> None:
         self.library = library
+        self.warnings = warnings
         self.emitted = library.emitted
         self._pool: ThreadPool | None = None
         if self.emitted.takes_pool and threads > 1:
@@ -289,7 +291,12 @@ def compile_model(
     )
     program = found.whole()
     _compile_ahead(program, how, jobs or all_jobs())
-    return CompiledModel(compile_program_of(program, how, runs=True), how.threads)
+    return CompiledModel(compile_program_of(program, how, runs=True), how.threads, warnings_of(fuse))
+
+
+def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
+    """Why a model's partition is perhaps not as good as it could be; a rule has no such reasons."""
+    return fuse.warnings if isinstance(fuse, Partition) else ()
 
 
 def _compile_ahead(program: Program, how: How, jobs: int) -> None:

@@ -56,6 +56,11 @@ class Partition:
     workspace_bytes: int = 0
     parted: Parted | None = field(default=None, init=False)
 
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """Why the plan is perhaps not as good as it could be."""
+        return self.parted.plan.warnings if self.parted is not None else ()
+
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
         """The calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
         problem, cones, written = pose(steps, results, self.prices)
@@ -79,15 +84,17 @@ class Partition:
     def _solved(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
         """The best plan that fits when it is packed; of those that do not, the last."""
         plan = start
+        failures: dict[Diagnostic, None] = {}
         for _ in range(TRIES):
             plan = improved_in_pieces(problem, start, self.limit_s / TRIES, room)
+            failures.update(dict.fromkeys(plan.warnings))
             _, size = packed(problem, plan)
             if not self.workspace_bytes or size <= self.workspace_bytes:
                 break
             room -= size - self.workspace_bytes
             if room <= 0:
                 break
-        return plan
+        return replace(plan, warnings=tuple(failures))
 
 
 def pose(

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
+from isamap.source import Diagnostic
+
 Kind = Literal["pointwise", "kernel", "move"]
 
 
@@ -93,7 +95,8 @@ class GraphProblem:
 class GraphPlan:
     """Groups by number in their order, and what stays in the near cache from writer to last reader.
 
-    Units: nanoseconds and bytes as the model has them; nothing costs less than `bound_ns`.
+    Units: nanoseconds and bytes as the model has them; nothing costs less than `bound_ns`. `warnings` say
+    where the solver failed, so that what was known before is kept.
     """
 
     order: tuple[int, ...]
@@ -102,6 +105,7 @@ class GraphPlan:
     peak_bytes: int
     bound_ns: float = 0.0
     method: str = ""
+    warnings: tuple[Diagnostic, ...] = ()
 
     @property
     def gap(self) -> float:

@@ -21,9 +21,8 @@ from isamap.report.picture import (
     Picture,
     box,
     colour,
-    fitting,
+    labelled,
     stripes,
-    told_apart,
     words,
 )
 
@@ -151,10 +150,7 @@ def _tensors(view: GraphView, across: Across, starts: list[float], top: float) -
         y = top + MEMORY - offset * scale - height
         near = ", stays near" if tensor in view.plan.near else ""
         tip = f"{tensor}: {view.problem.sizes[tensor]} bytes at {offset}{near}"
-        yield box(x, y, right - x, height, "bar", colour(number), tip)
-        yield from told_apart(number, "graph", (x, y, right - x, height))
-        if height > 12 and (text := fitting(tensor, right - x)):
-            yield words(x + 4, y + min(height - 3, 14), text, "small")
+        yield from labelled("graph", number, (x, y, right - x, height), tip, tensor)
 
 
 def graph_page(view: GraphView) -> str:

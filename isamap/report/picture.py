@@ -61,6 +61,8 @@ def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") 
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
+LETTERS = 12
+"""Height of small letters. Units: pixels."""
 NARROW = 4.0
 """Bars that are narrower have no edge, which would hide them. Units: pixels."""
 
@@ -81,6 +83,17 @@ def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]
     x, y, width, height = bar
     place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.6):.2f}" height="{height:.1f}"'
     return [f'<rect class="stripes" {place} style="fill: url(#{picture}-stripes)"/>']
+
+
+def labelled(
+    picture: str, number: int, bar: tuple[float, float, float, float], tip: str, label: str
+) -> Iterator[str]:
+    """A bar (x, y, width, height) in its colour, told apart from others of it, and its name if that fits."""
+    x, y, width, height = bar
+    yield box(x, y, width, height, "bar", colour(number), tip)
+    yield from told_apart(number, picture, bar)
+    if height > LETTERS and (shown := fitting(label, width)):
+        yield words(x + 4, y + min(height - 3, LETTERS + 2), shown, "small")
 
 
 def stripes(picture: str) -> str:

@@ -8,16 +8,18 @@ of the plan stays as it is while a stretch is decided, so that no plan is worse 
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from isamap.plan.graph_check import cost_ns, far_ns, lives, peak_bytes
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
 from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window, decide
-from isamap.scheduler.process.children import MEMORY_BYTES, ChildLate, ChildLost, borrowed
+from isamap.scheduler.process.children import MEMORY_BYTES, Command, borrowed
 from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.process.isolate import UNHEARD, why_unheard
+from isamap.source import Diagnostic
 
 WINDOW = 24
 """Kernels of a stretch: what the solver proves in a second or so."""
@@ -28,7 +30,9 @@ LONGEST = 2000
 EFFORT_PER_S = 0.2
 GRACE_S = 5.0
 
-Ask = Callable[[Window], Decided | None]
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))
+
+Ask = Callable[[Window], Decided | Diagnostic | None]
 
 
 def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
@@ -62,13 +66,15 @@ def improved(
 ) -> GraphPlan:
     """The best plan that is found within the time and the room. Units: seconds of wall clock, bytes.
 
-    `start` may take more room than that: then the stretches in which it does are decided for less.
+    `start` may take more room than that: then the stretches in which it does are decided for less. Stretches
+    for which the solver fails stay as they are, and the plan's warnings say so.
     """
     stop = time.monotonic() + limit_s
     asked = ask or ask_apart
     whole = len(problem.nodes) <= WHOLE
     size = max(len(start.order), 1) if whole else WINDOW
     plan, passes = start, 1 if whole else 2
+    failures: dict[Diagnostic, None] = {}
     stretches = sum(len(range(0, max(1, len(start.order)), size)) for _ in range(passes))
     for turn in range(passes):
         at = 0 if turn == 0 else -(size // 2)
@@ -78,10 +84,12 @@ def improved(
             window = _window(problem, plan, stretch, room_bytes, min(left, share))
             stretches -= 1
             decided = asked(window.window) if window.window.choices else None
-            if decided is not None:
+            if isinstance(decided, Diagnostic):
+                failures[decided] = None
+            elif decided is not None:
                 plan = _better(problem, plan, stretch, window, decided, room_bytes, whole=whole)
             at += size
-    return plan
+    return replace(plan, warnings=tuple(failures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,22 +204,20 @@ def _better(
     return replace(plan, bound_ns=min(bound, plan.cost_ns), method=found.method) if whole else plan
 
 
-def ask_apart(window: Window) -> Decided | None:
-    """What a process of its own decides; None where it fails."""
-    import sys
-
-    command = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))
+def ask_apart(window: Window, command: Command = COMMAND) -> Decided | Diagnostic | None:
+    """What a process of its own decides; where it fails, the warning that says why."""
     deadline = time.monotonic() + window.limit_s + GRACE_S
-    with (
-        suppress(ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError),
-        borrowed(command) as child,
-    ):
-        child.wait(deadline)
-        child.send(write(window))
-        found = read(child.answer(deadline))
-        child.is_busy = False
-        return found if isinstance(found, Decided) else None
-    return None
+    try:
+        with borrowed(command) as child:
+            child.wait(deadline)
+            child.send(write(window))
+            found = read(child.answer(deadline))
+            if not (found is None or isinstance(found, Decided)):
+                raise ValueError(f"a {type(found).__name__} is no answer")
+            child.is_busy = False
+            return found
+    except UNHEARD as error:
+        return why_unheard(error, window.limit_s, "plan")
 
 
 def ask_here(window: Window) -> Decided | None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from isamap.plan.graph_check import lives, loads
 from isamap.plan.graphs import GraphPlan, GraphProblem
 from isamap.scheduler.graphs.improving import Ask, improved, planned
+from isamap.source import Diagnostic
 
 PIECE = 400
 """Kernels of a piece."""
@@ -35,6 +36,7 @@ def improved_in_pieces(
     if len(start.order) <= 2 * PIECE:
         return improved(problem, start, limit_s, room_bytes, ask)
     order: list[int] = []
+    failures: dict[Diagnostic, None] = {}
     pieces = range(0, len(start.order), PIECE)
     spans, own = lives(problem, start.order), [problem.groups[g].workspace_bytes for g in start.order]
     load = loads(((b, e, problem.room_bytes(t)) for t, (b, e) in spans.items()), len(own), own)
@@ -48,12 +50,13 @@ def improved_in_pieces(
         first = planned(piece.problem, piece.start)
         found = improved(piece.problem, first, left / (len(pieces) - number), piece.room_bytes, ask)
         order += [piece.groups[g] for g in found.order]
+        failures.update(dict.fromkeys(found.warnings))
     found = replace(planned(problem, order), method="CP-SAT, in pieces")
     is_less = (max(found.peak_bytes, room_bytes), found.cost_ns) < (
         max(start.peak_bytes, room_bytes),
         start.cost_ns,
     )
-    return found if is_less else start
+    return replace(found if is_less else start, warnings=tuple(failures))
 
 
 def _cut(

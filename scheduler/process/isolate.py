@@ -17,6 +17,8 @@ from isamap.source import Diagnostic
 
 # How far beyond its limit a child that does not stop by itself may come, as a fraction and in seconds.
 LATE_SHARE, LATE_S = 0.05, 0.2
+# What talking to a child raises when it is lost, late, or talks nonsense.
+UNHEARD = (ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,8 @@ def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
             own = replace(job, limits=replace(job.limits, wall_s=left_s))
             # Whatever was told before a failure has been added by then.
             heard.extend(_conversation(child, own, stop + left_s * LATE_SHARE + LATE_S))
-    except ChildLost as error:
-        return Answer(heard[-1], failed(str(error)))
-    except ChildLate as error:
-        limit = f"it did not stop at its limit of {job.limits.wall_s:.3g} s, and was ended"
-        return Answer(heard[-1], failed(limit) if error.was_asked else None)
-    except (ValueError, TypeError, KeyError, IndexError) as error:
-        return Answer(heard[-1], failed(f"its answer cannot be read: {error}"))
+    except UNHEARD as error:
+        return Answer(heard[-1], why_unheard(error, job.limits.wall_s))
     return Answer(heard[-1])
 
 
@@ -66,11 +63,21 @@ def ask_here(job: Search) -> Answer:
     return Answer(search(job, lambda _: None))
 
 
-def failed(what: str) -> Diagnostic:
+def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
+    """The warning that one of `UNHEARD` is worth; None where the time was up before anything was asked."""
+    if isinstance(error, ChildLost):
+        return failed(str(error), sought)
+    if isinstance(error, ChildLate):
+        late = f"it did not stop at its limit of {limit_s:.3g} s, and was ended"
+        return failed(late, sought) if error.was_asked else None
+    return failed(f"its answer cannot be read: {error}", sought)
+
+
+def failed(what: str, sought: str = "schedule") -> Diagnostic:
     """The warning that the solver did not do its work, and why."""
     return Diagnostic(
         "solver-failed",
-        "the solver failed; the schedule is the best that was known by then",
+        f"the solver failed; the {sought} is the best that was known by then",
         severity="warning",
         notes=(what,),
         help="the program is correct, but may be slower; `isamap explain solver-failed` says more",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +16,16 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, evaluated, make
 
+from isamap.cli.running import run
 from isamap.machine import load_machine
-from isamap.onnx.compiling import CompiledModel, How, compile_program_of, partition_of
+from isamap.onnx.compiling import CompiledModel, How, compile_model, compile_program_of, partition_of
 from isamap.onnx.fusing import Fuse
 from isamap.onnx.importing import Imported, lower_model
 from isamap.onnx.partition import Partition
 from isamap.onnx.pricing import Price, Prices, near_of
 from isamap.onnx.reading import parse_model
 from isamap.posing.hierarchy import Memories
+from isamap.scheduler.graphs.improving import ask_apart
 from isamap.source import UsageProblem
 
 X = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
@@ -133,3 +138,21 @@ def test_the_near_cache_is_the_largest_that_a_core_has_to_itself() -> None:
     near = near_of(machine)
     assert own[0].capacity_bytes < near.capacity_bytes <= own[-1].capacity_bytes
     assert near.far_ns_per_byte > 0
+
+
+def test_a_failing_solver_ends_with_code_4_and_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given, nodes, outputs = MODELS["a silu and a residual"]
+    path = tmp_path / "silu.onnx"
+    path.write_bytes(make(nodes, {"x": given}, outputs, CONSTANTS).SerializeToString())
+    crash = (sys.executable, "-c", "import os; os.abort()")
+    monkeypatch.setattr("isamap.scheduler.graphs.improving.ask_apart", partial(ask_apart, command=crash))
+    code = run(["graph", "show", str(path), "--hw", "generic-c", "--fusion", "cpsat", "--json"])
+    shown = json.loads(capsys.readouterr().out)
+    assert (code, shown["exit"], shown["fusion"]) == (4, 4, "cpsat")
+    assert [found["code"] for found in shown["diagnostics"]] == ["solver-failed"]
+    assert shown["kernels"]
+    made = compile_model(path, "generic-c", fusion="cpsat", jobs=1)
+    assert [warning.code for warning in made.warnings] == ["solver-failed"]
+    assert made({"x": given})["y"].shape == given.shape

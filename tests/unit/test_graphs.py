@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from random_graphs import least_ns, random_problem
@@ -12,7 +14,10 @@ from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Near
 from isamap.scheduler.graphs import pieces
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
-from isamap.scheduler.graphs.improving import WHOLE, ask_here, improved, planned
+from isamap.scheduler.graphs.improving import WHOLE, ask_apart, ask_here, improved, planned
+from isamap.scheduler.graphs.window import Decided, Window
+from isamap.scheduler.process.isolate import failed
+from isamap.source import Diagnostic
 
 NONE = frozenset[str]()
 
@@ -141,3 +146,47 @@ def test_graphs_of_many_kernels_are_improved_in_pieces(monkeypatch: pytest.Monke
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
     assert bound_ns(problem) <= found.cost_ns < start.cost_ns
     assert found.method == "CP-SAT, in pieces"
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("import os; os.abort()", "it was ended by signal SIGABRT"),
+        ("print('ready'); print('hello')", "its answer cannot be read: Expecting value"),
+        ("print('ready'); print('[]')", "its answer cannot be read: "),
+        (
+            "print('ready', flush=True); import time; time.sleep(600)",
+            "it did not stop at its limit of 0.5 s, and was ended",
+        ),
+    ],
+)
+def test_a_failing_solver_leaves_the_plan_and_is_told_of(
+    program: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("isamap.scheduler.graphs.improving.GRACE_S", 3.0)
+    problem, none, _ = random_problem(4, WHOLE)
+    start = planned(problem, none)
+    ask = partial(ask_apart, command=(sys.executable, "-c", program))
+    found = pieces.improved_in_pieces(problem, start, 0.5, start.peak_bytes, ask)
+    assert replace(found, warnings=()) == start
+    (warning,) = found.warnings
+    assert (warning.code, warning.severity) == ("solver-failed", "warning")
+    assert warning.message == "the solver failed; the plan is the best that was known by then"
+    assert said in warning.notes[0]
+
+
+def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem, none, _ = random_problem(4, 3 * WHOLE)
+    start = planned(problem, none)
+    monkeypatch.setattr(pieces, "PIECE", 40)
+    asked: list[Window] = []
+
+    def ask(window: Window) -> Decided | Diagnostic | None:
+        asked.append(window)
+        return failed("out of luck", "plan") if len(asked) == 1 else ask_here(window)
+
+    found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask)
+    assert [warning.notes for warning in found.warnings] == [("out of luck",)]
+    assert found.cost_ns < start.cost_ns

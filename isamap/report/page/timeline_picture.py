@@ -22,6 +22,7 @@ from isamap.report.picture import (
     box,
     colour,
     fitting,
+    labelled,
     stripes,
     told_apart,
     words,
@@ -102,10 +103,8 @@ def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[st
         x, end = across.at(bar.start_ns), across.at(bar.end_ns)
         times = f"{bar.count} × " if bar.count > 1 else ""
         tip = f"{times}{bar.label}, {time_text(bar.start_ns)} to {time_text(bar.end_ns)}"
-        yield box(x, y, end - x, BAR, "bar", colour(colours[bar.label]), tip)
-        yield from told_apart(colours[bar.label], window.name, (x, y, end - x, BAR))
-        if shown := fitting(f"{times}{bar.label}", end - x):
-            yield words(x + 4, y + 14, shown, "small")
+        label = f"{times}{bar.label}"
+        yield from labelled(window.name, colours[bar.label], (x, y, end - x, BAR), tip, label)
 
 
 def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
