@@ -25,11 +25,11 @@ def corrupted(program: ProgramFile, machine: Machine, seed: int) -> tuple[str, P
     fields = [(at, f) for at, f in everything if seed % 3 == 0 or isinstance(f.holds, Quantity)]
     at, field = fields[int(rng.integers(len(fields)))]
     words = list(program.words)
-    old = field.get(words[one.at + at])
+    old = field.get(words[one.at + at] >> one.low)
     new = old
     while new == old:  # as a slip would have it: a number nearby, or one bit
         new = int(old + rng.integers(-2, 3)) if rng.integers(2) else old ^ 1 << int(rng.integers(12))
         new %= field.limit
-    words[one.at + at] ^= field.put(old ^ new)
+    words[one.at + at] ^= field.put(old ^ new) << one.low
     said = f"{one.command.instruction}.{field.name} at word {one.at + at}: {old} to {new}"
     return said, replace(program, words=tuple(words))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 DIM = 16
 ONE = 0x3F800000
 NOWHERE = 0xFFFFFFFF
-TYPES = {"i8": np.int8, "i32": np.int32}
+TYPES = {"i8": np.int8, "i32": np.int32, "f32": np.float32}
 Array = NDArray[Any]
 
 

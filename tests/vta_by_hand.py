@@ -33,18 +33,18 @@ def signed(number: int) -> int:
 
 
 class Tables(File):
-    """A program's file whose words have 128 bits, and with tables behind them."""
+    """A program's file with tables behind its words, which have 128 bits where nothing else is said."""
 
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data, word_bytes=16)
+    def __init__(self, data: bytes, word_bytes: int = 16) -> None:
+        super().__init__(data, word_bytes)
+        self.word_bytes = word_bytes
 
     def image(self, arrays: dict[str, Array]) -> Array:
         """Main memory with the arrays and tables in it."""
         memory = super().image(arrays)
-        rest = self.body[16 * self.header["words"] :]
+        rest = self.body[self.word_bytes * self.header["words"] :]
         for table in self.header["tables"]:
-            assert table["entry_bits"] == 32
-            data = rest[: 4 * table["entries"]]
+            data = rest[: table["entry_bits"] // 8 * table["entries"]]
             memory[table["offset"] :][: len(data)] = np.frombuffer(data, np.uint8)
             rest = rest[len(data) :]
         assert rest == b""

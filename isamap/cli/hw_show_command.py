@@ -211,6 +211,9 @@ def _machine_text(
         said = f"words of {machine.program.word_bits} bits, for {encoded} of {len(rows)} instructions"
         queues = ", ".join(f"{q.giver} to {q.taker} ({q.depth})" for q in machine.program.queues)
         said += f"; tokens from {queues}" if queues else ""
+        if (bundle := machine.program.bundle) is not None:
+            slots = ", ".join(slot.unit for slot in bundle.slots)
+            said += f"; slots for {slots}{'; loops' if bundle.loop is not None else ''}"
         parts += ["", f"program  {machine.program.source}  {said}"]
     return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
 

@@ -31,7 +31,7 @@ from isamap.syntax import substitute_text
 _BITS = re.compile(r"([0-9]{1,3})(?: *\.\. *([0-9]{1,3}))?")
 _NUMBER = re.compile(r"0x[0-9a-fA-F_]{1,40}|0b[01_]{1,140}|[0-9]{1,40}")
 _TOKEN = re.compile(r"(pop|push)\.([A-Za-z0-9_]+)")
-_HOLDS = re.compile(r"([A-Za-z0-9_]+)(?:\.(address|stride|index|entry))?")
+_HOLDS = re.compile(r"([A-Za-z0-9_]+)(?:\.(address|step|stride|index|entry))?")
 
 
 def resolve_encoding(
@@ -55,16 +55,22 @@ def resolve_encoding(
                 help="add `program: {word_bits: …, source: …}`",
             )
         )
-    words = resolve_words(spec, row, program.word_bits)
+    words = resolve_words(spec, row, check_slot(program, instruction.name, unit, len(spec.words), spec.span))
     words = tuple(tuple(_with_least(field, instruction) for field in word) for word in words)
     encoding = Encoding(words, spec.span, _entries(spec, row, dict(program.tables)))
     known = (*decided(instruction, memories), *program.tokens_of(unit))
     held = (*known, *(Quantity("entry", table) for table, _ in encoding.entries))
+    steps = _steps(known) if program.bundle is not None and program.bundle.loop is not None else ()
     for field in encoding.fields:
         if isinstance(field.holds, Quantity):
-            check_known(field, field.holds, held, f"an issue of `{instruction.name}`")
+            check_known(field, field.holds, (*held, *steps), f"an issue of `{instruction.name}`")
             _check_numbered(field, field.holds, instruction, memories)
             _check_room(field, field.holds, instruction, memories)
+    if program.bundle is not None and not any(value for _, value in encoding.fixed):
+        said = f"the word of `{instruction.name}` may be zero, as that of a slot with nothing in it"
+        raise SpecProblem(
+            Diagnostic("encoding-ambiguous", said, spec.span, help="add an opcode of at least 1")
+        )
     check_issued(encoding.words, program.issue, f"`{instruction.name}`", spec.span)
     if missing := [q for q in held if q not in encoding.quantities]:
         raise SpecProblem(
@@ -76,6 +82,28 @@ def resolve_encoding(
             )
         )
     return encoding
+
+
+def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
+    """What fields may hold beside what each issue decides, where the hardware has loops."""
+    return tuple(Quantity("step", q.name) for q in known if q.kind == "address")
+
+
+def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: Span | None) -> int:
+    """The bits of a word of a unit's instruction. Raises: SpecProblem where no slot takes the words."""
+    if program.bundle is None:
+        return program.word_bits
+    own = [program.bundle.slots[number] for number in program.bundle.slots_of(unit)]
+    if not own or words != 1:
+        said = (
+            f"`{name}` has {words} words, and a slot holds one"
+            if own
+            else f"`{unit}` of `{name}` has no slot"
+        )
+        raise SpecProblem(
+            Diagnostic("encoding-words", said, span, help="see `slots` in `bundle` of `program`")
+        )
+    return own[0].bits
 
 
 def _with_least(field: BitField, instruction: Instruction) -> BitField:
@@ -111,11 +139,16 @@ def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Q
     return (*found, *(Quantity("param", p.name) for p in params))
 
 
-def check_apart(instructions: Iterable[MachineInstruction], findings: Findings) -> None:
-    """Report two instructions some words of which could be either."""
-    encoded = [(item.name, item.encoding) for item in instructions if item.encoding is not None]
-    for (one, first), (other, second) in combinations(encoded, 2):
-        if not are_apart(first, second):
+def check_apart(
+    instructions: Iterable[MachineInstruction], program: ProgramFormat | None, findings: Findings
+) -> None:
+    """Report two instructions some words of which could be either; in slots, those of one unit."""
+    encoded = [
+        (item.name, item.encoding, item.cost.unit) for item in instructions if item.encoding is not None
+    ]
+    for (one, first, unit), (other, second, its) in combinations(encoded, 2):
+        in_one_slot = program is None or program.bundle is None or unit == its
+        if in_one_slot and not are_apart(first, second):
             findings.report(
                 "encoding-ambiguous",
                 f"`{one}` and `{other}` can have the same words",
@@ -167,13 +200,7 @@ def _word(specs: tuple[FieldSpec, ...], row: Row, word_bits: int) -> Word:
 
 
 def _field(spec: FieldSpec, row: Row, word_bits: int) -> BitField:
-    text = substitute_text(spec.bits.text, row)
-    found = _BITS.fullmatch(text)
-    high, low = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 1)
-    if low > high or high >= word_bits:
-        said = f"`{text}` are no bits of a word of {word_bits}"
-        advice = f"write `HIGH..LOW`, from {word_bits - 1} down to 0, or one number"
-        raise SpecProblem(Diagnostic("encoding-bits", said, spec.bits.span, help=advice))
+    high, low = read_bits(spec.bits, row, word_bits)
     held = _held(spec, row)
     field = BitField(spec.name.text, high, low, held, spec.name.span)
     if isinstance(held, int) and held >= field.limit:
@@ -181,6 +208,18 @@ def _field(spec: FieldSpec, row: Row, word_bits: int) -> BitField:
         advice = f"give it {held.bit_length()} bits"
         raise SpecProblem(Diagnostic("encoding-too-narrow", said, spec.bits.span, help=advice))
     return field
+
+
+def read_bits(written: Scalar, row: Row, word_bits: int) -> tuple[int, int]:
+    """The highest and the lowest of some bits of a word. Raises: SpecProblem."""
+    text = substitute_text(written.text, row)
+    found = _BITS.fullmatch(text)
+    high, low = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 1)
+    if low > high or high >= word_bits:
+        said = f"`{text}` are no bits of a word of {word_bits}"
+        advice = f"write `HIGH..LOW`, from {word_bits - 1} down to 0, or one number"
+        raise SpecProblem(Diagnostic("encoding-bits", said, written.span, help=advice))
+    return high, low
 
 
 def _held(spec: FieldSpec, row: Row) -> int | Quantity:
@@ -200,7 +239,7 @@ def _held(spec: FieldSpec, row: Row) -> int | Quantity:
         assert spec.unit is not None, "without a unit it is one"
         raise SpecProblem(Diagnostic("number-out-of-range", "a unit is at least 1", spec.unit.span))
     match found[2]:
-        case "address" | "stride" | "index" | "entry" as kind:
+        case "address" | "step" | "stride" | "index" | "entry" as kind:
             return Quantity(kind, found[1], unit)
         case _:
             return Quantity("param", found[1], unit)
@@ -284,7 +323,7 @@ def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Me
         case "index":
             count = _memory(held, instruction, memories).count
             return count - 1 if count is not None else None
-        case "stride" | "entry" | "pop" | "push":
+        case "step" | "stride" | "entry" | "pop" | "push":
             return None
         case "param":
             param = instruction.param(held.name)

@@ -10,7 +10,7 @@ from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy, words
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 
-LEAST_BITS, MOST_BITS = 8, 128
+LEAST_BITS, MOST_BITS = 8, 256
 
 BIT_FIELD = Keys({"bits": TEXT, "constant": TEXT, "holds": TEXT, "unit": TEXT}, ("bits",))
 WORDS = ListOf(NamedBy(BIT_FIELD), 1)
@@ -18,6 +18,10 @@ ENTRIES = NamedBy(NamedBy(BIT_FIELD))
 END = Keys({"unit": TEXT, "words": WORDS}, ("unit", "words"))
 QUEUE = Keys({"from": TEXT, "to": TEXT, "depth": Leaf("whole", 1)}, ("from", "to", "depth"))
 TABLE = Keys({"word_bits": Leaf("whole", LEAST_BITS)}, ("word_bits",))
+SLOT = Keys({"unit": TEXT, "bits": TEXT}, ("unit", "bits"))
+BUNDLE = Keys(
+    {"marks": NamedBy(BIT_FIELD), "slots": ListOf(SLOT, 1), "loop": NamedBy(BIT_FIELD)}, ("marks", "slots")
+)
 PROGRAM = Keys(
     {
         "word_bits": Leaf("whole", LEAST_BITS),
@@ -27,6 +31,7 @@ PROGRAM = Keys(
         "tokens": ListOf(QUEUE),
         "tables": NamedBy(TABLE),
         "first_address": Leaf("whole", 0),
+        "bundle": BUNDLE,
         "source": TEXT,
     },
     ("word_bits", "source"),
@@ -69,6 +74,24 @@ class QueueSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class SlotSpec:
+    """A slot as written."""
+
+    unit: Scalar
+    bits: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSpec:
+    """What words with slots are, as written; `marks` and `loop` are one word each."""
+
+    slots: tuple[SlotSpec, ...]
+    marks: EncodingSpec
+    loop: EncodingSpec | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramSpec:
     """What all programs share, as written."""
 
@@ -80,6 +103,7 @@ class ProgramSpec:
     queues: tuple[QueueSpec, ...] = ()
     tables: tuple[tuple[str, int], ...] = ()
     first_address: int = 0
+    bundle: BundleSpec | None = None
 
 
 def read_encoding(
@@ -150,8 +174,27 @@ def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
         tuple(queue for queue in queues if queue is not None),
         tuple(table for table in tables if table is not None),
         int(first or 0),
+        _read_bundle(keys.get("bundle"), findings),
     )
     return found if bits is not None else None
+
+
+def _read_bundle(node: Node | None, findings: Findings) -> BundleSpec | None:
+    if node is None:
+        return None
+    keys = read_mapping(node, "`bundle`", BUNDLE, findings)
+    words = {
+        key: EncodingSpec((_read_word(keys[key], findings),), keys[key].span)
+        for key in ("marks", "loop")
+        if key in keys
+    }
+    slots: list[SlotSpec] = []
+    for item in read_items(keys.get("slots"), "`slots`", findings):
+        own = read_mapping(item, "a slot", SLOT, findings)
+        unit, bits = (read_text(own.get(key), f"`{key}` of a slot", findings) for key in SLOT.values)
+        slots += [SlotSpec(unit, bits)] if unit is not None and bits is not None else []
+    marks = words.get("marks")
+    return BundleSpec(tuple(slots), marks, words.get("loop"), node.span) if marks is not None else None
 
 
 def _read_end(node: Node | None, findings: Findings) -> tuple[Scalar, EncodingSpec] | None:

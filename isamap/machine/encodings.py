@@ -15,7 +15,7 @@ from typing import Literal
 
 from isamap.source import Span
 
-QuantityKind = Literal["address", "stride", "index", "param", "entry", "pop", "push"]
+QuantityKind = Literal["address", "step", "stride", "index", "param", "entry", "pop", "push"]
 TOKENS = ("pop", "push")
 
 
@@ -24,7 +24,8 @@ class Quantity:
     """What one issue decides: where an operand begins, how far its rows lie apart, its register, a parameter.
 
     `entry` is where its entry of a table lies, `pop` and `push` whether it takes a token of a unit, or gives
-    one. Units: addresses and strides in `unit` bytes, a parameter in `unit`s of itself.
+    one. `step` is what the address of an operand grows by in each iteration of a loop of the hardware, and
+    may be negative. Units: addresses, steps and strides in `unit` bytes, a parameter in `unit`s of itself.
     """
 
     kind: QuantityKind
@@ -61,6 +62,18 @@ class BitField:
     def mask(self) -> int:
         """Its bits in the word."""
         return (self.limit - 1) << self.low
+
+    @property
+    def holdable(self) -> tuple[int, int]:
+        """The least and the largest number: a step may be negative, as two's complement."""
+        if isinstance(self.holds, Quantity) and self.holds.kind == "step":
+            return -(self.limit // 2), self.limit // 2 - 1
+        return 0, self.limit - 1
+
+    def number(self, word: int) -> int:
+        """What the field says in a word, negative where it may be."""
+        found, (_, largest) = self.get(word), self.holdable
+        return found if found <= largest else found - self.limit
 
     def put(self, value: int) -> int:
         """The word with only this field."""
@@ -152,12 +165,60 @@ class ProgramEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class Slot:
+    """Bits `high` to `low` of a word, in which one instruction of a unit stands; zero where none does."""
+
+    unit: str
+    high: int
+    low: int
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def bits(self) -> int:
+        """How many there are."""
+        return self.high - self.low + 1
+
+    def put(self, word: int) -> int:
+        """A word with only this slot, which holds an instruction's word."""
+        return word << self.low
+
+    def get(self, word: int) -> int:
+        """The instruction's word in it."""
+        return word >> self.low & ((1 << self.bits) - 1)
+
+
+TRIPS, LOOPED = Quantity("param", "trips"), Quantity("param", "words")
+"""What a loop of the hardware holds: how often, and how many of the words behind it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """Words that hold an instruction in each of several slots, performed at once, one word behind the other.
+
+    `marks` are fields of each such word, all constants. `loop` is the word that repeats those behind it.
+    """
+
+    slots: tuple[Slot, ...]
+    marks: Encoding
+    loop: Encoding | None = None
+
+    @property
+    def mark(self) -> int:
+        """A word with nothing in any slot."""
+        return constant_words(self.marks.words)[0]
+
+    def slots_of(self, unit: str) -> tuple[int, ...]:
+        """The numbers of the slots in which instructions of a unit stand."""
+        return tuple(number for number, slot in enumerate(self.slots) if slot.unit == unit)
+
+
+@dataclass(frozen=True, slots=True)
 class ProgramFormat:
     """What all programs of a machine share.
 
     `issue` says how a processor gives words: the name of a form of `hw_specs/families`. `tables` are bits of
-    an entry by the table's name. Units: `first_address`, where arrays begin at the earliest in main memory,
-    in bytes.
+    an entry by the table's name. With a `bundle` an instruction has one word, which stands in a slot. Units:
+    `first_address`, where arrays begin at the earliest in main memory, in bytes.
     """
 
     word_bits: int
@@ -168,6 +229,7 @@ class ProgramFormat:
     queues: tuple[TokenQueue, ...] = ()
     tables: tuple[tuple[str, int], ...] = ()
     first_address: int = 0
+    bundle: Bundle | None = None
 
     def tokens_of(self, unit: str) -> tuple[Quantity, ...]:
         """All tokens that a unit takes or gives."""

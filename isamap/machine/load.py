@@ -161,7 +161,7 @@ def _world(sources: tuple[Source, ...]) -> World:
     own = texts[len(language) :]
     instructions = extend_instructions(world, spec.instructions, spec.remove, own, findings)
     check_inherited_room(parent, world, instructions, findings)
-    check_apart((entry.built for entry in instructions.values()), findings)
+    check_apart((entry.built for entry in instructions.values()), world.program, findings)
     findings.raise_any()
     return replace(world, instructions=instructions)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from isamap.machine.bundle_checks import resolve_bundle
 from isamap.machine.encoding_checks import check_issued, check_known, resolve_words
 from isamap.machine.encoding_fields import ProgramSpec
 from isamap.machine.encodings import (
+    Bundle,
     Encoding,
     ProgramEnd,
     ProgramFormat,
     Quantity,
+    Slot,
     TokenQueue,
     constant_words,
 )
@@ -37,10 +40,24 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
         first_address=spec.first_address,
     )
     found = replace(found, end=_end(spec, found, units))
+    if spec.bundle is not None:
+        for unit in spec.bundle.slots:
+            _check_unit(unit.unit, units)
+        found = replace(found, bundle=resolve_bundle(spec.bundle, found))
     if issue and spec.issue is not None and (found.queues or found.tables or found.end is not None):
         said = f"`issue: {issue}` gives words one by one: `tokens`, `tables` and `end` are of whole programs"
         raise SpecProblem(Diagnostic("encoding-issue", said, spec.issue.span, help="leave one of both out"))
     return found
+
+
+def stand_in(spec: ProgramSpec) -> ProgramFormat:
+    """What instructions are held against where `program` was refused, so that no more is said than once."""
+    queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
+    bundle = None
+    if spec.bundle is not None:
+        slots = tuple(Slot(s.unit.text, spec.word_bits - 1, 0) for s in spec.bundle.slots)
+        bundle = Bundle(slots, Encoding(()), Encoding(()))
+    return ProgramFormat(spec.word_bits, queues=queues, tables=spec.tables, bundle=bundle)
 
 
 def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]:

@@ -11,11 +11,11 @@ from graphlib import CycleError, TopologicalSorter
 
 from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
 from isamap.machine.emission import Declarations
-from isamap.machine.encodings import ProgramFormat, TokenQueue
+from isamap.machine.encodings import ProgramFormat
 from isamap.machine.families import Row
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.parts import resolve_parts
-from isamap.machine.program_checks import resolve_program
+from isamap.machine.program_checks import resolve_program, stand_in
 from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
@@ -97,9 +97,7 @@ def extend_surroundings(world: World, spec: Spec, language: Declarations | None,
     ):
         check_source(cited, world.sources, findings)
     if spec.program is not None:
-        queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.program.queues)
-        stand_in = ProgramFormat(spec.program.word_bits, queues=queues, tables=spec.program.tables)
-        world = replace(world, program=stand_in)  # where it is refused
+        world = replace(world, program=stand_in(spec.program))  # where it is refused
         with findings.collect():
             world = replace(world, program=resolve_program(spec.program, world.units))
     world = replace(world, declarations=_declarations(world, language or (), findings))

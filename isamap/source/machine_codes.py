@@ -117,7 +117,8 @@ MACHINE_CODES: dict[str, Explanation] = {
         "A field has a `constant`, or it `holds` something that each issue decides: `x.address` or "
         "`x.stride` of an operand in memory, `x.index` of one in registers that are named by number, a "
         "parameter, `NAME.entry` of a table that `entries` fill, or `pop.UNIT` and `push.UNIT`, tokens that "
-        "queues of `program` carry.",
+        "queues of `program` carry. Where words have slots and the hardware has loops, `x.step` is what an "
+        "address grows by in each iteration; the word of a loop holds `trips` and `words`.",
     ),
     "encoding-incomplete": Explanation(
         "something that no field holds",
@@ -127,7 +128,8 @@ MACHINE_CODES: dict[str, Explanation] = {
     "encoding-issue": Explanation(
         "words that a processor cannot give",
         "`issue` of `program` says how a processor gives words to the accelerator, so many at once: what an "
-        "instruction of the processor itself holds is constant, what its registers hold may be anything.",
+        "instruction of the processor itself holds is constant, what its registers hold may be anything. "
+        "Words with slots are performed one behind the other, without `issue`, `tokens` or `end`.",
     ),
     "encoding-overlap": Explanation(
         "two fields with a bit in common",
@@ -140,7 +142,8 @@ MACHINE_CODES: dict[str, Explanation] = {
     ),
     "encoding-words": Explanation(
         "words of no size",
-        "Instructions have words where the machine says, under `program`, how many bits a word has.",
+        "Instructions have words where the machine says, under `program`, how many bits a word has. "
+        "Where words have slots, an instruction has one word, as wide as the slots of its unit.",
     ),
     "extends-cycle": Explanation("a machine that extends itself", "The chain of `extends` ends somewhere."),
     "extends-leaves": Explanation(

@@ -19,7 +19,7 @@ STREAM_CODES: dict[str, Explanation] = {
         "an instruction of a program that goes wrong",
         "A program is performed on images of the machine's memories. An access has to lie in its memory, "
         "and in main memory within one array; what is read has to have been written before; inputs are not "
-        "written.",
+        "written; what one word does at once writes nothing twice.",
     ),
     "program-file": Explanation(
         "a file that is no program",
@@ -40,7 +40,8 @@ STREAM_CODES: dict[str, Explanation] = {
     "program-word": Explanation(
         "words that are no instruction",
         "Words are read back by the fields of the machine's encodings: all constants have to be there, bits "
-        "of no field are zero, and parameters lie in their ranges.",
+        "of no field are zero, and parameters lie in their ranges. A loop of the hardware has words to "
+        "repeat, and addresses grow nowhere else.",
     ),
     "stream-tokens": Explanation(
         "a program that no tokens keep in order",

@@ -12,7 +12,7 @@ from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import lay_out_tables, places_in
 from isamap.stream.tokens import assign_tokens
 from isamap.stream.unroll import MOST_COMMANDS, unroll
-from isamap.stream.words import encode, encode_end
+from isamap.stream.words import encode_all, encode_end
 
 
 def assemble(
@@ -31,10 +31,7 @@ def assemble(
     commands, last = assign_tokens(list(islice(unroll(program, machine, arrays, most), first)), machine)
     tables = lay_out_tables(commands, machine, main, end_of(arrays, main))
     places = places_in(tables)
-    words = list(machine.program.begin)
-    for command in commands:
-        words += encode(command, machine.instructions[command.instruction], places)
-    words += encode_end(last, machine)
+    words = [*machine.program.begin, *encode_all(commands, machine, places), *encode_end(last, machine)]
     ends = (aligned(t.offset + t.size_bytes, ALIGNMENT) for t in tables)
     return ProgramFile(
         program.kernel.name,

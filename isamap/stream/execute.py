@@ -7,8 +7,9 @@ what is read has to have been written, and inputs are written by the caller alon
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from numpy.typing import NDArray
 from isamap.ir import DType, Operand, execute_bound
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
-from isamap.stream.accesses import bytes_of
+from isamap.stream.accesses import accesses, bytes_of
 from isamap.stream.command import Place, Register, bound_instruction, extents, integers
+from isamap.stream.command_words import Placed
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.queues import in_queues
 from isamap.stream.tables import contents_of
-from isamap.stream.words import Placed, decode, decode_end
+from isamap.stream.words import decode, decode_end
 
 Array = NDArray[Any]
 
@@ -54,8 +56,9 @@ def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, 
         said = f"the words are {len(placed)} instructions, and the header promises {program.instructions}"
         raise VerificationFailed(Diagnostic("program-word", said))
     state = _State(program, machine, _memories(program, given))
-    for one in in_queues(placed, decode_end(program.words, machine), machine):
-        _perform(one, state)
+    ordered = in_queues(placed, decode_end(program.words, machine), machine)
+    for _, at_once in groupby(ordered, key=lambda one: one.issued):
+        _perform(tuple(at_once), state)
     found: dict[str, Array] = {}
     for array in (a for a in program.arrays if a.role in ("out", "inout")):
         image = state.memories[array.memory].image[array.offset : array.offset + array.size_bytes]
@@ -87,7 +90,20 @@ def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Me
     return memories
 
 
-def _perform(one: Placed, state: _State) -> None:
+_Result = tuple[Operand, Array, Placed]
+"""What a command writes of an operand."""
+
+
+def _perform(at_once: Sequence[Placed], state: _State) -> None:
+    """Commands that see what was there before any of them. Raises: VerificationFailed."""
+    results = [result for one in at_once for result in _computed(one, state)]
+    if len(at_once) > 1:
+        _check_apart(at_once, state)
+    for operand, values, one in results:
+        _write(operand, dict(one.command.operands)[operand.name], values, one, state)
+
+
+def _computed(one: Placed, state: _State) -> list[_Result]:
     command = one.command
     instruction = state.machine.instructions[command.instruction].instruction
     bound = bound_instruction(instruction, integers(instruction, command.params))
@@ -99,9 +115,19 @@ def _perform(one: Placed, state: _State) -> None:
         if p.dtype is not None
     }
     done = execute_bound(bound, arrays, scalars)
-    for operand in bound.operands:
-        if operand.role != "in":
-            _write(operand, where[operand.name], done[operand.name], one, state)
+    return [(o, done[o.name], one) for o in bound.operands if o.role != "in"]
+
+
+def _check_apart(at_once: Sequence[Placed], state: _State) -> None:
+    """Refuse two commands of one word that write the same. Raises: VerificationFailed."""
+    written: dict[str, set[int]] = {}
+    for one in at_once:
+        instruction = state.machine.instructions[one.command.instruction].instruction
+        for access in (a for a in accesses(one.command, instruction) if a.is_written):
+            own, noted = set(access.at.tolist()), written.setdefault(access.memory, set())
+            if own & noted:
+                raise _wrong(one, f"`{access.operand}` is what another instruction of the word writes, too")
+            noted |= own
 
 
 def _value(bits: int, dtype: DType) -> Any:

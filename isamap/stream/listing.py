@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from isamap.ir import Instruction
 from isamap.machine import Machine
+from isamap.stream.bundles import Run
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.layout import StreamArray
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import contents_of
-from isamap.stream.words import END, decode, decode_end
+from isamap.stream.words import END, decode_end, runs_of
 
 MOST_TEXT = 44
 """Longer lines do not move the comments of all others."""
@@ -21,7 +23,7 @@ MOST_TEXT = 44
 
 def list_program(program: ProgramFile, machine: Machine) -> str:
     """The listing of a program. Raises: VerificationFailed where a word is no instruction."""
-    placed = decode(program.words, machine, contents_of(program.tables))
+    runs, placed = runs_of(program.words, machine, contents_of(program.tables))
     sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes.items())
     head = [
         f"# isamap listing: {program.kernel} on {program.machine}, {sizes}",
@@ -33,12 +35,12 @@ def list_program(program: ProgramFile, machine: Machine) -> str:
             for t in program.tables
         ),
     ]
-    begun = placed[0].at if placed else len(program.words)
+    begun = len(machine.program.begin) if machine.program is not None else 0
     rows = [("0", "begin", " ".join(_hex(w, program.word_bits) for w in program.words[:begun]), "")]
-    for one in placed:
-        instruction = machine.instructions[one.command.instruction].instruction
-        shown = _shown(one.command, program.arrays, instruction)
-        rows.append((str(one.at), one.command.instruction, *shown))
+    if runs is None:
+        rows += [(str(one.at), *_shown(one.command, program.arrays, machine)) for one in placed]
+    for run in runs or ():
+        rows += _run_rows(run, program.arrays, machine)
     rows = rows[0 if begun else 1 :]
     if (end := decode_end(program.words, machine)) is not None:
         rows.append((str(end.at), END, " ".join(_tokens(end.command)), ""))
@@ -57,8 +59,31 @@ def _hex(word: int, bits: int) -> str:
     return f"{word:0{-(-bits // 4)}x}"
 
 
-def _shown(command: Command, arrays: Sequence[StreamArray], instruction: Instruction) -> tuple[str, str]:
-    """Operands by the arrays that they lie in, and parameters; the addresses as a comment."""
+_Row = tuple[str, str, str, str]
+"""The number of a word, an instruction, what it is given, and a comment."""
+
+
+def _run_rows(run: Run, arrays: Sequence[StreamArray], machine: Machine) -> list[_Row]:
+    """Words with slots, one line for each instruction, `|` before those that stand beside the one above."""
+    rows: list[_Row] = []
+    looped = run.trips > 1
+    if looped:
+        rows.append((str(run.at - 1), "loop", f"{run.trips} times {len(run.body)} words", ""))
+    for at, commands in enumerate(run.body, run.at):
+        for number, one in enumerate(commands):
+            name, text, comment = _shown(one.command, arrays, machine, dict(one.steps))
+            rows.append(("|" if number else str(at), "  " * looped + name, text, comment))
+    return rows
+
+
+def _shown(
+    command: Command,
+    arrays: Sequence[StreamArray],
+    machine: Machine,
+    steps: Mapping[str, int] = MappingProxyType({}),
+) -> tuple[str, str, str]:
+    """A command's name, its operands by their arrays, and parameters; the addresses as a comment."""
+    instruction = machine.instructions[command.instruction].instruction
     words: list[str] = []
     places: list[str] = []
     for name, where in command.operands:
@@ -68,10 +93,11 @@ def _shown(command: Command, arrays: Sequence[StreamArray], instruction: Instruc
             case Place(memory, address, strides):
                 words.append(f"{name}={_named(where, arrays)}")
                 apart = f" by {strides[0]}" if len(strides) > 1 else ""
+                apart += f" step {steps[name]}" if name in steps else ""
                 places.append(f"{name} {memory}[{address:#x}]{apart}")
     words += [f"{name}={_value(name, value, instruction)}" for name, value in command.params]
     words += _tokens(command)
-    return " ".join(words), f"# {', '.join(places)}" if places else ""
+    return command.instruction, " ".join(words), f"# {', '.join(places)}" if places else ""
 
 
 def _tokens(command: Command) -> list[str]:

@@ -53,7 +53,7 @@ class Touched:
         if not access.at.size:
             return
         size = int(access.at.max()) + 1
-        writers = self._writers[access.memory] = _room(self._writers.get(access.memory), size)
+        writers = self._writers[access.memory] = room(self._writers.get(access.memory), size)
         for last in map(int, np.unique(writers[access.at])):
             if last != NEVER:
                 yield Conflict(self.units[last], last, access, wrote=True)
@@ -64,14 +64,14 @@ class Touched:
                 yield Conflict(unit, last, access, wrote=False)
         if access.is_read:
             key = access.memory, self.units[command]
-            self._readers[key] = _room(self._readers.get(key), size)
+            self._readers[key] = room(self._readers.get(key), size)
             self._readers[key][access.at] = command
         if access.is_written:
             writers[access.at] = command
 
 
-def _room(numbers: Array | None, size: int) -> Array:
-    """The numbers with room for so many bytes; what is new was never touched."""
+def room(numbers: Array | None, size: int) -> Array:
+    """The numbers with room for so many bytes; what is new was NEVER touched."""
     if numbers is None:
         return np.full(size, NEVER, np.int32)
     if numbers.size >= size:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from isamap.ir.dtypes import DTYPES
+from isamap.machine.encoding_fields import LEAST_BITS, MOST_BITS
 from isamap.source import Diagnostic, VerificationFailed
 from isamap.stream.layout import StreamArray
 from isamap.stream.tables import StreamTable
@@ -134,7 +135,10 @@ def _from_header(header: dict[str, Any]) -> ProgramFile:
     for a in (*arrays, *tables):
         if a.offset + a.size_bytes > memories[a.memory]:
             raise ValueError(a.name)
-    if sum(memories.values()) > MOST_IMAGE_BYTES or not 8 <= _whole(header["word_bits"]) <= 128:
+    if (
+        sum(memories.values()) > MOST_IMAGE_BYTES
+        or not LEAST_BITS <= _whole(header["word_bits"]) <= MOST_BITS
+    ):
         raise ValueError("sizes")
     return ProgramFile(
         str(header["kernel"]),
@@ -168,7 +172,7 @@ def _array(entry: dict[str, Any]) -> StreamArray:
 def _table(entry: dict[str, Any]) -> StreamTable:
     """A table whose entries are still to be read."""
     bits = _whole(entry["entry_bits"])
-    if not 8 <= bits <= 128:
+    if not LEAST_BITS <= bits <= MOST_BITS:
         raise ValueError(bits)
     count = _whole(entry["entries"])
     if count > MOST_ENTRIES:

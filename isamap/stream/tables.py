@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from isamap.machine import Machine
 from isamap.stream.command import Command
+from isamap.stream.command_words import entries_of
 from isamap.stream.layout import ALIGNMENT, aligned
-from isamap.stream.words import entries_of
 
 
 @dataclass(frozen=True, slots=True)

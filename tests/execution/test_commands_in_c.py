@@ -10,11 +10,11 @@ import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
-from math import prod
 from pathlib import Path
 
 import numpy as np
 import pytest
+from words_in_c import given_arrays
 
 from isamap.codegen.c import EmittedC, emit_commands
 from isamap.driver.inputs import read_kernel
@@ -49,18 +49,12 @@ def both(name: str, sizes: dict[str, Size], machine: Machine) -> tuple[ProgramFi
 
 def caller(program: ProgramFile, emitted: EmittedC, rows_apart: int = 0) -> str:
     """A C file that calls the function with arrays where the file of words has them."""
-    given: list[str] = []
-    for array in (a for a in program.arrays if a.role != "buffer"):
-        given.append(f".{array.name} = (void *)(image + {array.offset})")
-        for axis in range(len(array.shape) - 1):
-            stride = prod(array.shape[axis + 1 :]) * array.dtype.size_bytes + rows_apart
-            given.append(f".{array.name}_stride{axis} = {stride}")
     return f"""#include "{emitted.name}.h"
 #include "record.h"
 int main(int count, char **words) {{
   if (count != 2) return 4;
   char *image = record(words[1], {program.memories["dram"]});
-  {emitted.name}_args args = {{{", ".join(given)}}};
+  {emitted.name}_args args = {given_arrays(program, "image", rows_apart)};
   int status = {emitted.name}(&args, image, NULL);
   return status ? 10 + status : fclose(out);
 }}

@@ -11,35 +11,23 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from corrupted_words import corrupted
-from gemmini_by_hand import File, Gemmini
-from numpy.typing import NDArray
+from gemmini_by_hand import Gemmini
+from gemmini_words import CASES, EXAMPLES, NAMES, compiled, started
 from own_reading import check_own_reading
 
-from isamap.codegen.fills import make_arrays
 from isamap.driver.inputs import read_kernel
-from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words, program_kernel, verify_program
-from isamap.ir import Kernel, interpret
+from isamap.driver.request import Size
+from isamap.driver.streams import program_kernel, verify_program
 from isamap.machine import Machine, load_machine
 from isamap.source import NoMapping
 from isamap.stream.execute import count_instructions
 from isamap.stream.program_file import read_program, write_program
 
 SHIM = Path(__file__).resolve().parents[1] / "libgemmini"
-EXAMPLES = SHIM.parents[1] / "docs" / "examples"
-CASES: list[tuple[str, dict[str, Size]]] = [
-    ("gemm_s8s8", {"M": 16, "N": 16, "K": 16}),
-    ("gemm_s8s8", {"M": 37, "N": 20, "K": 70}),
-    ("gemm_s8s8", {"M": 64, "N": 48, "K": 33}),
-    (str(EXAMPLES / "conv2d_s8.ir"), {"N": 1, "H": 4, "W": 5, "C": 20, "K": 18, "R": 3, "S": 2}),
-    (str(EXAMPLES / "gemm_requant.ir"), {"M": 37, "N": 20, "K": 70}),
-    (str(EXAMPLES / "conv2d_s8_relu.ir"), {"N": 1, "H": 4, "W": 5, "C": 20, "K": 18, "R": 3, "S": 2}),
-]
 
 
 @pytest.fixture(scope="module")
@@ -47,22 +35,7 @@ def machine() -> Machine:
     return load_machine("gemmini")
 
 
-def compiled(name: str, sizes: dict[str, Size]) -> bytes:
-    program, _ = compile_words(Request(read_kernel(name), "gemmini", sizes, heuristic="greedy"))
-    return write_program(program)
-
-
-def started(data: bytes, name: str) -> tuple[File, NDArray[Any], dict[str, NDArray[Any]]]:
-    """The file, main memory before the first command, and what the kernel's interpreter makes of it."""
-    kernel: Kernel = program_kernel(read_program(data, "a program"), read_kernel(name))
-    arrays = make_arrays(kernel, "random")
-    file = File(data)
-    return file, file.image(arrays), interpret(kernel, arrays, {})
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes"), CASES, ids=["tile", "ragged", "wide", "convolution", "scaled", "relu"]
-)
+@pytest.mark.parametrize(("name", "sizes"), CASES, ids=NAMES)
 def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_manual(
     name: str, sizes: dict[str, Size], machine: Machine
 ) -> None:

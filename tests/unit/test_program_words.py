@@ -18,10 +18,11 @@ from isamap.machine.encodings import TOKENS, Quantity
 from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
 from isamap.stream.assemble import assemble
 from isamap.stream.command import Command, Place, Register, command_of, quantities
+from isamap.stream.command_words import encode, entries_of
 from isamap.stream.execute import execute_program
 from isamap.stream.listing import list_program
 from isamap.stream.program_file import ProgramFile, read_program, write_program
-from isamap.stream.words import decode, encode, encode_end, entries_of
+from isamap.stream.words import decode, encode_end
 
 WORDS = str(Path(__file__).parents[1] / "data" / "machines" / "words.yaml")
 QUARTER = "kernel quarter(M) { in x: f32[M]; out y: f32[M]; for i in M { y[i] = x[i] * 0.25; } }"

@@ -1,0 +1,163 @@
+"""Words with slots: instructions that are performed at once, and loops that the hardware counts.
+
+    {load_repeated_v, load_v}   {mac, store_v}   loop 8 times 2 words: {mac, load_v} {mac, load_v}
+
+The instructions of a word read what was there before it; a loop repeats the words behind it, and in each
+iteration the addresses of their operands have grown by their steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.machine import Machine
+from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Encoding
+from isamap.stream.command import Command, Place
+from isamap.stream.command_words import (
+    Encoded,
+    Placed,
+    Places,
+    Steps,
+    Tables,
+    decode_one,
+    encode,
+    encoded_of,
+    fits,
+    put_field,
+    read_fields,
+    refused,
+)
+from isamap.stream.unroll import MOST_COMMANDS
+
+
+@dataclass(frozen=True, slots=True)
+class SlotCommand:
+    """A command in a slot, and what its addresses grow by in each iteration of the loop around it."""
+
+    slot: int
+    command: Command
+    steps: Steps = ()
+
+
+BundleCommands = tuple[SlotCommand, ...]
+"""The commands of one word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Words that are performed `trips` times; `at` is the number of the first of them."""
+
+    trips: int
+    body: tuple[BundleCommands, ...]
+    at: int = 0
+
+
+def encode_runs(runs: Sequence[Run], machine: Machine, bundle: Bundle, places: Places) -> Iterator[int]:
+    """The words of a program. Raises: UsageProblem where a field cannot hold a number."""
+    for run in runs:
+        if run.trips > 1:
+            assert bundle.loop is not None, "only loops of the hardware repeat words"
+            held = {TRIPS: run.trips, LOOPED: len(run.body)}
+            yield sum(put_field(field, held, "loop") for field in bundle.loop.fields)
+        for commands in run.body:
+            word = bundle.mark
+            for one in commands:
+                item = machine.instructions[one.command.instruction]
+                (own,) = encode(one.command, item, places, one.steps)
+                word |= bundle.slots[one.slot].put(own)
+            yield word
+
+
+def read_runs(
+    words: Sequence[int], first: int, machine: Machine, bundle: Bundle, tables: Tables
+) -> tuple[Run, ...]:
+    """The runs that words are from `first` on. Raises: VerificationFailed at a word that is none."""
+    encoded = {slot.unit: encoded_of(machine, slot.unit) for slot in bundle.slots}
+    found: list[Run] = []
+    at = first
+    while at < len(words):
+        trips, count, start = 1, 1, at
+        if bundle.loop is not None and fits((words[at],), bundle.loop.fixed):
+            trips, count = _loop(words, at, bundle.loop)
+            start = at + 1
+        body: list[BundleCommands] = []
+        for place in range(start, start + count):
+            body.append(_bundle(words[place], place, machine, bundle, encoded, tables))
+            if start == at and any(one.steps for one in body[-1]):
+                raise refused(place, "an address grows in each iteration of a loop, and there is none")
+        found.append(Run(trips, tuple(body), start))
+        at = start + count
+    return tuple(found)
+
+
+def _loop(words: Sequence[int], at: int, loop: Encoding) -> tuple[int, int]:
+    """How often, and how many words. Raises: VerificationFailed."""
+    held = read_fields(loop, (words[at],), {})
+    assert isinstance(held, dict), "a loop has no entries, and says nothing twice"
+    trips, count = held[TRIPS], held[LOOPED]
+    if trips < 1 or not 1 <= count < len(words) - at:
+        raise refused(at, f"a loop of {count} words, {trips} times: {len(words) - at - 1} words are left")
+    return trips, count
+
+
+def _bundle(
+    word: int,
+    at: int,
+    machine: Machine,
+    bundle: Bundle,
+    encoded: Mapping[str, tuple[Encoded, ...]],
+    tables: Tables,
+) -> BundleCommands:
+    """The commands in a word. Raises: VerificationFailed where it is no word with slots."""
+    outside = word
+    found: list[SlotCommand] = []
+    for number, slot in enumerate(bundle.slots):
+        own = slot.get(word)
+        outside ^= slot.put(own)
+        if own:
+            command, steps, _ = decode_one((own,), at, encoded[slot.unit], machine, tables)
+            found.append(SlotCommand(number, command, steps))
+    if outside != bundle.mark or not found:
+        what = "has nothing in any slot" if outside == bundle.mark else "is no word with slots"
+        raise refused(at, f"{word:#x} {what}")
+    return tuple(found)
+
+
+def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Placed, ...]:
+    """The commands of runs, loops written out. Raises: VerificationFailed where they are too many."""
+    found: list[Placed] = []
+    issued = count = 0
+    for run in runs:
+        count += run.trips * sum(len(commands) for commands in run.body)
+        if count > MOST_COMMANDS:
+            raise refused(run.at, f"more than {MOST_COMMANDS} instructions are performed")
+        for iteration in range(run.trips):
+            for at, commands in enumerate(run.body, run.at):
+                for one in commands:
+                    slot = bundle.slots[one.slot]
+                    command = moved(one.command, one.steps, iteration)
+                    found.append(Placed(at, command, (slot.get(words[at]),), issued, slot.low))
+                issued += 1
+    return tuple(found)
+
+
+def moved(command: Command, steps: Steps, iteration: int) -> Command:
+    """A command as it is in a iteration of its loop."""
+    if not steps or not iteration:
+        return command
+    grown = dict(steps)
+    operands = tuple(
+        (name, replace(where, address=where.address + iteration * grown[name]))
+        if name in grown and isinstance(where, Place)
+        else (name, where)
+        for name, where in command.operands
+    )
+    return replace(command, operands=operands)
+
+
+def stepped(machine: Machine, instruction: str) -> frozenset[str]:
+    """The operands of an instruction whose addresses may grow in a loop."""
+    encoding = machine.instructions[instruction].encoding
+    held = encoding.quantities if encoding is not None else ()
+    return frozenset(q.name for q in held if q.kind == "step")

@@ -1,0 +1,178 @@
+"""One command to its words, and back, by the table of fields of its instruction's description."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from isamap.ir import Instruction
+from isamap.machine import Machine, MachineInstruction
+from isamap.machine.encodings import TOKENS, BitField, Encoding, Quantity
+from isamap.source import Diagnostic, UsageProblem, VerificationFailed
+from isamap.stream.command import Command, command_of, quantities
+
+Tables = Mapping[str, Mapping[int, int]]
+"""By table what stands at an address."""
+Places = Mapping[str, Mapping[int, int]]
+"""By table where an entry stands."""
+Steps = tuple[tuple[str, int], ...]
+"""By operand what its address grows by in each iteration of a loop of the hardware. Units: bytes."""
+
+
+def encode(
+    command: Command,
+    item: MachineInstruction,
+    places: Places | None = None,
+    steps: Steps = (),
+) -> tuple[int, ...]:
+    """The words of a command. Raises: UsageProblem where a field cannot hold a number, or none is there."""
+    if item.encoding is None:
+        said = f"`{item.name}` has no `encoding`, so that no program can have it"
+        raise UsageProblem(Diagnostic("no-encoding", said, item.span))
+    places, written = places or {}, entries_of(command, item)
+    found = _found(command, item)
+    found |= {Quantity("entry", name): places[name][entry] for name, entry in written.items()}
+    found |= {Quantity("step", name): step for name, step in steps}
+    words = tuple(sum(put_field(field, found, item.name) for field in word) for word in item.encoding.words)
+    tables = {name: {places[name][entry]: entry} for name, entry in written.items()}
+    read = read_fields(item.encoding, words, tables)
+    assert isinstance(read, dict), "equal numbers stand in equal fields"
+    is_same = command_of(item.instruction, read) == command and set(_steps_in(read)) == set(steps)
+    assert is_same, f"{command} is not read back from its words"
+    return words
+
+
+def entries_of(command: Command, item: MachineInstruction) -> dict[str, int]:
+    """By table the entry that a command needs. Raises: UsageProblem where a field cannot hold a number."""
+    if item.encoding is None or not item.encoding.entries:
+        return {}
+    found = _found(command, item)
+    return {name: sum(put_field(f, found, item.name) for f in word) for name, word in item.encoding.entries}
+
+
+def _found(command: Command, item: MachineInstruction) -> dict[Quantity, int]:
+    assert item.encoding is not None, "an instruction with words"
+    tokens = [q for q in item.encoding.quantities if q.kind in TOKENS]
+    still = {q: 0 for q in item.encoding.quantities if q.kind == "step"}
+    return still | quantities(command, item.instruction, tokens)
+
+
+def put_field(field: BitField, found: Mapping[Quantity, int], name: str) -> int:
+    """A word with only this field of what is called so. Raises: UsageProblem where it cannot hold that."""
+    if isinstance(field.holds, int):
+        return field.put(field.holds)
+    value, unit = found[field.holds], field.holds.unit
+    low, high = field.holdable
+    if value % unit or not low <= value // unit <= high:
+        why = f"no multiple of {unit}" if value % unit else f"beyond {high} of {unit} each"
+        raise UsageProblem(
+            Diagnostic(
+                "encoding-range",
+                f"field `{field.name}` of `{name}` cannot hold `{field.holds}` = {value}: it is {why}",
+                field.span,
+                help="lay the operand out as the instruction moves it, or try another schedule with --fix",
+            )
+        )
+    return field.put(value // unit % field.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A command and the number of its first word.
+
+    `low` is where its slot begins in that word. Commands with one number `issued` are performed at once.
+    """
+
+    at: int
+    command: Command
+    words: tuple[int, ...]
+    issued: int
+    low: int = 0
+
+
+Encoded = tuple[Instruction, Encoding, tuple[tuple[int, int], ...]]
+"""An instruction, its words, and by word the bits that are the same in each issue with their values."""
+
+
+def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
+    """Whether words have the bits that are fixed."""
+    return len(words) == len(fixed) and all(
+        word & bits == value for word, (bits, value) in zip(words, fixed, strict=True)
+    )
+
+
+def _is_enough(words: tuple[int, ...], encoding: Encoding) -> bool:
+    """Whether no field holds less than it may."""
+    return all(
+        field.get(value) >= field.least
+        for value, word in zip(words, encoding.words, strict=True)
+        for field in word
+    )
+
+
+def encoded_of(machine: Machine, unit: str | None = None) -> tuple[Encoded, ...]:
+    """The instructions that have words, of one unit or of all."""
+    return tuple(
+        (item.instruction, item.encoding, item.encoding.fixed)
+        for item in machine.instructions.values()
+        if item.encoding is not None and unit in (None, item.cost.unit)
+    )
+
+
+def decode_one(
+    rest: Sequence[int], at: int, encoded: Sequence[Encoded], machine: Machine, tables: Tables
+) -> tuple[Command, Steps, tuple[int, ...]]:
+    """The command that the first of these words are, which stand at `at`, its steps, and its words.
+
+    Raises: VerificationFailed where they are none.
+    """
+    for instruction, encoding, fixed in encoded:
+        own = tuple(rest[: len(fixed)])
+        if not fits(own, fixed) or not _is_enough(own, encoding):
+            continue
+        found = read_fields(encoding, own, tables)
+        if isinstance(found, str):
+            raise refused(at, f"`{instruction.name}`: {found}")
+        try:
+            return command_of(instruction, found), _steps_in(found), own
+        except UsageProblem as error:  # a parameter beyond its range
+            raise refused(at, error.diagnostics[0].message) from None
+    bits = machine.program.word_bits if machine.program is not None else 0
+    raise refused(at, f"{rest[0]:#0{bits // 4 + 2}x} and what follows are no instruction of {machine.name}")
+
+
+def _steps_in(found: Mapping[Quantity, int]) -> Steps:
+    return tuple((q.name, step) for q, step in found.items() if q.kind == "step" and step)
+
+
+def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> dict[Quantity, int] | str:
+    """What the fields hold, those of entries too; where they say nothing whole, what is wrong."""
+    found: dict[Quantity, int] = {}
+    if not all(
+        _take(field, value, found) for value, w in zip(words, encoding.words, strict=True) for field in w
+    ):
+        return "two fields that say the same differ"
+    for name, word in encoding.entries:
+        entry = tables.get(name, {}).get(found[Quantity("entry", name)])
+        if entry is None:
+            return f"no entry of `{name}` lies where the words say"
+        fixed = sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
+        held = sum(f.mask for f in word if isinstance(f.holds, Quantity))
+        if entry & ~held != fixed:
+            return f"the entry {entry:#x} of `{name}` is none"
+        if not all(_take(field, entry, found) for field in word):
+            return "two fields that say the same differ"
+    return found
+
+
+def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
+    """Whether what a field holds of a word is added to what was found, and is no other number than there."""
+    if not isinstance(held := field.holds, Quantity):
+        return True
+    number = field.number(value) * held.unit
+    return found.setdefault(held, number) == number
+
+
+def refused(at: int, said: str) -> VerificationFailed:
+    """What is wrong at a word."""
+    return VerificationFailed(Diagnostic("program-word", f"word {at}: {said}"))
