@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, number, wide
+from isamap.adjoint.arithmetic import adjoint_type, cast, wide
 from isamap.adjoint.building import refused
 from isamap.adjoint.contributions import Contribution, contribution
 from isamap.adjoint.names import Names
 from isamap.adjoint.partials import Source, depends, partials
+from isamap.adjoint.shares import Shares
 from isamap.adjoint.single_assignment import Built
 from isamap.ir import (
     Assign,
@@ -27,9 +28,8 @@ from isamap.ir import (
     Scalar,
     verify,
 )
-from isamap.ir.dtypes import BOOL
 from isamap.ir.substitute import substitute_expr
-from isamap.transform.rewrite import map_accesses, shown, with_statements
+from isamap.transform.rewrite import map_accesses, with_statements
 from isamap.transform.statements import Statement, reads
 
 BACKWARD = 1 << 16
@@ -42,7 +42,7 @@ class Backward:
 
     `adjoints` has for each array that of its adjoints, `touched` those that a statement has changed. `zeroed`
     begin as zeros: no statement assigns all elements at first. `useful` arrays are those that results are
-    computed from, `ties` the counts of equal maxima, `more` all other arrays.
+    computed from, `more` all other arrays.
     """
 
     kernel: Kernel
@@ -56,7 +56,10 @@ class Backward:
     made: list[Statement] = field(default_factory=list[Statement])
     more: list[Operand] = field(default_factory=list[Operand])
     zeroed: dict[str, Operand] = field(default_factory=dict[str, Operand])
-    ties: dict[str, str] = field(default_factory=dict[str, str])
+    shares: Shares = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shares = Shares(self.built, self.active, self.names, self.made, self.zeroed, self.more)
 
     # --- adjoints of results -----------------------------------------------------------------------
 
@@ -140,18 +143,7 @@ class Backward:
         own = self.adjoints_of(target.buffer)
         adjoint = wide(Read(own.name, target.index, own.dtype))
         value = s.assign.value
-        match s.assign.op:
-            case None | "add":
-                if self.reduced_by(target.buffer) in ("max", "min"):
-                    adjoint = self.share_of_extreme(s, adjoint)
-            case "max" | "min":
-                adjoint = self.share_of_extreme(s, adjoint)
-            case op:
-                raise refused(
-                    f"`{shown(s)}`: what is reduced by `{op}` has no derivative here",
-                    s.assign.span,
-                    "write a sum, a maximum or a minimum",
-                )
+        adjoint = self.shares.of_adjoint(s, adjoint)
         adjoint = cast(adjoint, adjoint_type(value.dtype))
         stored = replace(target, span=None) if s.assign.op is None else None
         found = partials(value, adjoint, self.active.__contains__, stored)
@@ -164,37 +156,6 @@ class Backward:
         selecting = {str(i) for i in s.assign.target.index}
         c = contribution(s.axes, source, part, s.assign.guard, self.shape, self.names, selecting)
         return source.buffer, c
-
-    def reduced_by(self, name: str) -> str | None:
-        """The operation by which statements reduce into an array."""
-        found = [s.assign.op for s in self.built.statements if s.assign.target.buffer == name]
-        return next((op for op in found if op is not None), None)
-
-    def share_of_extreme(self, s: Statement, adjoint: Expr) -> Expr:
-        """Of several values that are the largest each gets an equal share."""
-        target = s.assign.target
-        known = next((o for o in self.more if o.name == self.ties.get(target.buffer)), None)
-        if known is None:
-            known = self.count_ties(target)
-        is_it = Call("eq", (s.assign.value, replace(target, span=None)), BOOL)
-        share = div(adjoint, Read(known.name, target.index, known.dtype))
-        return choose(is_it, share, number(0, adjoint))
-
-    def count_ties(self, target: Read) -> Operand:
-        """The array that says how many of the values reduced into each element are equal to the result."""
-        dtype, shape = adjoint_type(target.dtype), self.shape(target.buffer)
-        counted = Operand(self.names.fresh(f"ties_{target.buffer}"), "temp", dtype, shape)
-        self.more.append(counted)
-        self.ties[target.buffer] = counted.name
-        self.zeroed[counted.name] = counted
-        for q in self.built.statements:
-            if q.assign.target.buffer == target.buffer and depends(q.assign.value, self.active.__contains__):
-                is_it = Call("eq", (q.assign.value, replace(q.assign.target, span=None)), BOOL)
-                value = choose(is_it, Const(1, dtype), Const(0, dtype))
-                at = Read(counted.name, q.assign.target.index, dtype)
-                axes = (*q.sequence, *q.axes)  # all steps are kept
-                self.made.append(Statement(axes, Assign(at, "add", value, q.assign.guard), dtype))
-        return counted
 
     # --- arrays of adjoints ------------------------------------------------------------
 
@@ -274,7 +235,7 @@ class Backward:
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
         wanted = Operand(self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape)
-        self.made = [map_accesses(s, lambda r: _renamed(r, adjoint.name, wanted.name)) for s in self.made]
+        self.made[:] = (map_accesses(s, lambda r: _renamed(r, adjoint.name, wanted.name)) for s in self.made)
         if adjoint.name in self.zeroed:
             self.zeroed[wanted.name] = replace(self.zeroed.pop(adjoint.name), name=wanted.name)
         self.more.append(wanted)

@@ -158,6 +158,42 @@ def test_equal_maxima_share() -> None:
     assert found["d_x"].tolist() == [[0, 0.5, 0.5], [5, 0, 0]]
 
 
+@pytest.mark.parametrize(
+    ("x", "wanted"),
+    [
+        ([[2, 3, 4], [5, 1, 2]], [[12, 8, 6], [4, 20, 10]]),
+        ([[2, 0, 4], [0, 1, 0]], [[0, 8, 0], [0, 0, 0]]),
+    ],
+)
+def test_a_factor_gets_the_product_of_the_others_also_beside_zeros(
+    x: list[list[int]], wanted: list[list[int]]
+) -> None:
+    kernel = of_text(
+        """kernel k(M, N) {
+          in x: f32[M, N];
+          out y: f32[M];
+          for m in M { y[m] = 1; }
+          for m in M, n in N { y[m] *= x[m, n]; }
+        }"""
+    )
+    given = {"x": np.array(x, np.float32), "d_y": np.array([1, 2], np.float32)}
+    assert interpret(gradient(kernel), given, {"M": 2, "N": 3})["d_x"].tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "for m in M { y[m] = z[m]; } for m in M, n in N { y[m] *= x[m, n] + z[m] if n > m; }",
+        "for m in M { y[m] = z[m]; } seq n in N { for m in M { y[m] *= x[m, n]; } }",
+        "for m in M { y[m] = 2; } for m in M, n in N { y[m] *= x[m, n]; } for m in M { y[m] += z[m]; }",
+    ],
+)
+def test_products_over_an_axis(body: str) -> None:
+    text = f"kernel k(M, N) {{ in x: f32[M, N]; in z: f32[M]; out y: f32[M]; {body} }}"
+    mine, measured = directional(of_text(text), {"M": 3, "N": 3}, ["y"], ["x", "z"])
+    assert mine == pytest.approx(measured, rel=1e-5)
+
+
 def test_bf16_is_summed_in_f32_and_rounded_once() -> None:
     text = print_routine(gradient(shipped("gemm_bf16"), by=["A"]))
     assert "out d_A: bf16[M, K] accumulate f32;" in text
@@ -166,7 +202,6 @@ def test_bf16_is_summed_in_f32_and_rounded_once() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("for n in N { y[n] = 1; } for n in N, m in N { y[n] *= x[m]; }", "what is reduced by `mul`"),
         ("seq n in N, m in N { y[n] = x[m]; }", "ordered loops within each other"),
         ("for n in N { y[n] = x[n]; } for n in N { y[n] = 0 if n > 2; }", "replaces a part of `y`"),
         ("seq n in N { y[n] = x[n]; y[n] += y[n] * y[n]; }", "is changed by a step that has used it"),
