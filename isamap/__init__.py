@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from isamap.version import __version__
 
 if TYPE_CHECKING:
-    from isamap.driver.api import compile, find_mappings, gradient, verify  # noqa: A004 - said as `isamap.compile`
+    from isamap.driver.api import compile, find_mappings, gradient, gradient_pair, verify  # noqa: A004 - said as `isamap.compile`
     from isamap.driver.given import load_machine
     from isamap.driver.runnable import CompiledKernel
     from isamap.machine import list_machines
@@ -27,6 +27,7 @@ _HOMES = {
     "compile": "isamap.driver.api",
     "find_mappings": "isamap.driver.api",
     "gradient": "isamap.driver.api",
+    "gradient_pair": "isamap.driver.api",
     "list_machines": "isamap.machine",
     "load_machine": "isamap.driver.given",
     "verify": "isamap.driver.api",
@@ -39,6 +40,7 @@ __all__ = [
     "compile",
     "find_mappings",
     "gradient",
+    "gradient_pair",
     "list_machines",
     "load_machine",
     "verify",

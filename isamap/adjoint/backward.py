@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -185,25 +185,31 @@ class Backward:
 
     # --- the kernel -----------------------------------------------------------------------------------
 
-    def finish(self, sources: Sequence[str]) -> Kernel:
-        """The kernel with the adjoints of `sources` as its outputs."""
+    def finish(self, sources: Sequence[str], keep: Collection[str] = ()) -> tuple[Kernel, tuple[str, ...]]:
+        """The kernel with the adjoints of `sources` as its outputs; and arrays that it computes again.
+
+        Those of `keep` are inputs instead.
+        """
         outputs = [self.output(name) for name in sources]
         of_type = {o.name: o for o in outputs}
         zeros = [self.zeros(of_type.get(name, o)) for name, o in self.zeroed.items()]
-        backward = self.wanted([*zeros, *self.made], {o.name for o in outputs})
+        backward = wanted([*zeros, *self.made], {o.name for o in outputs})
         needed = {r.buffer for s in backward for r in _all_reads(s)} - {
             s.assign.target.buffer for s in backward
         }
-        forward = self.wanted(list(self.built.statements), needed)
+        again = [s for s in self.built.statements if s.assign.target.buffer not in keep]
+        forward = wanted(again, needed)
         given = [*forward, *backward]
         used = {r.buffer for s in given for r in (s.assign.target, *_all_reads(s))}
         ends = {o.name for o in (*outputs, *self.seeds)}
+        mine = [o for o in self.built.operands if o.role != "in" and o.name in used]
         temps = [o for o in (*self.adjoints.values(), *self.more) if o.name not in ends]
         operands = [
             *(o for o in self.built.operands if o.role == "in" and o.name in used),
+            *(replace(o, role="in", accumulate=None) for o in mine if o.name in keep),
             *self.seeds,
             *outputs,
-            *(o for o in self.built.operands if o.role != "in" and o.name in used),
+            *(o for o in mine if o.name not in keep),
             *(o for o in temps if o.name in used),
         ]
         scalars = {e for s in given for e in _scalars(s.assign.value)}
@@ -215,7 +221,7 @@ class Backward:
             raise refused(
                 said, self.kernel.span, "name fewer inputs by --by, or state what holds of sizes by `where`"
             )
-        return made
+        return made, tuple(dict.fromkeys(s.assign.target.buffer for s in forward))
 
     def output(self, name: str) -> Operand:
         """The output of an input's adjoints, in that input's own type."""
@@ -251,15 +257,16 @@ class Backward:
         assign = Assign(Read(output.name, index, output.dtype), None, value)
         self.made.append(Statement(axes, assign, output.dtype))
 
-    def wanted(self, given: list[Statement], names: set[str]) -> list[Statement]:
-        """The statements that some arrays are computed by, in their order."""
-        needed = set(names)
-        while True:
-            kept = [s for s in given if s.assign.target.buffer in needed]
-            more = {r.buffer for s in kept for r in _all_reads(s)}
-            if more <= needed:
-                return kept
-            needed |= more
+
+def wanted(given: Sequence[Statement], names: set[str]) -> list[Statement]:
+    """The statements that some arrays are computed by, in their order."""
+    needed = set(names)
+    while True:
+        kept = [s for s in given if s.assign.target.buffer in needed]
+        more = {r.buffer for s in kept for r in _all_reads(s)}
+        if more <= needed:
+            return kept
+        needed |= more
 
 
 def _all_reads(s: Statement) -> tuple[Read, ...]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from isamap.adjoint.backward import Backward
 from isamap.adjoint.building import refused
+from isamap.adjoint.keeping import forward
 from isamap.adjoint.names import Names
 from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
@@ -13,13 +15,34 @@ from isamap.ir import Kernel
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 
+@dataclass(frozen=True, slots=True)
+class Derivative:
+    """The kernel backwards, and the one forwards that hands out what it keeps: None where it keeps nothing.
+
+    `kept` are inputs of the one and outputs of the other; `again` the arrays that are computed again.
+    """
+
+    backward: Kernel
+    forward: Kernel | None
+    kept: tuple[str, ...]
+    again: tuple[str, ...]
+
+
 def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
-    """The kernel `NAME_back`: the adjoints of `by` from those of `of`.
+    """The kernel of derivatives that computes all that it needs again: as `derivative` with nothing kept."""
+    return derivative(kernel, of, by).backward
+
+
+def derivative(
+    kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = (), keep: Sequence[str] = ()
+) -> Derivative:
+    """The kernel `NAME_back`: the adjoints of `by` from those of `of`; and with it `NAME_forward`.
 
     It reads the inputs of `kernel` and, for each result Y in `of`, an input `d_Y`; for each A in `by` it has
     an output `d_A`. `of` are all results of floats unless some are named, `by` all inputs of floats that the
     results depend on; a number or the old values of a result have to be named. What it needs of the results
-    of `kernel` it computes again. Shapes: each `d_…` that of what it belongs to.
+    of `kernel` it computes again; but arrays of `keep`, as its text names them, are its inputs, and
+    outputs of the forward kernel. Shapes: each `d_…` that of what it belongs to.
     Raises: UsageProblem where a name is unknown or something has no derivative.
     """
     names = Names(kernel)
@@ -38,26 +61,37 @@ def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> 
             raise UsageProblem(Diagnostic("no-gradient", said, help="leave it out of --by"))
     if not sources:
         raise refused("no result depends on an input of floats", kernel.span, "name results by --of")
-    return backward.finish(sources)
+    made, again = backward.finish(sources)
+    if not keep:
+        return Derivative(made, None, (), again)
+    asked = checked(keep, again, "an array that the derivative computes again", "--keep")
+    made, again = backward.finish(sources, asked)
+    there = {o.name for o in made.operands}
+    kept = tuple(name for name in asked if name in there)
+    return Derivative(made, forward(kernel, built, kept, names), kept, again)
 
 
 def _of(kernel: Kernel, named: Sequence[str]) -> list[str]:
     known = [o.name for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
-    return _checked(named, known, "a result of floats", "--of") or known
+    return checked(named, known, "a result of floats of the kernel", "--of") or known
 
 
 def _by(kernel: Kernel, named: Sequence[str]) -> list[str]:
     arrays = [o for o in kernel.operands if o.role in ("in", "inout") and o.dtype.is_float]
     scalars = [p.name for p in kernel.params if p.dtype is not None and p.dtype.is_float]
     known = [*(o.name for o in arrays), *scalars]
-    return _checked(named, known, "an input of floats", "--by") or [o.name for o in arrays if o.role == "in"]
+    return checked(named, known, "an input of floats of the kernel", "--by") or [
+        o.name for o in arrays if o.role == "in"
+    ]
 
 
-def _checked(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:
+def checked(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:
+    """The names, each once. Raises: UsageProblem for one that is not known."""
     for name in named:
         if name not in known:
-            said = f"`{name}` is not {what} of the kernel"
-            help_ = did_you_mean(name, known) or f"{option} takes {', '.join(known)}"
+            said = f"`{name}` is not {what}"
+            takes = f"{option} takes {', '.join(known)}" if known else f"leave {option} out: there is none"
+            help_ = did_you_mean(name, known) or takes
             raise UsageProblem(Diagnostic("no-gradient", said, help=help_))
     return list(dict.fromkeys(named))
 

@@ -13,14 +13,15 @@ statements backwards read all of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 from isamap.adjoint.building import Building, Place, refused
 from isamap.adjoint.names import Names
 from isamap.adjoint.steps import plan_steps
-from isamap.ir import Kernel, Operand
+from isamap.ir import Kernel, Operand, Read
+from isamap.transform.rewrite import map_accesses
 from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements
 
@@ -53,7 +54,33 @@ def single_assignment(kernel: Kernel, names: Names) -> Built:
         else:
             _loop(made, members)
     finals = {o.name: made.current[o.name] for o in kernel.operands if o.name in made.current}
-    return Built(tuple(made.operands.values()), tuple(made.made), finals)
+    built = Built(tuple(made.operands.values()), tuple(made.made), finals)
+    return _renamed(built, _names_of_results(kernel, built, names))
+
+
+def _names_of_results(kernel: Kernel, built: Built, names: Names) -> dict[str, str]:
+    """New names of arrays, so that nothing but the result is called as a result is."""
+    known, found = {o.name for o in built.operands}, dict[str, str]()
+    for name in (o.name for o in kernel.operands if o.role == "out" and o.name in built.finals):
+        final = built.finals[name]
+        if final.name == name and final.step is None:
+            continue
+        if final.step is None:
+            found[final.name] = name
+        if name in known:
+            found[name] = final.name if final.step is None else names.fresh(f"{name}_1")
+    return found
+
+
+def _renamed(built: Built, names: Mapping[str, str]) -> Built:
+    def called(r: Read) -> Read:
+        return replace(r, buffer=names.get(r.buffer, r.buffer))
+
+    return Built(
+        tuple(replace(o, name=names.get(o.name, o.name)) for o in built.operands),
+        tuple(map_accesses(s, called) for s in built.statements),
+        {name: replace(p, name=names.get(p.name, p.name)) for name, p in built.finals.items()},
+    )
 
 
 def _loop(made: Building, body: Sequence[Statement]) -> None:

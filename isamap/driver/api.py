@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from isamap.adjoint import gradient as derived
+from isamap.adjoint import derivative
 from isamap.codegen.child import Emulator
 from isamap.driver.compiling import compile_program
 from isamap.driver.given import (
@@ -145,7 +145,21 @@ def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ())
     Raises: IsamapError where a name is unknown or an operation has no derivative.
     """
     named = given_names("of", of), given_names("by", by)
-    return print_routine(derived(parse_kernel(source_of(kernel)), *named))
+    return print_routine(derivative(parse_kernel(source_of(kernel)), *named).backward)
+
+
+def gradient_pair(
+    kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = (), *, keep: Sequence[str]
+) -> tuple[str, str]:
+    """The texts of the kernel forwards, which hands out the arrays `keep`, and of the one that reads them.
+
+    Raises: IsamapError as `gradient`, and where an array is not one that would be computed again.
+    """
+    named = given_names("of", of), given_names("by", by), given_names("keep", keep)
+    routine = parse_kernel(source_of(kernel))
+    made = derivative(routine, *named)
+    forward = made.forward if made.forward is not None else routine
+    return print_routine(forward), print_routine(made.backward)
 
 
 def verify(

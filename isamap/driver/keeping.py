@@ -1,0 +1,82 @@
+"""Which arrays a forward pass keeps for its derivative: those that are dearer to compute again, by price.
+
+    choose_kept(kernel, (), (), "host", {"T": 8, …})    ->  kept=("u", "h_1"), and what each choice costs
+
+A choice costs what is predicted of the forward kernel, with its stores, and of the backward kernel together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.adjoint import Derivative, derivative
+from isamap.driver.inputs import find_profile
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request, Size
+from isamap.ir import Kernel, print_routine
+from isamap.source import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What is predicted of a choice of arrays to keep. Units: nanoseconds."""
+
+    kept: tuple[str, ...]
+    forward_ns: float
+    backward_ns: float
+
+    @property
+    def ns(self) -> float:
+        """Of both."""
+        return self.forward_ns + self.backward_ns
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """The cheapest choice that was found, and all that were priced."""
+
+    made: Derivative
+    prices: tuple[Price, ...]
+
+
+def choose_kept(
+    kernel: Kernel,
+    of: Sequence[str],
+    by: Sequence[str],
+    machine: str,
+    sizes: Mapping[str, Size],
+    watch: Callable[[str], None] = lambda _: None,
+) -> Kept:
+    """The cheaper of nothing and all that may be kept, and from there whatever is cheaper one by one.
+
+    Raises: IsamapError where a kernel cannot be performed, or a name is unknown.
+    """
+    request = Request(
+        Source("kernel", ""), machine, sizes, heuristic="greedy", profile=find_profile("default", machine)
+    )
+    found: dict[tuple[str, ...], tuple[Price, Derivative]] = {}
+
+    def priced(keep: Sequence[str]) -> Price:
+        made = derivative(kernel, of, by, keep)
+        if made.kept not in found:
+            watch(f"price {len(found) + 1}")
+            pair = made.forward if made.forward is not None else kernel, made.backward
+            found[made.kept] = Price(made.kept, *(_ns(request, k) for k in pair)), made
+        return found[made.kept][0]
+
+    nothing, every = priced(()), priced(derivative(kernel, of, by).again)
+    best = min(nothing, every, key=lambda price: price.ns)
+    for name in every.kept:
+        other = [n for n in every.kept if (n in best.kept) != (n == name)]
+        best = min(best, priced(other), key=lambda price: price.ns)
+    return Kept(found[best.kept][1], tuple(price for price, _ in found.values()))
+
+
+def _ns(request: Request, kernel: Kernel) -> float:
+    """What is predicted of a kernel. Units: nanoseconds."""
+    source = Source(f"{kernel.name}.ir", print_routine(kernel))
+    made = compile_kernel(replace(request, kernel=source), "schedule")
+    assert made.schedule is not None, "the stages before have run"
+    assert made.schedule.cost_ns is not None, "the model prices every schedule"
+    return made.schedule.cost_ns
