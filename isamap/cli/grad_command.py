@@ -21,36 +21,43 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 
+ResultNames = Annotated[
+    str | None,
+    typer.Option("--of", metavar="NAMES", help="Results, with commas between; all of floats by default."),
+]
+InputNames = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAMES", help="Inputs, with commas between; all of floats by default."),
+]
+KeptNames = Annotated[
+    str | None,
+    typer.Option(
+        "--keep",
+        metavar="NAMES",
+        help="Arrays that the forward pass keeps, instead of computing them again; `auto` chooses by "
+        "the prices of --hw.",
+    ),
+]
+ForwardFile = Annotated[
+    str | None, typer.Option("--forward", metavar="FILE", help="Write the kernel that keeps them there.")
+]
+PricedMachine = Annotated[
+    str | None, typer.Option("--hw", metavar="MACHINE", help="The machine whose prices count.")
+]
+KernelFile = Annotated[
+    str | None, typer.Option("-o", metavar="FILE", help="Write it there.", show_default=False)
+]
+
+
 def grad_command(
     kernel: KernelName,
-    of: Annotated[
-        str | None,
-        typer.Option("--of", metavar="NAMES", help="Results, with commas between; all of floats by default."),
-    ] = None,
-    by: Annotated[
-        str | None,
-        typer.Option("--by", metavar="NAMES", help="Inputs, with commas between; all of floats by default."),
-    ] = None,
-    keep: Annotated[
-        str | None,
-        typer.Option(
-            "--keep",
-            metavar="NAMES",
-            help="Arrays that the forward pass keeps, instead of computing them again; `auto` chooses by "
-            "the prices of --hw.",
-        ),
-    ] = None,
-    forward: Annotated[
-        str | None,
-        typer.Option("--forward", metavar="FILE", help="Write the kernel that keeps them there."),
-    ] = None,
-    hw: Annotated[
-        str | None, typer.Option("--hw", metavar="MACHINE", help="The machine whose prices count.")
-    ] = None,
+    of: ResultNames = None,
+    by: InputNames = None,
+    keep: KeptNames = None,
+    forward: ForwardFile = None,
+    hw: PricedMachine = None,
     sizes: SizeWords = None,
-    output: Annotated[
-        str | None, typer.Option("-o", metavar="FILE", help="Write it there.", show_default=False)
-    ] = None,
+    output: KernelFile = None,
     as_json: AsJson = False,
 ) -> Answer:
     """Write the kernel that computes the derivatives of a kernel's results by its inputs."""
