@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
+from emitted_programs import check_emitted
 from ownership import lost_bytes
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
+from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.hw_specs import machine_path
-from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.source import Infeasible, NoMapping, Source, UsageProblem
-from isamap.syntax import parse_kernel
 
 SCHEDULE = """isamap schedule 1
 kernel gemm_s8s8
@@ -62,17 +59,7 @@ def compiled(
 
 
 def check(made: Compilation, sizes: dict[str, int]) -> None:
-    assert made.emitted
-    assert made.machine
-    rng = np.random.default_rng(1)
-    bound = bind(parse_kernel(Source("k.ir", kernel_path("gemm_s8s8").read_text())), sizes)
-    arrays = {
-        o.name: rng.integers(-100, 100, tuple(s.value or 1 for s in o.shape)).astype(o.dtype.numpy())
-        for o in bound.operands
-    }
-    result = run_program(compile_library(made.emitted, made.machine), arrays, {}, guard=True)
-    assert result.status == 0, result.meaning
-    assert np.array_equal(result.arrays["C"], interpret(bound, arrays, {})["C"])
+    check_emitted(made, read_kernel("gemm_s8s8"), sizes)
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (16, 16, 16), (17, 33, 5), (64, 48, 80), (37, 100, 70)])

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from emitted_programs import check_emitted
 
 from isamap.cli import main
 from isamap.driver.pipeline import Compilation
@@ -88,11 +89,13 @@ def buffer_of(made: Compilation, operand: str) -> Buffer:
 def test_what_taps_share_is_computed_right(
     p: int, q: int, c: int, r: int, s: int, step: int, fixed: dict[str, int]
 ) -> None:
-    made, is_right = compiled(depthwise(p, q, c, r, s, step), fixed=fixed, heuristic="greedy")
+    source = depthwise(p, q, c, r, s, step)
+    made, is_right = compiled(source, fixed=fixed, heuristic="greedy")
     assert is_right
     assert made.problem
     assert made.schedule
     assert not check_schedule(made.schedule, made.problem)
+    check_emitted(made, source, {})
 
 
 def test_rows_that_taps_share_come_once() -> None:
