@@ -90,6 +90,7 @@ def _machine_json(
                 "from": link.source_memory,
                 "to": link.target_memory,
                 "bandwidth_bytes_per_ns": link.bandwidth_bytes_per_ns,
+                "burst_bytes": link.burst_bytes,
                 "source": link.source,
                 "rows": timing_json(link.rows),
                 "streams": timing_json(link.streams),
@@ -191,7 +192,8 @@ def _machine_text(
     links = [
         (
             f"{link.source_memory} → {link.target_memory}",
-            f"{link.bandwidth_bytes_per_ns:g} bytes/ns",
+            f"{link.bandwidth_bytes_per_ns:g} bytes/ns"
+            + (f" in bursts of {link.burst_bytes}" if link.burst_bytes > 1 else ""),
             link.source,
         )
         for link in machine.links

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         EmitValue,
     )
     from isamap.machine.lengths import at_one_length, passed_when_run
-    from isamap.machine.links import shared_link
+    from isamap.machine.links import carried_ns, shared_link
     from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
@@ -45,7 +45,7 @@ _HOMES = {
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
-    "links": ("shared_link",),
+    "links": ("carried_ns", "shared_link"),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("PARTS",),
     "load": ("LineHint", "line_hints", "load_machine"),
@@ -76,6 +76,7 @@ __all__ = [
     "State",
     "at_one_length",
     "caches_from_nearest",
+    "carried_ns",
     "check_machine",
     "cost_params",
     "cost_value",

@@ -9,6 +9,7 @@ from operator import mul
 
 from isamap.ir import F64, Call, Const, Expr, Index, IndexValue, Instruction
 from isamap.machine.banks import Banks
+from isamap.machine.links import carried
 from isamap.machine.model import Cost, Link
 
 
@@ -26,9 +27,8 @@ def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, st
     for (farther, nearer), link in links.items():
         if farther in ends and nearer in ends:
             moved = ends[farther]
-            elements = reduce(mul, moved.shape, Index.of(1))
-            unit, size = (8, moved.dtype.bits // 8) if moved.dtype.bits % 8 == 0 else (1, moved.dtype.bits)
-            taken = _per(elements * size, 8 / unit * link.bandwidth_bytes_per_ns)
+            amount, unit = carried(link, moved, moved.shape)
+            taken = _per(amount, 8 / unit * link.bandwidth_bytes_per_ns)
             return replace(
                 cost,
                 interval_ns=_at_least(cost.interval_ns, taken),

@@ -1,7 +1,15 @@
-"""Links that units share: which instruction moves over which of them."""
+"""What links carry: which instruction moves over a shared one, and how much of it in whole bursts.
+
+Rows of 24 bytes over a link with bursts of 16 bytes: 32 bytes each.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import mul
+
+from isamap.ir import Index, Operand
 from isamap.machine.model import Link, Machine
 
 
@@ -13,3 +21,36 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
         if link.shared and link.source_memory in ends and link.target_memory in ends:
             return link, ends[link.source_memory]
     return None
+
+
+def carried(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
+    """How much a link carries for an operand of this shape, and in units of how many bits: bytes, or bits.
+
+    Elements that lie one behind the other are a row, which takes whole bursts as if it began with one.
+    """
+    bits, burst = operand.dtype.bits, 8 * link.burst_bytes
+    if link.burst_bytes == 1:
+        elements = reduce(mul, shape, Index.of(1))
+        return (elements * (bits // 8), 8) if bits % 8 == 0 else (elements * bits, 1)
+    first = _row_begins(operand, shape)
+    rows, row = (reduce(mul, part, Index.of(1)) for part in (shape[:first], shape[first:]))
+    return rows * (row * bits + (burst - 1)).floordiv(burst) * link.burst_bytes, 8
+
+
+def carried_ns(link: Link, operand: Operand, extents: Sequence[int]) -> float:
+    """How long a link takes for an operand of these extents. Units: nanoseconds."""
+    amount, unit = carried(link, operand, [Index.of(extent) for extent in extents])
+    assert amount.value is not None, "extents are numbers"
+    return amount.value * unit / 8 / link.bandwidth_bytes_per_ns
+
+
+def _row_begins(operand: Operand, shape: Sequence[Index]) -> int:
+    """The first of the axes whose elements lie one behind the other."""
+    if operand.strides is None:
+        return 0
+    dense, first = Index.of(1), len(shape)
+    for extent, stride in zip(reversed(shape), reversed(operand.strides), strict=True):
+        if stride is None or (stride != dense and extent.value != 1):
+            break
+        dense, first = dense * extent, first - 1
+    return first

@@ -132,7 +132,7 @@ class Link:
     """A way for data between a farther memory (`source_memory`) and a nearer one, in both directions.
 
     `rows` and `streams` are what reading takes beside the bandwidth; `streams` is None where nothing is
-    stated.
+    stated. Each row that an instruction moves takes whole bursts of `burst_bytes`.
     """
 
     source_memory: str
@@ -142,6 +142,7 @@ class Link:
     source: str
     rows: RowTimes = NO_ROWS
     streams: StreamTimes | None = None
+    burst_bytes: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ Nothing here knows other files: what a name refers to, and what is inherited, is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from isamap.machine import allowed, families
@@ -84,6 +84,7 @@ class LinkSpec:
     source: Scalar | None
     rows: Stated[RowTimes] | None
     streams: Stated[StreamTimes] | None
+    burst_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +184,7 @@ LINK = Keys(
         "to": TEXT,
         "bandwidth_bytes_per_ns": Leaf("number", 1e-6),
         "shared": FLAG,
+        "burst_bytes": COUNT,
         "rows": ROWS,
         "streams": STREAMS,
         "source": TEXT,
@@ -331,7 +333,9 @@ def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
     if source_memory is None or target_memory is None:
         return None
     # A bandwidth that was refused is stood in for, so that the names are checked all the same.
-    return LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source, rows, streams)
+    found = LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source, rows, streams)
+    burst = read_number(keys.get("burst_bytes"), "`burst_bytes`", findings, lowest=1, whole=True)
+    return replace(found, burst_bytes=None if burst is None else int(burst))
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:

@@ -295,6 +295,7 @@ def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
         source=cited,
         rows=spec.rows.figures if spec.rows is not None else new.rows,
         streams=spec.streams.figures if spec.streams is not None else new.streams,
+        burst_bytes=new.burst_bytes if spec.burst_bytes is None else spec.burst_bytes,
     )
 
 

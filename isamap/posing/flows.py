@@ -17,7 +17,7 @@ from itertools import chain
 from math import prod
 
 from isamap.ir import Kernel
-from isamap.machine import Machine, cost_params, cost_value, shared_link
+from isamap.machine import Link, Machine, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
 from isamap.match import (
     OperandTile,
@@ -221,16 +221,28 @@ def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
         crossed = shared_link(machine, name)
         if crossed is not None:
             link, operand = crossed
-            there = next(o for o in machine.instructions[name].instruction.operands if o.name == operand)
-            link_ns = moves.elements * there.dtype.size_bytes / link.bandwidth_bytes_per_ns
+            link_ns = moves.elements * _element_ns(link, operand, machine, name)
             found[link.source_memory] = found.get(link.source_memory, 0.0) + link_ns
         for memory, bank in moved_bank_ns(machine, name, moves.elements).items():
             found[memory] = found.get(memory, 0.0) + bank
     return tuple(sorted(found.items()))
 
 
+def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
+    """What a link takes for an element of the largest issue of an instruction. Units: nanoseconds."""
+    there = machine.instructions[name].instruction.operand(operand)
+    most = cost_params(machine.instructions[name], machine, _most(machine, name))
+    shape = [extent.evaluate(most) for extent in there.shape]
+    return carried_ns(link, there, shape) / prod(shape)
+
+
 def _latency_ns(machine: Machine, name: str) -> float:
     """How long the largest issue of an instruction takes. Units: nanoseconds."""
     item = machine.instructions[name]
-    most = {p.name: p.high.value for p in item.instruction.params if p.high and p.high.value}
-    return cost_value(item.cost.latency_ns, cost_params(item, machine, most))
+    return cost_value(item.cost.latency_ns, cost_params(item, machine, _most(machine, name)))
+
+
+def _most(machine: Machine, name: str) -> dict[str, int]:
+    """The largest numbers that parameters of an instruction may be."""
+    params = machine.instructions[name].instruction.params
+    return {p.name: p.high.value for p in params if p.high and p.high.value}

@@ -83,7 +83,8 @@ def _links(machine: Machine) -> Mapping[str, Link]:
 
 
 def _link_text(link: Link) -> str:
-    return f"{link.bandwidth_bytes_per_ns:g} bytes/ns{', shared' if link.shared else ''}"
+    bursts = f" in bursts of {link.burst_bytes} bytes" if link.burst_bytes > 1 else ""
+    return f"{link.bandwidth_bytes_per_ns:g} bytes/ns{bursts}{', shared' if link.shared else ''}"
 
 
 def _instructions(machine: Machine) -> Mapping[str, MachineInstruction]:

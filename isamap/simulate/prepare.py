@@ -30,7 +30,7 @@ from isamap.lower.program import (
     Share,
 )
 from isamap.lower.shares import spelled_out
-from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, shared_link
+from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import Runs, banks_of
 from isamap.simulate.machine_time import Step, Touch, Varying
 from isamap.simulate.reuse import Access, Turn, strides_of
@@ -222,7 +222,9 @@ class _Builder:
                 continue
             size = self._size(params, item, name)
             if crossed is not None and crossed[1] == name:
-                link_ns = size / crossed[0].bandwidth_bytes_per_ns
+                link_ns = carried_ns(
+                    crossed[0], item.instruction.operand(name), self._extents(params, item, name)
+                )
             if operand.buffer in self.scratch:
                 memory, begin = self.scratch[operand.buffer]
                 place = operand.offset * self.item_bytes[operand.buffer] + begin

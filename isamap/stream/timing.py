@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
-from isamap.machine import Machine, cost_params, cost_value, shared_link
+from isamap.machine import Machine, carried_ns, cost_params, cost_value, shared_link
 from isamap.stream.accesses import accesses
 from isamap.stream.command import Command, bound_instruction, extents, integers
 from isamap.stream.order import Touched
@@ -75,4 +74,4 @@ def _crossing(command: Command, machine: Machine) -> tuple[str, float] | None:
     link, name = crossed
     instruction = machine.instructions[command.instruction].instruction
     operand = bound_instruction(instruction, integers(instruction, command.params)).operand(name)
-    return link.source_memory, prod(extents(operand)) * operand.dtype.size_bytes / link.bandwidth_bytes_per_ns
+    return link.source_memory, carried_ns(link, operand, extents(operand))

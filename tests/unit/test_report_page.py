@@ -178,6 +178,17 @@ def test_bars_lie_in_the_run_and_those_of_a_unit_beside_each_other() -> None:
             assert all(a.end_ns <= b.start_ns + 1e-9 for a, b in pairwise(bars))
 
 
+@pytest.mark.parametrize("size", [64, 128])
+def test_no_link_is_busy_for_longer_than_the_run(size: int) -> None:
+    timeline = report("gemm_requant", "edge-npu", (("M", size), ("N", size), ("K", size))).timeline
+    assert timeline is not None
+    links = {track.name: track.busy_ns for track in timeline.tracks if track.is_link}
+    bus = next(track.busy_ns for track in timeline.tracks if track.name == "dram")
+    assert max(links.values()) <= timeline.total_ns
+    assert links["dram → spad"] + links["spad → dram"] == pytest.approx(bus), "both ways are one bus"
+    assert links["dram → spad"] == 2 * size**2 / 16, "each input comes once, 16 bytes a ns"
+
+
 def test_short_bars_are_joined_and_none_is_lost() -> None:
     bars = [Bar("load", "a" if n % 3 else "b", 10.0 * n, 10.0 * n + 4) for n in range(100)]
     few = list(merged(bars, 50.0))

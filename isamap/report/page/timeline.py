@@ -72,7 +72,14 @@ def timeline_of(recorded: Recorded, machine: Machine) -> Timeline:
     """The bars of a recorded simulation, units first, then links that something was moved along."""
     routes = {i.instruction: route_of(i.instruction, machine) for i in recorded.issued}
     units = [_bar(i.unit, i) for i in recorded.issued]
-    links = [_bar(route, i) for i in recorded.issued if (route := routes[i.instruction]) is not None]
+    # What crosses a shared link is booked twice: on its own unit, and on the link.
+    crossing = {i.instruction for i in recorded.issued if i.unit not in machine.units}
+    links = [
+        _bar(route, i)
+        for i in recorded.issued
+        if (route := routes[i.instruction]) is not None
+        and (i.unit not in machine.units or i.instruction not in crossing)
+    ]
     links += [Bar(f"from {c.level}", "lines", c.begin_ns, c.end_ns) for c in recorded.crossed]
     named = dict(recorded.simulation.busy_ns)
     sums = _busy(links)

@@ -89,8 +89,11 @@ def _tracks(timeline: Timeline, window: _Window) -> Iterator[str]:
     whole = window.end_ns - window.start_ns >= timeline.total_ns
     for number, track in enumerate(timeline.tracks):
         y = TOP + ROW * number
-        share = f" {percent_text(track.busy_ns / timeline.total_ns)}" if whole and timeline.total_ns else ""
-        yield words(LEFT - 10, y + 19, f"{track.name}{share}", "", "end")
+        has_share = whole and timeline.total_ns > 0
+        yield words(LEFT - 10, y + (13 if has_share else 19), track.name, "", "end")
+        if has_share:  # below the name: beside it, it would push long names out of the picture
+            share = percent_text(track.busy_ns / timeline.total_ns)
+            yield words(LEFT - 10, y + 26, share, "soft small", "end")
         yield f'<path class="grid" d="M{LEFT} {y + ROW - 2}H{WIDTH - RIGHT}"/>'
 
 
