@@ -6,7 +6,7 @@ Nothing here knows other files: what a name refers to, and what is inherited, is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from isamap.machine import allowed, families
@@ -25,7 +25,6 @@ from isamap.machine.fields import (
     read_flag,
     read_items,
     read_mapping,
-    read_name,
     read_names,
     read_number,
     read_text,
@@ -43,21 +42,18 @@ from isamap.machine.keys import (
     NamedBy,
     words,
 )
+from isamap.machine.link_fields import LINK, LinkSpec, read_link
 from isamap.machine.target_fields import TARGET, TargetSpec, read_target
 from isamap.machine.timing_fields import (
     LOOPS,
     MODEL_KEYS,
-    ROWS,
-    STREAMS,
     TLB,
     Stated,
     read_loop_times,
     read_model,
-    read_row_times,
-    read_stream_times,
     read_tlb,
 )
-from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
+from isamap.machine.timings import LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
 
@@ -71,20 +67,6 @@ class MemorySpec:
     name: Scalar
     c_types: dict[str, str]
     source: Scalar | None
-
-
-@dataclass(frozen=True, slots=True)
-class LinkSpec:
-    """A link as written; None for what it leaves as it was. Units: the bandwidth is in bytes per ns."""
-
-    source_memory: Scalar
-    target_memory: Scalar
-    bandwidth_bytes_per_ns: float
-    shared: bool
-    source: Scalar | None
-    rows: Stated[RowTimes] | None
-    streams: Stated[StreamTimes] | None
-    burst_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,19 +160,6 @@ class Spec:
 
 VERSION = "1"
 MEMORY = Keys({"c_types": NamedBy(TEXT), "source": TEXT})
-LINK = Keys(
-    {
-        "from": TEXT,
-        "to": TEXT,
-        "bandwidth_bytes_per_ns": Leaf("number", 1e-6),
-        "shared": FLAG,
-        "burst_bytes": COUNT,
-        "rows": ROWS,
-        "streams": STREAMS,
-        "source": TEXT,
-    },
-    ("from", "to", "bandwidth_bytes_per_ns", "source"),
-)
 UNIT = Keys({"count": COUNT, "products_per_cycle": COUNT, "queued": COUNT, "source": TEXT}, ("count",))
 FIELD = Keys({"offset_bytes": Leaf("bytes")}, ("offset_bytes",))
 STATE = Keys({"bytes": BYTES, "fields": NamedBy(FIELD)}, ("bytes", "fields"))
@@ -260,7 +229,7 @@ def read_spec(root: Mapping, findings: Findings) -> Spec:
         read_number(keys.get("thread_start_ns"), "`thread_start_ns`", findings, lowest=0),
         read_text(keys.get("language"), "`language`", findings),
         named("memories", _read_memory),
-        listed("links", _read_link),
+        listed("links", read_link),
         named("units", _read_unit),
         read_tlb(keys.get("tlb"), findings),
         read_loop_times(keys.get("loops"), findings),
@@ -317,25 +286,6 @@ def _read_memory(name: Scalar, node: Node, findings: Findings) -> MemorySpec:
         elif text is not None:
             c_types[dtype.text] = text.text
     return MemorySpec(name, c_types, read_text(keys.get("source"), "`source`", findings))
-
-
-def _read_link(node: Node, findings: Findings) -> LinkSpec | None:
-    keys = read_mapping(node, "a link", LINK, findings)
-    source_memory = read_name(keys.get("from"), "`from`", findings)
-    target_memory = read_name(keys.get("to"), "`to`", findings)
-    bandwidth = read_number(
-        keys.get("bandwidth_bytes_per_ns"), "`bandwidth_bytes_per_ns`", findings, lowest=1e-6
-    )
-    shared = read_flag(keys.get("shared"), "`shared`", findings)
-    rows = read_row_times(keys.get("rows"), findings)
-    streams = read_stream_times(keys.get("streams"), findings)
-    source = read_text(keys.get("source"), "`source`", findings)
-    if source_memory is None or target_memory is None:
-        return None
-    # A bandwidth that was refused is stood in for, so that the names are checked all the same.
-    found = LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source, rows, streams)
-    burst = read_number(keys.get("burst_bytes"), "`burst_bytes`", findings, lowest=1, whole=True)
-    return replace(found, burst_bytes=None if burst is None else int(burst))
 
 
 def _read_unit(name: Scalar, node: Node, findings: Findings) -> UnitSpec | None:

@@ -13,10 +13,11 @@ from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl
 from isamap.machine.emission import Declarations
 from isamap.machine.encodings import ProgramFormat
 from isamap.machine.families import Row
+from isamap.machine.link_fields import LinkSpec
 from isamap.machine.model import Link, MachineInstruction, Memory, State, Target, Unit
 from isamap.machine.parts import resolve_parts
 from isamap.machine.program_checks import resolve_program, stand_in
-from isamap.machine.spec import CostSpec, LinkSpec, MemorySpec, Spec, StateSpec
+from isamap.machine.spec import CostSpec, MemorySpec, Spec, StateSpec
 from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Scalar

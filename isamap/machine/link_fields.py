@@ -1,0 +1,59 @@
+"""What an item of `links` says, as written: two memories, and what moving between them takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from isamap.machine.fields import read_flag, read_mapping, read_name, read_number, read_text
+from isamap.machine.keys import COUNT, FLAG, TEXT, Keys, Leaf
+from isamap.machine.timing_fields import ROWS, STREAMS, Stated, read_row_times, read_stream_times
+from isamap.machine.timings import RowTimes, StreamTimes
+from isamap.machine.tree import Findings, Node, Scalar
+
+LINK = Keys(
+    {
+        "from": TEXT,
+        "to": TEXT,
+        "bandwidth_bytes_per_ns": Leaf("number", 1e-6),
+        "shared": FLAG,
+        "burst_bytes": COUNT,
+        "rows": ROWS,
+        "streams": STREAMS,
+        "source": TEXT,
+    },
+    ("from", "to", "bandwidth_bytes_per_ns", "source"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSpec:
+    """A link as written; None for what it leaves as it was. Units: the bandwidth is in bytes per ns."""
+
+    source_memory: Scalar
+    target_memory: Scalar
+    bandwidth_bytes_per_ns: float
+    shared: bool
+    source: Scalar | None
+    rows: Stated[RowTimes] | None
+    streams: Stated[StreamTimes] | None
+    burst_bytes: int | None = None
+
+
+def read_link(node: Node, findings: Findings) -> LinkSpec | None:
+    """A link; None where an end was refused."""
+    keys = read_mapping(node, "a link", LINK, findings)
+    source_memory = read_name(keys.get("from"), "`from`", findings)
+    target_memory = read_name(keys.get("to"), "`to`", findings)
+    bandwidth = read_number(
+        keys.get("bandwidth_bytes_per_ns"), "`bandwidth_bytes_per_ns`", findings, lowest=1e-6
+    )
+    shared = read_flag(keys.get("shared"), "`shared`", findings)
+    rows = read_row_times(keys.get("rows"), findings)
+    streams = read_stream_times(keys.get("streams"), findings)
+    burst = read_number(keys.get("burst_bytes"), "`burst_bytes`", findings, lowest=1, whole=True)
+    source = read_text(keys.get("source"), "`source`", findings)
+    if source_memory is None or target_memory is None:
+        return None
+    # A bandwidth that was refused is stood in for, so that the names are checked all the same.
+    bursts = None if burst is None else int(burst)
+    return LinkSpec(source_memory, target_memory, bandwidth or 1.0, shared, source, rows, streams, bursts)
