@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from isamap.bench import cells, convolutions, products
+from isamap.bench import cells, convolutions, products, sparse_products
 from isamap.bench.cell_libraries import prepare_onnxruntime_cell, prepare_torch_cell
 from isamap.bench.convolution_libraries import prepare_onnxruntime_conv, prepare_torch_conv
 from isamap.bench.kind import Kind
 from isamap.bench.libraries import prepare_isamap, prepare_mkl, prepare_openblas, prepare_torch
+from isamap.bench.sparse_libraries import prepare_mkl_sparse, prepare_scipy_sparse
 
 PRODUCTS = Kind(
     name="product",
@@ -62,5 +63,18 @@ CONVOLUTIONS = Kind(
         "onnxruntime": prepare_onnxruntime_conv,
     },
 )
-KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (PRODUCTS, CELLS, CONVOLUTIONS)}
+SPARSE_PRODUCTS = Kind(
+    name="sparse product",
+    heading="m x n x k",
+    case_type=sparse_products.SparseCase,
+    forms=sparse_products.FORMS_OF_DTYPE,
+    weights=("val",),
+    written="C",
+    source=sparse_products.sparse_source,
+    values=sparse_products.sparse_values,
+    work=sparse_products.sparse_work,
+    is_right=sparse_products.is_sparse_product,
+    libraries={"isamap": prepare_isamap, "scipy": prepare_scipy_sparse, "mkl": prepare_mkl_sparse},
+)
+KINDS: dict[str, Kind[Any]] = {kind.name: kind for kind in (PRODUCTS, CELLS, CONVOLUTIONS, SPARSE_PRODUCTS)}
 """Each kind by its name, as tasks and rows call it."""

@@ -88,6 +88,12 @@ def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
     return cases
 
 
+def _sparse(given: Given) -> Sequence[Any]:
+    from isamap.bench.sparse_products import sparse_cases
+
+    return sparse_cases()
+
+
 def _products(
     title: str, summary: str, more: tuple[str, ...], cases: Callable[[Given], Sequence[Any]]
 ) -> Suite:
@@ -115,12 +121,16 @@ GRU = _layers("gru", "GRU layers")
 LSTM = _layers("lstm", "LSTM layers")
 RNN = _layers("rnn", "vanilla recurrent layers")
 CONV = _images("DeepBench conv", "deepbench-conv", ("suite",))
+SPARSE = Suite(
+    f"Time DeepBench's products with a sparse matrix {_BESIDE}",
+    "DeepBench sparse", "sparse product", ("f32",), ("scipy", "mkl"), (), _sparse,
+)  # fmt: skip
 RESNET50 = _images("ResNet-50", "resnet50-conv")
 MOBILENET = _images("MobileNet", "mobilenet-conv")
 TRANSFORMER = _products(
     "Transformer products", f"Time the products of BERT and LLaMA {_BESIDE}", (), _transformer
 )
-SUITES = (GEMM, GRU, LSTM, RNN, CONV, RESNET50, MOBILENET, TRANSFORMER)
+SUITES = (GEMM, GRU, LSTM, RNN, CONV, SPARSE, RESNET50, MOBILENET, TRANSFORMER)
 COMMON = (
     *("hw", "dtype", "rows", "threads", "against", "hold", "seconds", "limit", "profile"),
     *("minutes", "output", "resume", "as_json"),
@@ -194,6 +204,7 @@ gru_command = _command(GRU)
 lstm_command = _command(LSTM)
 rnn_command = _command(RNN)
 conv_command = _command(CONV)
+sparse_command = _command(SPARSE)
 resnet50_command = _command(RESNET50)
 mobilenet_command = _command(MOBILENET)
 transformer_command = _command(TRANSFORMER)

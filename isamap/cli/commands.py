@@ -40,6 +40,7 @@ _HOMES: dict[str, str] = {
     "bench.deepbench.lstm": "bench_command",
     "bench.deepbench.rnn": "bench_command",
     "bench.deepbench.conv": "bench_command",
+    "bench.deepbench.sparse": "bench_command",
     "bench.layers.resnet50": "bench_command",
     "bench.layers.mobilenet": "bench_command",
     "bench.layers.transformer": "bench_command",

@@ -1,5 +1,25 @@
 """Problem sizes of well-known suites and networks, as data with a reader; README.md names the sources."""
 
-from isamap.suites.shapes import SUITES, Conv, Product, Recurrent, Shape, read_suite, suite_path, usual_sizes
+from isamap.suites.shapes import (
+    SUITES,
+    Conv,
+    Product,
+    Recurrent,
+    Shape,
+    Sparse,
+    read_suite,
+    suite_path,
+    usual_sizes,
+)
 
-__all__ = ["SUITES", "Conv", "Product", "Recurrent", "Shape", "read_suite", "suite_path", "usual_sizes"]
+__all__ = [
+    "SUITES",
+    "Conv",
+    "Product",
+    "Recurrent",
+    "Shape",
+    "Sparse",
+    "read_suite",
+    "suite_path",
+    "usual_sizes",
+]

@@ -99,7 +99,24 @@ class Recurrent:
         return 2 * self.gates * self.hidden**2 * self.batch * self.steps
 
 
-Shape = Product | Conv | Recurrent
+@dataclass(frozen=True, slots=True)
+class Sparse:
+    """C[m, n] += A[m, k] · B[k, n] with a sparse A, of whose elements so many are not zeros."""
+
+    number: int
+    part: str
+    m: int
+    n: int
+    k: int
+    nonzeros: int
+
+    @property
+    def flops(self) -> int:
+        """Multiplications and additions with what is not zero."""
+        return 2 * self.nonzeros * self.n
+
+
+Shape = Product | Conv | Recurrent | Sparse
 _Row = Mapping[str, str]
 
 
@@ -149,10 +166,16 @@ def _deepbench_rnn(number: int, row: _Row) -> Recurrent:
     )
 
 
+def _deepbench_sparse(number: int, row: _Row) -> Sparse:
+    m, n, k = (int(row[x]) for x in "mnk")
+    return Sparse(number, row["suite"], m, n, k, round(m * k * (1 - float(row["sparsity"]))))
+
+
 _FILES: Mapping[str, tuple[str, Callable[[int, _Row], Shape]]] = {
     "deepbench-gemm": ("deepbench_gemm.csv", _deepbench_gemm),
     "deepbench-conv": ("deepbench_conv.csv", _deepbench_conv),
     "deepbench-rnn": ("deepbench_rnn.csv", _deepbench_rnn),
+    "deepbench-sparse": ("deepbench_sparse.csv", _deepbench_sparse),
     "resnet50-conv": ("resnet50_conv.csv", _layer_conv),
     "mobilenet-conv": ("mobilenet_conv.csv", _layer_conv),
     "transformer-gemm": ("transformer_gemm.csv", _transformer_gemm),

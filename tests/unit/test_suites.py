@@ -15,6 +15,7 @@ ROWS = {
     "deepbench-gemm": 248,
     "deepbench-conv": 209,
     "deepbench-rnn": 125,
+    "deepbench-sparse": 24,
     "resnet50-conv": 43,
     "mobilenet-conv": 49,
     "transformer-gemm": 112,
@@ -28,7 +29,7 @@ def test_a_suite_has_all_rows_of_its_source(name: str) -> None:
     assert [shape.number for shape in shapes] == list(range(len(shapes)))
 
 
-@pytest.mark.parametrize("name", SUITES)
+@pytest.mark.parametrize("name", [name for name in SUITES if name != "deepbench-sparse"])  # which counts none
 def test_each_shape_does_the_operations_that_its_source_counts(name: str) -> None:
     with (FOLDER / f"{name.replace('-', '_')}.csv").open(encoding="utf-8", newline="") as text:
         rows = list(csv.DictReader(text))
