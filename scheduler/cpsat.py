@@ -179,10 +179,18 @@ def _asked(
     contenders = _contenders(known, best)
     asked = {id(contender.start.option) for contender in contenders}
     others = tuple(candidate for candidate in without if id(candidate.option) in asked)
-    holds_best = any(contender.start is best for contender in contenders)
+    holds_best = any(contender.start is best for contender in contenders) and _is_within(best)
     left = replace(limits, wall_s=min(left_s, limits.wall_s))
     answer = ask(Search(tuple(contenders), best.cost_ns, solved.bound_ns, left, holds_best, others))
     return _best_of(solved, contenders, answer, f"{SOLVER}, {SPLITTING}" if has_cuts else SOLVER)
+
+
+def _is_within(candidate: Candidate) -> bool:
+    """Whether its option allows a schedule: where nothing may cross iterations, one in which something does
+    is only what others have to undercut.
+    """
+    fixed = candidate.option.space.fixed
+    return all(candidate.assignment.get(name, value) == value for name, value in fixed.items())
 
 
 def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, proved_by: str) -> Solved:

@@ -13,8 +13,13 @@ from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
+from isamap.scheduler.cpsat import solve_in_steps
 from isamap.scheduler.effects.shares import where_time_goes
 from isamap.scheduler.nests.pricing import price
+from isamap.scheduler.process.exchange import Limits, Search
+from isamap.scheduler.process.isolate import Answer, ask_here
+from isamap.scheduler.search.candidates import decided, open_options
+from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.source import Infeasible, Source
 
 SIZES = [(256, 256, 256), (100, 130, 200), (16, 512, 64), (512, 16, 512)]
@@ -90,6 +95,26 @@ def test_a_larger_scratchpad_never_makes_it_worse() -> None:
 
 
 GROWING = [(4096, 2048), (8192, 2048), (16384, 4096), (32768, 8192), (65536, 32768), (1 << 18, 1 << 16)]
+
+
+def test_a_first_schedule_that_crosses_turns_is_not_promised_to_the_search_for_those_that_rest() -> None:
+    question, jobs = array(256, 256, 256), list[Search]()
+
+    def ask(job: Search) -> Answer:
+        jobs.append(job)
+        return ask_here(job)
+
+    options = open_options(question, question.nests[0], AnalyticModel(), {})
+    limits, first = Limits(10.0, 2.0), greedy_candidate(options)
+    assert first is not None
+    best = solve_in_steps(options, first, limits, ask, splits=False).candidate
+    assert [job.holds_best for job in jobs] == [True, True]
+    assert crossed(best.nest())
+    worse = decided(best.option, {**best.assignment, "nest0.unroll.m": 1, "nest0.block.m": 16})
+    solved = solve_in_steps(options, worse, limits, ask, splits=False)
+    assert [job.holds_best for job in jobs[2:]] == [False, True]
+    assert solved.findings == ()
+    assert solved.candidate.cost_ns == pytest.approx(best.cost_ns)
 
 
 def test_two_copies_have_to_fit() -> None:
