@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from isamap.machine import Machine, carried_ns, cost_params, cost_value, shared_link
 from isamap.stream.accesses import accesses
+from isamap.stream.bundle_timing import words_time
 from isamap.stream.command import Command, bound_instruction, extents, integers
 from isamap.stream.order import Touched
 from isamap.stream.program_file import ProgramFile
@@ -28,7 +29,13 @@ class StreamTime:
 
 
 def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
-    """The time of a program by its tokens; None where there are none. Raises: VerificationFailed."""
+    """The time of a program by its tokens, or of words with slots; None of others.
+
+    Raises: VerificationFailed.
+    """
+    if machine.program is not None and machine.program.bundle is not None:
+        placed = decode(program.words, machine, contents_of(program.tables))
+        return StreamTime(*words_time(placed, machine, command_times, link_time))
     if machine.program is None or not machine.program.queues:
         return None
     end = decode_end(program.words, machine)
@@ -48,8 +55,8 @@ def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
         for access in accesses(command, machine.instructions[command.instruction].instruction):
             written = [c.command for c in touched.touch(access, number) if c.wrote and access.is_read]
             start = max(start, *(done[other] for other in written), 0.0)
-        interval_ns, latency_ns = _times(command, machine)
-        if (crossing := _crossing(command, machine)) is not None:
+        interval_ns, latency_ns = command_times(command, machine)
+        if (crossing := link_time(command, machine)) is not None:
             memory, link_ns = crossing
             links[memory] = max(links.get(memory, 0.0), start) + link_ns
             start = max(start, links[memory] - link_ns)
@@ -59,14 +66,14 @@ def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
     return StreamTime(max(done.values(), default=0.0), busy)
 
 
-def _times(command: Command, machine: Machine) -> tuple[float, float]:
+def command_times(command: Command, machine: Machine) -> tuple[float, float]:
     """How long a command keeps its unit busy, and when it is done. Units: ns."""
     item = machine.instructions[command.instruction]
     numbers = cost_params(item, machine, dict(integers(item.instruction, command.params)))
     return cost_value(item.cost.interval_ns, numbers), cost_value(item.cost.latency_ns, numbers)
 
 
-def _crossing(command: Command, machine: Machine) -> tuple[str, float] | None:
+def link_time(command: Command, machine: Machine) -> tuple[str, float] | None:
     """The memory behind the shared link that a command's bytes cross, and how long they take. Units: ns."""
     crossed = shared_link(machine, command.instruction)
     if crossed is None:

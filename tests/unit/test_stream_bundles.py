@@ -11,10 +11,13 @@ from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Bundle
 from isamap.source import UsageProblem
 from isamap.stream.accesses import accesses
+from isamap.stream.bundle_timing import words_time
 from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
 from isamap.stream.command import Command, Place, Register
+from isamap.stream.command_words import Placed
 from isamap.stream.packing import MOST_AHEAD, pack
 from isamap.stream.rolling import roll
+from isamap.stream.timing import command_times, link_time
 
 
 @pytest.fixture(scope="module")
@@ -148,3 +151,37 @@ def test_what_has_no_words_has_no_slot(machine: Machine, bundle: Bundle) -> None
     with pytest.raises(UsageProblem) as refused:
         pack(without, machine, none)
     assert refused.value.diagnostics[0].code == "no-encoding"
+
+
+def time_of(words: list[list[Command]], machine: Machine, bundle: Bundle) -> float:
+    """When the last of these words is done, by what the description says. Units: ns."""
+    placed: list[Placed] = []
+    for at, word in enumerate(words):
+        taken: set[int] = set()
+        for command in word:
+            slots = bundle.slots_of(machine.instructions[command.instruction].cost.unit)
+            slot = next(s for s in slots if s not in taken)
+            taken.add(slot)
+            placed.append(Placed(at, command, (0,), at, bundle.slots[slot].low))
+    return words_time(placed, machine, command_times, link_time)[0]
+
+
+def test_words_wait_for_what_they_read_and_for_their_slot(machine: Machine, bundle: Bundle) -> None:
+    one, other, product = load(0, 0), load(1, 64), mac(0, 1, 0)
+    assert time_of([[one]], machine, bundle) == 4
+    assert time_of([[one, other], [product]], machine, bundle) == 4 + 4, "loaded at 4"
+    assert time_of([[one], [other], [product]], machine, bundle) == 1 + 4 + 4
+    assert time_of([[one, other], [product], [product]], machine, bundle) == 4 + 2 * 4, "one sum"
+    apart = [[one, other], [mac(0, 1, 0)], [mac(0, 1, 1)], [mac(0, 1, 2)]]
+    assert time_of(apart, machine, bundle) == 4 + 2 + 4, "a product in each cycle"
+    overwritten = [[one, other], [product, load(0, 128)], [mac(0, 1, 1)]]
+    assert time_of(overwritten, machine, bundle) == 4 + 4 + 4, "the second row is loaded beside the product"
+
+
+def test_a_transfer_goes_on_beside_words_that_do_not_need_it(machine: Machine, bundle: Bundle) -> None:
+    places = (("x", Place("dram", 64, (0, 1))), ("z", Place("local", 1024, (64, 1))))
+    transfer = Command("dma_in_i8", places, (("R", 1), ("C", 64)))
+    done = time_of([[transfer]], machine, bundle)
+    assert done == 104
+    assert time_of([[transfer], [load(0, 0)], [load(1, 64)]], machine, bundle) == done
+    assert time_of([[transfer], [load(0, 1024)]], machine, bundle) == done + 4
