@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 
 from isamap.adjoint import gradient
-from isamap.ir import Call, Cast, Const, DType, Expr, Kernel, Loop, Read, Routine, Stmt, interpret
+from isamap.ir import Call, Cast, Const, DType, Expr, Kernel, Loop, Operand, Read, Routine, Stmt, interpret
+from isamap.ir.domains import drawn_values
 from isamap.ir.dtypes import F64
 from isamap.ir.interpret import bind_all
 from isamap.ir.rounding import Array
@@ -79,8 +80,7 @@ def directional(
     rng = np.random.default_rng(seed)
     bound = bind_all(kernel, sizes)
     scalars = {p.name: float(rng.uniform(0.5, 1)) for p in kernel.params if p.dtype is not None}
-    inputs = {o.name: _values(rng, o.dtype.is_float, _shape(bound, o.name)) for o in kernel.operands
-              if o.role in ("in", "inout")}  # fmt: skip
+    inputs = {o.name: _values(rng, o) for o in bound.operands if o.role in ("in", "inout")}
     weights = {name: rng.normal(size=_shape(bound, name)) for name in of}
     along = {name: rng.normal(size=_shape(bound, name) if name in inputs else ()) for name in by}
 
@@ -106,5 +106,9 @@ def _shape(bound: Routine, name: str) -> tuple[int, ...]:
     return tuple(int(e.value or 0) for e in bound.operand(name).shape)
 
 
-def _values(rng: np.random.Generator, is_float: bool, shape: tuple[int, ...]) -> Array:
-    return rng.uniform(-1, 1, size=shape) if is_float else rng.integers(0, 4, size=shape)
+def _values(rng: np.random.Generator, of: Operand) -> Array:
+    """Of a bound kernel's operand: values that it may have."""
+    shape = tuple(int(e.value or 0) for e in of.shape)
+    if of.domain is not None:
+        return drawn_values(shape, of.domain, rng)
+    return rng.uniform(-1, 1, size=shape) if of.dtype.is_float else rng.integers(0, 4, size=shape)

@@ -9,6 +9,7 @@ from itertools import groupby
 from isamap.adjoint.arithmetic import adjoint_type, cast, wide
 from isamap.adjoint.building import refused
 from isamap.adjoint.contributions import Contribution, contribution
+from isamap.adjoint.data_indices import arrays_of_indices, check_gathered, is_data_bound
 from isamap.adjoint.names import Names
 from isamap.adjoint.partials import Source, depends, partials
 from isamap.adjoint.shares import Shares
@@ -127,6 +128,9 @@ class Backward:
             # What no step reads is added up behind the loop, over all steps at once: large products.
             wanted = {r.buffer for _, c in found for r in reads(c.value)}
             later = [(n, c) for n, c in found if self.adjoints_of(n).name not in wanted]
+            later = [
+                (n, c) for n, c in later if not is_data_bound(c.axes)
+            ]  # a loop that data bounds is in one
             for name, c in found:
                 if (name, c) not in later:
                     self.add(name, c, (axis,), (BACKWARD + loop,))
@@ -155,6 +159,7 @@ class Backward:
             return source.name, Contribution(s.axes, (), part, s.assign.guard)
         selecting = {str(i) for i in s.assign.target.index}
         c = contribution(s.axes, source, part, s.assign.guard, self.shape, self.names, selecting)
+        check_gathered(source.buffer, c.index, s.assign.span)
         return source.buffer, c
 
     # --- arrays of adjoints ------------------------------------------------------------
@@ -176,7 +181,8 @@ class Backward:
         guard = substitute_expr(c.guard, turned) if c.guard is not None else None
         value = cast(substitute_expr(c.value, turned), to.dtype)
         assign = Assign(Read(to.name, index, to.dtype), op, value, guard)
-        self.made.append(Statement(c.axes, assign, to.dtype, sequence, loops))
+        own = tuple(replace(a, extent=a.extent.substitute(turned)) for a in c.axes)
+        self.made.append(Statement(own, assign, to.dtype, sequence, loops))
 
     def zeros(self, o: Operand) -> Statement:
         axes = self.names.axes(o.shape)
@@ -201,6 +207,7 @@ class Backward:
         forward = wanted(again, needed)
         given = [*forward, *backward]
         used = {r.buffer for s in given for r in (s.assign.target, *_all_reads(s))}
+        used |= {name for s in given for name in arrays_of_indices(s)}
         ends = {o.name for o in (*outputs, *self.seeds)}
         mine = [o for o in self.built.operands if o.role != "in" and o.name in used]
         temps = [o for o in (*self.adjoints.values(), *self.more) if o.name not in ends]

@@ -16,6 +16,7 @@ from isamap.adjoint.names import Names
 from isamap.ir import Axis, Call, Cast, Const, Expr, Index, IndexValue, Read, Scalar, substitute_expr
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.facts import inside_conditions
+from isamap.ir.index import has_elements
 from isamap.transform.rewrite import map_reads
 
 Shapes = Callable[[str], tuple[Index, ...]]
@@ -78,6 +79,8 @@ def _turned(
     subscript = c.index[dim]
     others = {s for n, i in enumerate(c.index) if n != dim for s in i.symbols}
     if subscript in map(Index.of, names - others) or not subscript.symbols & names:
+        return None
+    if has_elements(subscript):  # it would run over all of the target, and test each element
         return None
     own = [a for a in c.axes if a.name in subscript.symbols - others and subscript.coefficient(a.name)]
     # An axis that selects results leaves the shorter loops, of a filter and the like; and outside the array

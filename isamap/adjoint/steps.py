@@ -88,7 +88,11 @@ def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) ->
     readers = [s for s in body if any(r.buffer == name for r in accesses(s)[1:])]
     ops = {s.assign.op for s in writes}
     found = Values(operand, axis, _slice(writes, axis), {}, {}, set(), not readers and ops <= _SUMS)
-    if found.slice_ is None and any(axis.name in i.symbols for s in writes for i in s.assign.target.index):
+    if (
+        found.slice_ is None
+        and not found.is_sum
+        and any(axis.name in i.symbols for s in writes for i in s.assign.target.index)
+    ):
         raise refused(
             f"which elements of `{name}` a step assigns is not plain",
             writes[0].assign.span,

@@ -185,8 +185,9 @@ LANGUAGE_CODES: dict[str, Explanation] = {
     "no-gradient": Explanation(
         "no derivative of a kernel",
         "`isamap grad` takes the derivatives of a kernel's results by its inputs, both of floats. It has "
-        "none of operations on integers, of products over an axis (`*=`) and of ordered loops within each "
-        "other, nor where an assignment replaces a part of an array that is no whole slice.",
+        "none of operations on integers and of ordered loops within each other, where an assignment replaces "
+        "a part of an array that is no whole slice, and by what is read at places made of data: there it "
+        "would be added up, and results are at no such places.",
     ),
     "nested-too-deeply": Explanation(
         "nesting deeper than 200 levels",

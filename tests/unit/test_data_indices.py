@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fuzz.run import dictionary, seeds
 from numpy.typing import NDArray
 
 from isamap.ir import Element, Facts, Index, Kernel, interpret, is_nonnegative, print_routine, typical_value
@@ -184,3 +185,8 @@ def test_drawn_values_obey_their_declaration_and_reach_its_ends() -> None:
     assert values[0] == 0
     assert values[-1] == 40
     assert (np.diff(values) >= 0).all()
+
+
+def test_fuzzing_starts_from_texts_and_words_of_declared_values() -> None:
+    assert sum(b" ascending;" in text for text in seeds("kernel")) >= 3
+    assert {'"values"', '"ascending"'} <= set(dictionary().splitlines())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
+from isamap.kernels import kernel_path
 from isamap.lsp.positions import offset_of, position_of
 from isamap.lsp.server import make_server
 from isamap.machine.beginnings import begin
@@ -144,6 +145,21 @@ def test_hovering_tells_types_shapes_and_loops(editor: Editor, tmp_path: Path) -
         found = editor.at("hover", path, GEMM, mark)
         assert found["contents"]["value"] == f"```isamap\n{said}\n```"
     assert editor.at("hover", path, GEMM, "{ C") is None
+
+
+def test_hovering_tells_what_values_an_array_of_indices_has(editor: Editor, tmp_path: Path) -> None:
+    shipped = kernel_path("csr_f32").read_text(encoding="utf-8")
+    path, text = tmp_path / "csr.ir", shipped[shipped.index("kernel csr_f32") :]
+    editor.open(path, text)
+    for mark, said in (
+        ("row[m]..", "in row: i32[M + 1] values 0..NNZ ascending"),
+        ("col[p]", "in col: i32[NNZ] values 0..K - 1"),
+        ("p in row", "p in row[m]..row[m + 1]: from row[m] to row[m + 1] - 1"),
+        ("NNZ ascending", "NNZ"),
+    ):
+        found = editor.at("hover", path, text, mark)
+        assert found["contents"]["value"] == f"```isamap\n{said}\n```"
+    assert editor.at("hover", path, text, "ascending") is None
 
 
 def test_a_definition_is_where_a_name_is_declared(editor: Editor, tmp_path: Path) -> None:
