@@ -31,6 +31,7 @@ PASS_NAMES = (
     "expand",
     "pipeline",
     "hoist",
+    "chains",
     "registers",
     "configure",
     "workspace",

@@ -15,6 +15,7 @@ from typing import assert_never
 
 from isamap.ir import Kernel, Range, product
 from isamap.lower import shape
+from isamap.lower.chains import side_by_side
 from isamap.lower.expand import expand_nest
 from isamap.lower.hoist import with_copies_in_front
 from isamap.lower.packed_operands import packing_program, symbols_of
@@ -180,6 +181,11 @@ def hoist(program: LoweredProgram, setting: Setting) -> LoweredProgram:
     return with_copies_in_front(program, setting.machine)
 
 
+def chains(program: LoweredProgram, setting: Setting) -> LoweredProgram:
+    """Chains of long functions side by side."""
+    return side_by_side(program, setting.machine)
+
+
 def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
     """Numbers for registers that are named by us, and in the programs that pack operands."""
     packs = tuple(registers(pack, setting) for pack in program.packs)
@@ -206,6 +212,7 @@ PASSES: tuple[Pass, ...] = (
     Expansion("expand", expand),
     ProgramPass("pipeline", pipeline),
     ProgramPass("hoist", hoist),
+    ProgramPass("chains", chains),
     ProgramPass("registers", registers),
     ProgramPass("configure", configure),
 )

@@ -72,9 +72,9 @@ def steady_of(loop: For, machine: Machine) -> Steady:
     issues = issues_of(loop)
     items = [machine.instructions[issue.instruction] for issue in issues]
     intervals = [
-        _time(item, issue, machine, latency=False) for item, issue in zip(items, issues, strict=True)
+        time_of(item, issue, machine, latency=False) for item, issue in zip(items, issues, strict=True)
     ]
-    delays = [_time(item, issue, machine, latency=True) for item, issue in zip(items, issues, strict=True)]
+    delays = [time_of(item, issue, machine, latency=True) for item, issue in zip(items, issues, strict=True)]
     # The shortest interval, but where another operation takes thousands of these: tables grow with ticks.
     tick = max(min((t for t in intervals if t > 0), default=1.0), sum((*intervals, *delays)) / MAX_TICKS)
     operations = tuple(
@@ -94,7 +94,8 @@ def steady_of(loop: For, machine: Machine) -> Steady:
     )
 
 
-def _time(item: MachineInstruction, issue: Issue, machine: Machine, *, latency: bool) -> float:
+def time_of(item: MachineInstruction, issue: Issue, machine: Machine, *, latency: bool) -> float:
+    """The interval or the latency of an issue. Units: nanoseconds."""
     numbers = {n: v for n, v in issue.params if isinstance(v, int)}
     numbers |= {n: v.value for n, v in issue.params if isinstance(v, Index) and v.value is not None}
     known = cost_params(item, machine, numbers)
@@ -158,10 +159,10 @@ def _local_values(loop: For, machine: Machine) -> Iterator[LocalValue]:
         definer = next((i for i, writes in users if writes), None)
         if definer is not None:
             later = tuple(dict.fromkeys(i for i, _ in users if i != definer))
-            yield LocalValue(value.name, _file(machine, value.memory), definer, later)
+            yield LocalValue(value.name, file_of(machine, value.memory), definer, later)
 
 
-def _file(machine: Machine, memory: str) -> str:
+def file_of(machine: Machine, memory: str) -> str:
     """The register memory that a view is of."""
     found = machine.memories[memory]
     while found.base is not None:
@@ -174,13 +175,13 @@ def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> I
     own = locals_of(loop)
     names = {value.name for value in own}
     outside = {
-        (ref.value, _file(machine, instruction.operand(name).memory or ""))
+        (ref.value, file_of(machine, instruction.operand(name).memory or ""))
         for issue in issues
         for instruction in (machine.instructions[issue.instruction].instruction,)
         for name, ref in issue.operands
         if isinstance(ref, RegisterRef) and ref.value not in names
     }
-    for memory in sorted({_file(machine, value.memory) for value in own}):
+    for memory in sorted({file_of(machine, value.memory) for value in own}):
         count = machine.memories[memory].count
         if count:
             yield memory, count - sum(1 for _, where in outside if where == memory)

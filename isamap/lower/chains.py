@@ -1,0 +1,200 @@
+"""Chains of issues side by side: what waits for the result before it leaves room for others.
+
+    load v0; exp v1 of v0; tanh v2 of v1; store v2      load v0; load v3; exp v1 of v0; exp v4 of v3;
+    load v3; exp v4 of v3; tanh v5 of v4; store v5  ->  tanh v2 of v1; tanh v5 of v4; store v2; store v5
+
+A core out of order overlaps chains that its window reaches. Functions of dozens of operations fill it: two
+of them behind each other take their latencies, not their intervals. Side by side they take at most half of
+the registers; the others are for what functions compute in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from isamap.ir import Index
+from isamap.lower.program import (
+    Block,
+    Declare,
+    For,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    Parallel,
+    Share,
+    Value,
+    issues_in,
+)
+from isamap.lower.software_pipeline import ACCESSES, file_of, time_of
+from isamap.machine import Machine
+from isamap.transform import reads
+
+MOST = 8
+"""Chains side by side: beyond them nothing was gained."""
+LONG = 16
+"""Intervals of the program's shortest issue in one that is many operations: a window holds few of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """What an issue reads and writes: values by name, then arrays; and whether it is many operations."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+    loads: frozenset[str]
+    stores: frozenset[str]
+    is_long: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The machine, and from when on an issue of the program is many operations. Units: nanoseconds."""
+
+    machine: Machine
+    long_ns: float
+
+
+def side_by_side(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """The program with chains of long functions side by side, and all others as they are."""
+    issues = [issue for issue in issues_in(program.body) if isinstance(issue, Issue)]
+    times = {one.instruction: _interval_ns(one, machine) for one in issues}
+    shortest = min((t for t in times.values() if t > 0), default=0.0)
+    if max(times.values(), default=0.0) < LONG * shortest:
+        return program
+    return replace(program, body=_nodes(program.body, Core(machine, LONG * shortest)))
+
+
+def _interval_ns(issue: Issue, machine: Machine) -> float:
+    return time_of(machine.instructions[issue.instruction], issue, machine, latency=False)
+
+
+def _nodes(nodes: tuple[Node, ...], core: Core) -> tuple[Node, ...]:
+    found: list[Node] = []
+    run: list[Declare | Issue] = []
+    for node in nodes:
+        if isinstance(node, Declare | Issue):
+            run.append(node)
+            continue
+        found += _side_by_side(run, core)
+        run = []
+        match node:
+            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
+                found.append(replace(node, body=_nodes(body, core)))
+            case _:
+                found.append(node)
+    return (*found, *_side_by_side(run, core))
+
+
+def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
+    """A straight piece of code with its chains in groups."""
+    issues = [node for node in run if isinstance(node, Issue)]
+    touched = [_touched(issue, core) for issue in issues]
+    values = {value.name: value for node in run if isinstance(node, Declare) for value in node.values}
+    chains = list(_chains(touched))
+    if not any(_waits(chain, touched) for chain in chains) or not _may_move(touched, values, core.machine):
+        return run
+    most = _most(chains, touched, values, core.machine)
+    groups = (chains[n : n + most] for n in range(0, len(chains), most))
+    order = [n for group in groups for n in _by_level([n for chain in group for n in chain], touched)]
+    written = {name for one in touched for name in one.writes}
+    outer = tuple(value for name, value in values.items() if name not in written)
+    found: list[Node] = [Declare(outer)] if outer else []
+    for n in order:
+        own = tuple(values[name] for name in sorted(touched[n].writes))
+        found += (Declare(own), issues[n]) if own else (issues[n],)
+    return found
+
+
+def _touched(issue: Issue, core: Core) -> Touched:
+    instruction = core.machine.instructions[issue.instruction].instruction
+    values: tuple[set[str], set[str]] = set(), set()
+    arrays: tuple[set[str], set[str]] = set(), set()
+    for name, ref in issue.operands:
+        where, thing = (arrays, ref.buffer) if isinstance(ref, MemoryRef) else (values, ref.value)
+        for things, does in zip(where, ACCESSES[instruction.operand(name).role], strict=True):
+            things.update({thing} if does else ())
+    arrays[0].update(r.buffer for _, v in issue.params if not isinstance(v, int | Index) for r in reads(v))
+    is_long = _interval_ns(issue, core.machine) >= core.long_ns
+    (reading, writing), (loading, storing) = values, arrays
+    return Touched(frozenset(reading), frozenset(writing), frozenset(loading), frozenset(storing), is_long)
+
+
+def _may_move(touched: Sequence[Touched], values: Mapping[str, Value], machine: Machine) -> bool:
+    """Whether each value is written once, here, in registers that the C compiler names, and no array is read
+    that is written."""
+    written = [name for one in touched for name in one.writes]
+    loads = {name for one in touched for name in one.loads}
+    stores = {name for one in touched for name in one.stores}
+    numbered = any(machine.memories[value.memory].named == "immediate" for value in values.values())
+    once = len(set(written)) == len(written) and set(written) <= values.keys()
+    return once and not numbered and not loads & stores
+
+
+def _chains(touched: Sequence[Touched]) -> Iterator[list[int]]:
+    """Issues up to each one that writes memory."""
+    chain: list[int] = []
+    for number, one in enumerate(touched):
+        chain.append(number)
+        if one.stores:
+            yield chain
+            chain = []
+    if chain:
+        yield chain
+
+
+def _waits(chain: Sequence[int], touched: Sequence[Touched]) -> bool:
+    """Whether a long function waits for another."""
+    behind: set[str] = set()
+    for one in (touched[n] for n in chain):
+        waits = bool(one.reads & behind)
+        if one.is_long and waits:
+            return True
+        if one.is_long or waits:
+            behind |= one.writes
+    return False
+
+
+def _most(
+    chains: Sequence[Sequence[int]],
+    touched: Sequence[Touched],
+    values: Mapping[str, Value],
+    machine: Machine,
+) -> int:
+    """How many chains stand side by side."""
+    last = {name: n for n, one in enumerate(touched) for name in one.reads}
+    most = MOST
+    for chain in chains:
+        alive: dict[str, set[str]] = {}
+        for n in chain:
+            for name in touched[n].writes:
+                alive.setdefault(file_of(machine, values[name].memory), set()).add(name)
+            for file, names in alive.items():
+                count = machine.memories[file].count
+                most = min(most, max(1, count // 2 // max(1, len(names)))) if count else most
+                names -= {name for name in names if last.get(name, n) <= n}
+    return most
+
+
+def _by_level(group: Sequence[int], touched: Sequence[Touched]) -> list[int]:
+    """Issues by how many stand before each in its chain; what waits for none directly before its reader,
+    and what writes memory last, in its order."""
+    level: dict[int, int] = {}
+    maker = {name: n for n in group for name in touched[n].writes}
+    for n in group:
+        before = [level[maker[name]] for name in touched[n].reads if name in maker]
+        level[n] = max(before, default=-1) + 1
+    least: dict[int, int] = {}
+    for n in group:
+        for name in touched[n].reads & maker.keys():
+            least[maker[name]] = min(least.get(maker[name], level[n]), level[n])
+    top = max(level.values(), default=0)
+
+    def key(n: int) -> tuple[float, int]:
+        if touched[n].stores:
+            return top + 1, n
+        return (least[n] - 0.5 if level[n] == 0 and n in least else level[n]), n
+
+    return sorted(group, key=key)
