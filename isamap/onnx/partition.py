@@ -24,7 +24,7 @@ from isamap.plan.graphs import GraphPlan, GraphProblem, Group
 from isamap.plan.placement import Buffer
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, shown
-from isamap.scheduler.graphs.improving import planned
+from isamap.scheduler.graphs.improving import better_start, planned
 from isamap.scheduler.graphs.pieces import improved_in_pieces
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Diagnostic, UsageProblem
@@ -71,7 +71,7 @@ class Partition:
         plan = {"none": none, "greedy": greedy, "cpsat": greedy}[self.method]
         room = self.workspace_bytes or greedy.peak_bytes
         if self.method == "cpsat":
-            plan = self._solved(problem, greedy, room)
+            plan = self._solved(problem, better_start(none, greedy, room), room)
         _, size = packed(problem, plan)
         if self.workspace_bytes and size > self.workspace_bytes:
             raise no_room(size, self.workspace_bytes, plan.peak_bytes)

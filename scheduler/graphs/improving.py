@@ -61,6 +61,15 @@ def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
     return GraphPlan(tuple(order), frozenset(near), cost, peak_bytes(problem, order))
 
 
+def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
+    """Where to start from: the greedy rule's plan, or that without fusion where it is cheaper and has room.
+
+    Values that are computed late keep what they read alive: for long recurrences the rule may lose.
+    Units: bytes.
+    """
+    return none if none.cost_ns < greedy.cost_ns and none.peak_bytes <= room_bytes else greedy
+
+
 def improved(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:

@@ -14,7 +14,7 @@ from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Near
 from isamap.scheduler.graphs import pieces
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
-from isamap.scheduler.graphs.improving import WHOLE, ask_apart, ask_here, improved, planned
+from isamap.scheduler.graphs.improving import WHOLE, ask_apart, ask_here, better_start, improved, planned
 from isamap.scheduler.graphs.window import Decided, Window
 from isamap.scheduler.process.isolate import failed
 from isamap.source import Diagnostic
@@ -190,3 +190,10 @@ def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improve
     found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask)
     assert [warning.notes for warning in found.warnings] == [("out of luck",)]
     assert found.cost_ns < start.cost_ns
+
+
+def test_a_search_starts_without_fusion_where_that_is_cheaper_and_has_room() -> None:
+    none, greedy = (GraphPlan((0,), NONE, cost, peak) for cost, peak in ((1.0, 64), (2.0, 128)))
+    assert better_start(none, greedy, 128) is none
+    assert better_start(none, greedy, 32) is greedy
+    assert better_start(replace(none, cost_ns=3.0), greedy, 128) is greedy
