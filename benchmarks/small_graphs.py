@@ -199,6 +199,101 @@ def _softmaxes() -> onnx.ModelProto:
     return net.done(x)
 
 
+def _gru(steps: int) -> onnx.ModelProto:
+    """A gated recurrent unit, unrolled."""
+    net, size = Layers(f"gru_{steps}", 16, 128), 128
+    weights = [(net.constant(size, size), net.constant(size)) for _ in range(6)]
+
+    def dense(x: str, number: int) -> str:
+        return net.add("Add", net.add("MatMul", x, weights[number][0]), weights[number][1])
+
+    hidden = "x"
+    for _ in range(steps):
+        reset, update = (
+            net.add("Sigmoid", net.add("Add", dense("x", n), dense(hidden, n + 1))) for n in (0, 2)
+        )
+        new = net.add("Tanh", net.add("Add", dense("x", 4), net.add("Mul", reset, dense(hidden, 5))))
+        kept = net.add("Mul", update, net.add("Sub", hidden, new))
+        hidden = net.add("Add", new, kept)
+    return net.done(hidden)
+
+
+def _rms() -> onnx.ModelProto:
+    """Rows by the roots of their mean squares, and a gated product behind."""
+    net = Layers("rms_gated", 128, 256)
+    x = "x"
+    for _ in range(2):
+        square = net.add("ReduceMean", net.add("Mul", x, x), axes=[-1], keepdims=1)
+        root = net.add("Sqrt", net.add("Add", square, net.number(1e-5)))
+        y = net.add("Mul", net.add("Div", x, root), net.constant(256))
+        x = net.add("Add", x, net.add("Mul", net.silu(y), net.add("Tanh", y)))
+    return net.done(x)
+
+
+def _rotary() -> onnx.ModelProto:
+    """Pairs of a row's halves, turned by angles."""
+    net, rows, half = Layers("rotary", 256, 256), 256, 128
+    parts = [
+        net.add("Slice", "x", *(net.constant(value=np.array([v], np.int64)) for v in (at, at + half, 1)))
+        for at in (0, half)
+    ]
+    cos, sin = net.constant(rows, half), net.constant(rows, half)
+    first = net.add("Sub", net.add("Mul", parts[0], cos), net.add("Mul", parts[1], sin))
+    second = net.add("Add", net.add("Mul", parts[1], cos), net.add("Mul", parts[0], sin))
+    return net.done(net.add("Concat", first, second, axis=1))
+
+
+def _batch_norms() -> onnx.ModelProto:
+    """Batch norms written out, with activations between them."""
+    net = Layers("batch_norms", 1, 64, 28, 28)
+    x = "x"
+    for _ in range(4):
+        y = net.add("Mul", net.add("Sub", x, net.constant(64, 1, 1)), net.constant(64, 1, 1))
+        x = net.add("Add", x, net.silu(net.add("Add", y, net.constant(64, 1, 1))))
+    return net.done(x)
+
+
+def _mixer() -> onnx.ModelProto:
+    """An MLP over rows, and one over columns."""
+    net = Layers("mixer", 64, 128)
+    turned = net.add("Transpose", net.norm("x", 128), perm=[1, 0])
+    mixed = net.dense(net.gelu(net.dense(turned, 64, 128)), 128, 64)
+    x = net.add("Add", "x", net.add("Transpose", mixed, perm=[1, 0]))
+    y = net.dense(net.gelu(net.dense(net.norm(x, 128), 128, 256)), 256, 128)
+    return net.done(net.add("Add", x, y))
+
+
+def _cart_pole(steps: int) -> onnx.ModelProto:
+    """A cart with a pole, so many steps of Euler's, for 2048 carts; the force is a function of the state."""
+    net = Layers(f"cart_pole_{steps}", 4, 2048)
+    bounds = [[net.constant(value=np.array([v], np.int64)) for v in (n, n + 1, 0)] for n in range(4)]
+    x, speed, angle, turn = (net.add("Slice", "x", *bound) for bound in bounds)
+
+    def scaled(value: str, factor: float) -> str:
+        return net.add("Mul", value, net.number(factor))
+
+    for _ in range(steps):
+        force = scaled(net.add("Tanh", net.add("Add", angle, turn)), 10.0)
+        cos, sin = net.add("Cos", angle), net.add("Sin", angle)
+        pushed = net.add("Add", force, net.add("Mul", scaled(net.add("Mul", turn, turn), 0.05), sin))
+        pushed = scaled(pushed, 1 / 1.1)
+        above = net.add("Sub", scaled(sin, 9.8), net.add("Mul", cos, pushed))
+        below = net.add("Sub", net.number(4 / 3), scaled(net.add("Mul", cos, cos), 0.1 / 1.1))
+        spin = net.add("Div", scaled(above, 2.0), below)
+        push = net.add("Sub", pushed, scaled(net.add("Mul", spin, cos), 0.05 / 1.1))
+        x, angle = net.add("Add", x, scaled(speed, 0.02)), net.add("Add", angle, scaled(turn, 0.02))
+        speed, turn = net.add("Add", speed, scaled(push, 0.02)), net.add("Add", turn, scaled(spin, 0.02))
+    return net.done(net.add("Concat", x, speed, angle, turn, axis=0))
+
+
+def _inverted() -> onnx.ModelProto:
+    """An inverted residual: wider, by channel, narrower."""
+    net = Layers("inverted_residual", 1, 24, 28, 28)
+    y = net.add("Clip", net.conv("x", 24, 144, 1), net.number(0.0), net.number(6.0))
+    y = net.add("Clip", net.conv(y, 144, 144, 3, 144), net.number(0.0), net.number(6.0))
+    return net.done(net.add("Add", "x", net.conv(y, 144, 24, 1)))
+
+
 NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "mlp_relu": lambda: _mlp("relu"),
     "mlp_silu": lambda: _mlp("silu"),
@@ -221,4 +316,11 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "conv_relu_32": lambda: _convs("relu", 32),
     "squeeze_excite": _excited,
     "scaled_softmax": _softmaxes,
+    "gru_2": lambda: _gru(2),
+    "rms_gated": _rms,
+    "rotary": _rotary,
+    "batch_norms": _batch_norms,
+    "mixer": _mixer,
+    "cart_pole_2": lambda: _cart_pole(2),
+    "inverted_residual": _inverted,
 }
