@@ -60,7 +60,8 @@ def with_flows(
         if operand.mover and operand.homes[0]:
             moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
             busy = _busy(moves, _brought(moves, moves.operand))
-            flow = Flow(busy, issues=_issues(moves), queued=_queued(moves))
+            late_ns = _late_ns(moves)
+            flow = Flow(busy, latency_ns=late_ns, issues=_issues(moves), queued=_queued(moves))
             if operand.is_accumulator:
                 found = outcome(kernel, number, tuple(f.statement for f in taken))
                 flow = _of_sums(moves, found)
@@ -191,6 +192,16 @@ def _issues(moves: _Moves) -> int:
     move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
     assert move is not None, "homes are those that something moves to"
     return move.issues * moves.tiles
+
+
+def _late_ns(moves: _Moves) -> float:
+    """How much later what is moved is there than its unit is free again. Units: nanoseconds."""
+    move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
+    assert move is not None, "homes are those that something moves to"
+    machine = moves.suppliers.machine
+    item = machine.instructions[move.instruction]
+    numbers = cost_params(item, machine, {})
+    return max(0.0, cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers))
 
 
 def _queued(moves: _Moves) -> int:

@@ -15,12 +15,14 @@ Where it errs: sweeps are counted as if all loops over other axes stood inside.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from math import prod
 
 from isamap.plan.cost import Add, Cases, Const, Cost, Decision, Threshold, largest, times, total
-from isamap.plan.problem import Busy, Flow, TileOperand
+from isamap.plan.problem import Busy, Flow, TileAxis, TileOperand
 from isamap.scheduler.deciding.crossing import crossing, name_of
-from isamap.scheduler.deciding.space import issues_along
+from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
+from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.windows import reaches_of
 from isamap.scheduler.effects.overlapping import entries
@@ -31,6 +33,8 @@ from isamap.source import added
 # hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way
 # at once beside those of the sums, it waits for all of it.
 SWEEPS = ((2, 0.0), (4, 1 / 2))
+# Up to so many of which the last one counts, where filling hides behind that alone.
+LAST_SWEEPS = (1, 2, 4)
 
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
@@ -71,14 +75,17 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         return Const(0)
     before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]
     behind = [c for o, f in flows if o.is_accumulator for c in _last_results(tiling, o, f)]
-    sums = [c for o, f in flows if o.is_accumulator for c in _exchanged(tiling, o, f)]
+    sums = [_exchanged(tiling, o, f, again[o.name]) for o, f in flows if o.is_accumulator]
     found = [total([computing, *sums, *before, *behind])]
     for operand, flow in flows:
         if not operand.is_accumulator:
             swept = _swept(tiling, operand, flow, computing, again[operand.name])
             found.append(total([swept, *sums, *behind]))
+    for first, second in combinations([o for o, _ in flows if not o.is_accumulator], 2):
+        refilled = _refilled(tiling, first, second, computing, again)
+        found.append(total([refilled, *sums, *behind]))
     found += [total([_taking_turns(tiling, o, f), *before, *behind]) for o, f in flows if o.is_accumulator]
-    block = _of_block(tiling)
+    late = [_refills(tiling, o, f, again[o.name]) for o, f in flows if not o.is_accumulator]
     for unit in units(operands):
         brings = any(_of(f.begun, unit) for o, f in flows if not o.is_accumulator)
         takes = any(_of(f.finished, unit) for _, f in flows)
@@ -86,7 +93,8 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         busy += _through_banks(tiling, unit)
         if unit == tiling.space.option.unit:  # it computes as well, and then no block stands alone
             busy.append(computing)
-        found.append(total([*busy, block, *(() if brings else before), *(() if takes else behind)]))
+        alone = _of_last_fills(tiling, flows) if brings else _of_block(tiling)
+        found.append(total([*busy, *late, alone, *(() if brings else before), *(() if takes else behind)]))
     return largest(found)
 
 
@@ -113,25 +121,40 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     """Filling a buffer of one copy, with what is computed while that waits; 0 where it has two."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
-    filled = times(_longest(flow.begun), *again)
-    # What is filled when it was read is there so much later, and so are the sums of it.
-    late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
-    late = times(late_ns, *(tiling.blocks[a.name] for a in axes), *(() if operand.windows else again))
+    filled, late = times(_longest(flow.begun), *again), _late(tiling, operand, flow, again)
+    serial = total([filled, computing, late])
     if operand.windows:
         windows = _swept_windows(tiling, operand, flow, filled, total([computing, late]))
-        return _by_copies(tiling, operand, windows, Const(0))
-    sweeps = times(*(tiling.turns[a.name] for a in tiling.space.register_axes if a.name not in operand.axes))
-    waits = serial = total([filled, computing, late])
+        return _by_copies(tiling, operand, _in_queues(tiling, operand, flow, windows, serial), Const(0))
+    sweeps, waits = _sweeps(tiling, operand), serial
     for most, share in reversed(SWEEPS):
         part = total([filled, times(share, computing), *([late] if share else [])])
         waits = Threshold(sweeps, most, part, waits)
-    if flow.queued:
-        each = flow.issues / prod(a.extent for a in axes)
-        waits = Threshold(times(each, *(tiling.block[a.name] for a in axes)), flow.queued, waits, serial)
+    waits = _in_queues(tiling, operand, flow, waits, serial)
     # The first tile of each filling waits for its last use before, and what is computed waits for it.
     tiles = prod(issues_along(a) for a in option.axes if a.name in operand.axes)
     firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
     return _by_copies(tiling, operand, largest([waits, total([computing, firsts, late])]), Const(0))
+
+
+def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
+    """How much later all that is filled when it was read is there, and are the sums of it."""
+    option = tiling.space.option
+    axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
+    late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
+    return times(late_ns, *(tiling.blocks[a.name] for a in axes), *(() if operand.windows else again))
+
+
+def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
+    """One of two costs, after whether the issues that fill a block once find room in queues."""
+    if not flow.queued:
+        return few
+    taps = {window.tap for window in operand.windows}
+    axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
+    axes = [a for a in axes if a.name not in taps]
+    issues = times(flow.issues / prod(a.extent for a in axes), *(tiling.block[a.name] for a in axes))
+    most = flow.queued // 2 if operand.windows else flow.queued  # windows are read to their end
+    return Threshold(issues, most, few, largest([few, many]))
 
 
 def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cost, computing: Cost) -> Cost:
@@ -153,6 +176,43 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
     return largest([swept, total([computing, times(*firsts, *blocks)])])
 
 
+def _refilled(
+    tiling: Tiling,
+    first: TileOperand,
+    second: TileOperand,
+    computing: Cost,
+    again: Mapping[str, Sequence[Cost]],
+) -> Cost:
+    """Filling two buffers of one copy each, one behind the other by one unit; 0 where either has two, or
+    where no loop fills both anew.
+
+    The first is filled while the last sweep over it goes on, of several taps the last one, and what reads the
+    second waits for both.
+    """
+    taps = prod(a.extent for w in first.windows for a in tiling.space.option.axes if a.name == w.tap)
+    shown = computing
+    for sweeps in reversed(LAST_SWEEPS):
+        shown = Threshold(_sweeps(tiling, first), sweeps, times(1 - 1 / taps / sweeps, computing), shown)
+    both = (first, second)
+    together = [
+        total([*(busy_ns(tiling, o, unit, again[o.name]) for o in both), shown])
+        for unit in units([first])
+        if unit in units([second])
+    ]
+    common = [a.name for a in tiling.space.axes if a.name in first.axes and a.name in second.axes]
+    waits = Threshold(times(*(tiling.blocks[name] for name in common)), 1, Const(0), largest(together))
+    return _by_copies(tiling, first, _by_copies(tiling, second, waits, Const(0)), Const(0))
+
+
+def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
+    """How long all units wait for fillings that cannot begin before a buffer is read: of one copy, and of two
+    where windows are read to their end. 0 where it is filled once.
+    """
+    blocks = times(*(tiling.blocks[a.name] for a in tiling.space.axes if a.name in operand.axes))
+    late = Threshold(blocks, 1, Const(0), _late(tiling, operand, flow, again))
+    return _by_copies(tiling, operand, late, late if operand.windows else Const(0))
+
+
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
     """One of two costs of an operand that is staged per block, after how many copies its buffer has."""
     staged = one
@@ -162,6 +222,26 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
     return Cases(tiling.space.stage(operand), tuple((v, staged if v == 1 else Const(0)) for v in values))
 
 
+def _sweeps(tiling: Tiling, operand: TileOperand) -> Cost:
+    """How many register blocks read each element of a block."""
+    return times(*(tiling.turns[a.name] for a in tiling.space.register_axes if a.name not in operand.axes))
+
+
+def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) -> Cost:
+    """What is computed when all is brought: a register block, or where one sweep reads each block of an
+    input, and uses a tile when it comes, the issues on the last one.
+    """
+    space, found = tiling.space, _of_block(tiling)
+    unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
+    last, names = times(space.option.interval_ns, *unrolled), [axis.name for axis in space.register_axes]
+    for operand, _ in flows:
+        if not operand.is_accumulator and not operand.windows:
+            once = Threshold(times(*map(tiling.turns.__getitem__, names)), 1, last, largest([last, found]))
+            values = space.stage_values(operand)
+            found = Cases(space.stage(operand), tuple((v, once if v == BLOCK else found) for v in values))
+    return found
+
+
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """What is brought of an input before anything is computed: a block, or all of it."""
     space, whole_ns = tiling.space, _longest(flow.begun)
@@ -169,41 +249,53 @@ def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
     axes = [a for a in moved if a.name in tiling.block]
     block = times(whole_ns / prod(a.extent for a in axes), *(tiling.block[a.name] for a in axes))
-    costs = {0: Const(0), 1: block, 2: Const(whole_ns)}
+    costs = {0: Const(0), BLOCK: block, WHOLE: Const(whole_ns)}
     yield Cases(space.stage(operand), tuple((v, costs[v]) for v in space.stage_values(operand)))
 
 
 def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """What leaves behind the last sum: a register block."""
+    """What leaves behind the last sum: of a register block what is not taken out while its last tiles are
+    computed.
+    """
     option, space = tiling.space.option, tiling.space
-    tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
-    block = [Decision(space.unroll(axis)) for axis in space.register_axes if axis.name in operand.axes]
+    tile_ns = _longest(flow.finished) / _tiles(tiling, operand)
     yield Const(flow.latency_ns)
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
     if operand in crossing(space):
         yield Cases(name_of(space, operand), ((0, Const(0)), (1, late)))
-    yield times(_longest(flow.finished) / tiles, *block)
+    block = [Decision(space.unroll(axis)) for axis in space.register_axes if axis.name in operand.axes]
+    yield Const(min(tile_ns, option.interval_ns))
+    yield times(max(0.0, tile_ns - option.interval_ns), *block)
 
 
-def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
+def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
     """Sums of one copy: each register block is read and begun anew before the next one goes on there.
 
-    Of a block of several tiles that takes as long as they are computed one by one, but for the first. What
-    registers hold goes there and comes back for each part of a sum.
+    Of a block of several tiles the first is read while the others are computed for the last time.
     """
     option, space = tiling.space.option, tiling.space
-    tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
-    if operand.staged_ns:
-        again = [tiling.blocks[axis.name] for axis in space.axes if axis.name not in operand.axes]
-        yield times(tiles * operand.staged_ns, *again)
+    tiles = _tiles(tiling, operand)
     one_ns = (flow.first_ns + _longest(flow.begun)) / tiles
     late_ns = max(0.0, one_ns - option.interval_ns)
-    each_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
-    waits = total([Const(late_ns * tiles), times(each_ns, *entries(tiling))])
+    first_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
+    axes = [axis for axis in space.register_axes if axis.name in operand.axes]
+    first = _unless_hidden(tiling, axes, first_ns, 1)
+    blocks = times(*(tiling.steps[axis.name] for axis in space.register_axes), *again)
+    waits = total([Const(late_ns * tiles), times(first, blocks)])
     if operand not in crossing(space):
-        yield waits
-        return
-    yield Cases(name_of(space, operand), ((0, waits), (1, Const(0))))
+        return waits
+    return Cases(name_of(space, operand), ((0, waits), (1, Const(0))))
+
+
+def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
+    """How long the first tile of a block of so many along other axes waits, while the others are computed."""
+    left_ns = wait_ns - (tiles - 1) * tiling.space.option.interval_ns
+    if left_ns <= 0 or not axes:
+        return Const(max(0.0, left_ns))
+    axis, *others = axes
+    most = min(issues_along(axis), MAX_UNROLLED)
+    branches = [(n, _unless_hidden(tiling, others, wait_ns, tiles * n)) for n in range(1, most + 1)]
+    return Cases(tiling.space.unroll(axis), tuple(branches))
 
 
 def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow) -> Cost:
@@ -211,9 +303,12 @@ def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow) -> Cost:
     option, space = tiling.space.option, tiling.space
     if operand not in crossing(space):
         return Const(0)
-    tiles = prod(issues_along(axis) for axis in option.axes if axis.name in operand.axes)
-    each = times((option.latency_ns + flow.first_ns / tiles) / 2, *entries(tiling))
+    each = times((option.latency_ns + flow.first_ns / _tiles(tiling, operand)) / 2, *entries(tiling))
     return Cases(name_of(space, operand), ((0, Const(0)), (1, each)))
+
+
+def _tiles(tiling: Tiling, operand: TileOperand) -> int:
+    return prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
 
 
 def _longest(busy: Busy) -> float:

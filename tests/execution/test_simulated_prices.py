@@ -22,18 +22,29 @@ EARLY = dict.fromkeys(STILL, 1)
 def test_a_requantised_product_takes_as_long_as_the_model_says(
     m: int, n: int, k: int, fixed: dict[str, int]
 ) -> None:
-    asked = Request(
-        Source("k.ir", REQUANTISED), "edge-npu", {"M": m, "N": n, "K": k}, limit_s=5, fixed=dict(fixed)
-    )
+    modelled_ns, simulated_ns = _times(m, n, k, fixed, "cpsat")
+    assert modelled_ns == pytest.approx(simulated_ns, rel=0.15)
+    assert simulated_ns >= 2 * m * n * k / 2048, "32 x 32 cells, two operations each"
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(512, 512, 128), (256, 512, 64)])
+def test_sums_of_one_copy_wait_for_the_first_tile_of_a_block_alone(m: int, n: int, k: int) -> None:
+    modelled_ns, simulated_ns = _times(m, n, k, {"nest1.spread.c": 0}, "greedy")
+    assert modelled_ns == pytest.approx(simulated_ns, rel=0.06)
+
+
+def _times(m: int, n: int, k: int, fixed: dict[str, int], heuristic: str) -> tuple[float, float]:
+    """A requantised product's time by the cost model and by the simulator. Units: nanoseconds."""
+    sizes = {"M": m, "N": n, "K": k}
+    source = Source("k.ir", REQUANTISED)
+    asked = Request(source, "edge-npu", sizes, heuristic=heuristic, limit_s=5, fixed=dict(fixed))
     made = compile_kernel(asked, "emit")
     assert made.program is not None
     assert made.machine is not None
     assert made.problem is not None
     assert made.schedule is not None
     assert made.schedule.cost_ns is not None
-    found = simulate(made.program, made.machine, made.problem)
-    assert made.schedule.cost_ns == pytest.approx(found.total_ns, rel=0.15)
-    assert found.total_ns >= 2 * m * n * k / 2048, "32 x 32 cells, two operations each"
+    return made.schedule.cost_ns, simulate(made.program, made.machine, made.problem).total_ns
 
 
 MIXED = """kernel mixed() {{
