@@ -14,6 +14,7 @@ from typing import Any
 
 from isamap.models.terms import NotTaken
 from isamap.torch.convolutions import convolution, convolution_backward
+from isamap.torch.recurrent import RECURRENT
 from isamap.torch.writing import Axes, Filled, Several, Writer, own_axes, shape_of, wide_of
 
 
@@ -137,4 +138,6 @@ ANCHORS: Mapping[str, Filled] = {
     "_log_softmax.default": _softmax(is_log=True),
 }
 
-SEVERAL: Mapping[str, Several] = {"convolution_backward.default": convolution_backward}
+SEVERAL: Mapping[str, Several] = {"convolution_backward.default": convolution_backward, **RECURRENT}
+SEARCHED = frozenset(("convolution_backward.default",))
+"""What is worth a search, where no heuristic is named."""

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from isamap.torch.kernels import Options
+from isamap.torch.layers import with_whole_layers
 from isamap.torch.program import Program, make_program
 
 Seen = Callable[[str, Program], None]
@@ -24,12 +25,13 @@ def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | Non
 def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Callable[..., Any]:
     """A backend that tells what it makes."""
     common: Any = import_module("torch._dynamo.backends.common")
-    return common.aot_autograd(
+    compile_module = common.aot_autograd(
         fw_compiler=_of_kind("forward", options, seen),
         bw_compiler=_of_kind("backward", options, seen),
         inference_compiler=_of_kind("inference", options, seen),
         decompositions=_decompositions(),
     )
+    return lambda module, inputs: compile_module(with_whole_layers(module, inputs), inputs)
 
 
 def _of_kind(kind: str, options: Options, seen: Seen) -> Callable[[Any, Sequence[Any]], Any]:

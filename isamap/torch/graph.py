@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
@@ -25,7 +26,7 @@ def name_of(node: Any) -> str:
     if node.op != "call_function":
         return ""
     said = str(node.target)
-    return said.removeprefix("aten.").removeprefix("prims.") if "." in said else ""
+    return re.sub(r"^(aten|prims|isamap)\.", "", said) if "." in said else ""
 
 
 def is_view(node: Any) -> bool:

@@ -6,7 +6,7 @@ place raises, but for those on `weight.data`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -14,9 +14,14 @@ from isamap.driver.runnable import CompiledKernel
 from isamap.torch.graph import name_of, seen_through
 from isamap.torch.groups import Group
 from isamap.torch.kernel_text import Passed, Text
+from isamap.torch.recurrent import RECURRENT
 
-_MATRIX = {"mm.default": 1, "addmm.default": 2}
-"""Which argument of a product a kernel may take packed."""
+_MATRICES: Mapping[str, tuple[int, ...]] = {
+    "mm.default": (1,),
+    "addmm.default": (2,),
+    **dict.fromkeys(RECURRENT, (3, 4)),
+}
+"""Which arguments of an operation, which one sum reads, a kernel may take packed."""
 
 
 def weights_of(graph: Any) -> frozenset[Any]:
@@ -31,10 +36,10 @@ def weights_of(graph: Any) -> frozenset[Any]:
 def packed_of(group: Group, text: Text, weights: frozenset[Any]) -> tuple[str, ...]:
     """The operands of a kernel that are weights of a product."""
     anchor = group.anchor
-    if anchor is None or name_of(anchor) not in _MATRIX:
+    if anchor is None or name_of(anchor) not in _MATRICES:
         return ()
-    matrix = anchor.args[_MATRIX[name_of(anchor)]]
-    return tuple(p.name for p in text.reads if p.node is matrix and seen_through(matrix) in weights)
+    matrices = [anchor.args[n] for n in _MATRICES[name_of(anchor)]]
+    return tuple(p.name for p in text.reads if p.node in matrices and seen_through(p.node) in weights)
 
 
 def packing(kernel: CompiledKernel, passed: Passed, distance: int) -> Callable[[Any, Any], int]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from isamap.models.terms import NotTaken
 from isamap.source import IsamapError
-from isamap.torch.anchors import SEVERAL
+from isamap.torch.anchors import SEARCHED
 from isamap.torch.graph import is_result, is_view, name_of
 from isamap.torch.groups import Group, find_groups
 from isamap.torch.kernel_text import Text, kernel_text
@@ -52,7 +52,9 @@ def make_program(graph: Any, options: Options) -> Program:
     for group in groups:
         with _noted(group, refused):
             text = kernel_text(group)
-            own = options.of_kernel(is_searched=group.anchor is not None and name_of(group.anchor) in SEVERAL)
+            own = options.of_kernel(
+                is_searched=group.anchor is not None and name_of(group.anchor) in SEARCHED
+            )
             wanted = text.text, own, packed_of(group, text, weights)
             if not options.portfolio or (kept := recalled(group.members, wanted)) is None or kept.is_ours:
                 needed.append(wanted)
