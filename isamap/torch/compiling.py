@@ -31,7 +31,11 @@ def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Cal
         inference_compiler=_of_kind("inference", options, seen),
         decompositions=_decompositions(),
     )
-    return lambda module, inputs: compile_module(with_whole_layers(module, inputs), inputs)
+
+    def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:
+        return compile_module(with_whole_layers(module, inputs), inputs)
+
+    return compile_whole
 
 
 def _of_kind(kind: str, options: Options, seen: Seen) -> Callable[[Any, Sequence[Any]], Any]:
