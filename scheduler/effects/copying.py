@@ -32,8 +32,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     if operand.packed or operand.flow is not None:  # what flows is no work of the unit that computes
         return Const(0)
     values = space.stage_values(operand)
-    elements = prod(axis.extent for axis in space.option.axes if axis.name in operand.axes)
-    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
     afar_ns = copying_afar(tiling, operand, problem)
     once += afar_ns
     again = _again(tiling, operand)
@@ -49,8 +48,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     """All copies per block of an operand, both ways of an accumulator, made when they are needed."""
-    elements = prod(axis.extent for axis in tiling.space.option.axes if axis.name in operand.axes)
-    once = (2 if operand.is_accumulator else 1) * elements * operand.pack_ns_per_element
+    once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
     once += copying_afar(tiling, operand, problem)
     again = _again(tiling, operand)
     shared = times(copying_shared(tiling, operand, problem), *again)
@@ -58,6 +56,12 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     begun = times(_begun(tiling, operand, problem, parts), *again)
     out = out_and_back(tiling, operand, problem, again, buffers(tiling, operand), usable_bytes)
     return total([times(once, *again), shared, out, begun])
+
+
+def _filled(tiling: Tiling, operand: TileOperand) -> int:
+    """The elements of a copy: instructions fill whole tiles, units of their own bring what is there."""
+    followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
+    return prod(a.extent if operand.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -9,6 +9,9 @@ import pytest
 from fuzz.run import dictionary, seeds
 from numpy.typing import NDArray
 
+from isamap.driver.inputs import named_kernel
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.request import Request
 from isamap.ir import Element, Facts, Index, Kernel, interpret, is_nonnegative, print_routine, typical_value
 from isamap.ir.domains import drawn_values, largest_value
 from isamap.kernels import kernel_path
@@ -190,3 +193,14 @@ def test_drawn_values_obey_their_declaration_and_reach_its_ends() -> None:
 def test_fuzzing_starts_from_texts_and_words_of_declared_values() -> None:
     assert sum(b" ascending;" in text for text in seeds("kernel")) >= 3
     assert {'"values"', '"ascending"'} <= set(dictionary().splitlines())
+
+
+@pytest.mark.parametrize("columns", [2, 4])
+def test_rows_of_few_columns_are_not_copied_into_whole_vectors(columns: int) -> None:
+    """A copy fills the lanes that have no column as well, which costs more than loads under a mask."""
+    sizes = {"M": 7860, "N": columns, "K": 2560, "P": 300000, "R": 4}
+    made = compile_kernel(Request(named_kernel("sell_f32"), "x86-avx512", sizes), "schedule")
+    assert made.schedule is not None
+    (nest,) = made.schedule.nests
+    assert "fma" in nest.mapping
+    assert nest.stages == ()

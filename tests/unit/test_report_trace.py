@@ -41,6 +41,7 @@ def problems(trace: dict[str, Any]) -> list[str]:
             found.append(f"{number}: no name or process")
         if not isinstance(event.get("tid"), int):
             found.append(f"{number}: no thread")
+            continue
         if kind == "M":
             found += [] if event["args"] else [f"{number}: nothing said"]
             continue
