@@ -111,6 +111,8 @@ def copy_loops(
     copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
     """The loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
+    if any(count.value is not None and count.value <= 0 for count in counts.values()):
+        return ()  # what would be filled ahead of the last block
     moved = dma_loops(copy, counts, suppliers, names)
     if moved is not None:
         return moved

@@ -152,9 +152,9 @@ def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many
     taps = {window.tap for window in operand.windows}
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
     axes = [a for a in axes if a.name not in taps]
-    issues = times(flow.issues / prod(a.extent for a in axes), *(tiling.block[a.name] for a in axes))
     most = flow.queued // 2 if operand.windows else flow.queued  # windows are read to their end
-    return Threshold(issues, most, few, largest([few, many]))
+    held = most * prod(a.extent for a in axes) // flow.issues  # in elements: solvers count whole numbers
+    return Threshold(times(*(tiling.block[a.name] for a in axes)), held, few, largest([few, many]))
 
 
 def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cost, computing: Cost) -> Cost:

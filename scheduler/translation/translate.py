@@ -230,7 +230,9 @@ class Translator:
     def _product(self, parts: Sequence[Cost], most: int | None) -> Term:
         """Factors over one axis are tabulated together, the others multiplied one by one."""
         flat = _flattened(parts)
-        number = int(prod(part.value for part in flat if isinstance(part, Const)))
+        factor = prod(part.value for part in flat if isinstance(part, Const))
+        number = int(factor)
+        assert number == factor, f"a share, {factor:g}, cannot be counted: state the load in whole numbers"
         by_axis: dict[str, list[Cost]] = {}
         factors: list[Term] = []
         for part in flat:

@@ -94,9 +94,9 @@ def test_the_listing_shows_words_of_several_slots_and_loops(program: ProgramFile
     lines = [" ".join(line.split()) for line in list_program(program, machine).splitlines()]
     at = next(n for n, line in enumerate(lines) if " loop " in line)
     number, said = lines[at].split(" ", 1)
-    assert said == "loop 5 times 4 words"
-    assert lines[at + 1] == f"{int(number) + 1} load_repeated_v a=a_tiles0+6 z=v0 # a local[0x406] step 4"
-    assert lines[at + 2] == "| mac a=v0 b=v1 c=w1"
+    assert said == "loop 22 times 4 words"
+    assert lines[at + 1] == f"{int(number) + 1} load_repeated_v a=a_tiles0+4 z=v0 # a local[0x4] step 4"
+    assert lines[at + 2] == "| load_v a=b_tiles0+64 z=v1 # a local[0xa0] step 64"
 
 
 def refusal(program: ProgramFile, machine: Machine) -> tuple[str, str] | None:
@@ -112,8 +112,7 @@ def test_single_fields_that_are_corrupted_are_caught(program: ProgramFile, machi
     told = {said: refusal(wrong, machine) for said, wrong in spoilt}
     # What is brought too much is behind the row, where the next one overwrites it.
     assert [said for said, code in told.items() if code is None] == [
-        "dma_in_i8.opcode at word 65: 1 to 3",
-        "dma_in_i8.opcode at word 66: 1 to 2",
+        "dma_in_i8.opcode at word 37: 1 to 3",
     ]
 
 

@@ -150,7 +150,7 @@ NESTS = {
   for m by 8 {
     for n by 8 {
       stage c in acc at 0;
-      for k by 16 {
+      for k by 8 {
         stage a in inp at 0;
         stage b in wgt at 0;
         hold;

@@ -221,7 +221,7 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "gemm",
         0,
         Quantity("pop", "load"),
-        "word 6, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
+        "word 7, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
     ),
     (
         "load_wgt",
@@ -233,7 +233,7 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "store",
         0,
         Quantity("pop", "compute"),
-        "word 15, `store`: `x` is what word 8, `requantise_rounded_relu`, writes in res, " + UNTOLD,
+        "word 16, `store`: `x` is what word 9, `requantise_rounded_relu`, writes in res, " + UNTOLD,
     ),
     (
         "store",
@@ -274,7 +274,7 @@ def test_an_end_that_does_not_wait_is_told(program: ProgramFile, machine: Machin
     assert end is not None
     assert end.command.tokens == {("pop", "store")}
     early = replace(program, words=(*program.words[:-1], end.words[0] & 7))
-    assert refusal(early, machine) == ("program-tokens", f"word {end.at}, end: does not wait for word 15")
+    assert refusal(early, machine) == ("program-tokens", f"word {end.at}, end: does not wait for word 16")
     cut = replace(program, words=program.words[:-1])
     assert refusal(cut, machine) == (
         "program-word",
@@ -302,7 +302,7 @@ def test_entries_of_tables_that_are_corrupted_are_caught(program: ProgramFile, m
     wrong = replace(program, tables=(replace(table, offset=table.offset + 2),))
     assert refusal(wrong, machine) == (
         "program-word",
-        "word 4: `clear`: no entry of `uops` lies where the words say",
+        "word 5: `clear`: no entry of `uops` lies where the words say",
     )
 
 
@@ -330,7 +330,7 @@ def test_a_queue_that_holds_few_tokens_gets_few(tmp_path: Path) -> None:
     full = replace(full, machine="little", machine_sha256=there.digest)
     assert refusal(full, there) == (
         "program-tokens",
-        "word 1, `load_wgt`: the queue from load to compute may hold 3 tokens, and has room for 2",
+        "word 1, `load_wgt`: the queue from load to compute may hold 6 tokens, and has room for 2",
     )
 
 

@@ -208,8 +208,8 @@ PROGRAMS = {
     "dot": "in A: f32[5, 19]; in B: f32[19]; inout Y: f32[5];"
     " for m in 5, k in 19 { Y[m] += A[m, k] * B[k]; }",
     "top": "in A: f32[99, 3]; inout Y: f32[99]; for m in 99, k in 3 { Y[m] max= A[m, k]; }",
-    "product": "in A: f32[6, 3]; in B: f32[3, 5]; inout Y: f32[6, 5];"
-    " for m in 6, n in 5, k in 3 { Y[m, n] += A[m, k] * B[k, n]; }",
+    "product": "in A: f32[60, 3]; in B: f32[3, 5]; inout Y: f32[60, 5];"
+    " for m in 60, n in 5, k in 3 { Y[m, n] += A[m, k] * B[k, n]; }",
 }
 
 

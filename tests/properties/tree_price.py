@@ -243,7 +243,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     covered = _whole_tiles(walk) if operand.is_accumulator else around[-1].inside
     waits = prod(covered[name] for name in operand.axes) * prod(turn.trips for turn in around[:-1])
     if operand.name in walk.beside:
-        return once / elements * waits * _again(walk, operand)
+        return (operand.pack_ns_per_element + afar / elements) * waits * _again(walk, operand)
     before = 0.0
     if operand.is_accumulator:  # its way in; the way back crosses iterations
         before = max(0.0, once - afar - elements * operand.moved_ns_per_element) + afar / 2
@@ -252,8 +252,9 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
     """One copy of all of an operand, of sums both ways."""
-    extents = {axis.name: axis.extent for axis in walk.option.axes}
-    elements = prod(extents[name] for name in operand.axes)
+    followed = [axis for axis in walk.option.axes if axis.name in operand.axes]
+    tiles = prod(-(-a.extent // a.tile) * a.tile for a in followed)  # instructions fill whole ones
+    elements = prod(a.extent for a in followed) if operand.mover else tiles
     ways = 2 if operand.is_accumulator else 1
     return ways * elements * operand.pack_ns_per_element + _first_reading(walk, operand, problem)
 
