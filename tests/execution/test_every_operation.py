@@ -122,10 +122,8 @@ def wrong(name: str) -> list[str]:
     made = prepare(Request(Source("k.ir", STATEMENTS[name]), MACHINE, SIZES, heuristic="greedy"))
     cases = list(all_cases(made, ("random", "edges"), guard=False))
     assert cases
-    # Of a function in two bits behind the leading one no bound tells anything, which verification says.
-    said = (
-        ["bound-too-large"]
-        if name.split() in (["log", "f8e5m2"], ["sqrt", "f8e5m2"], ["div", "f8e5m2"])
-        else []
-    )
+    # Of a function in two bits behind the leading one no bound tells anything, which verification says; nor
+    # in seven bits of `log1p` beside its pole, where what is drawn lies at -0.97.
+    vague = (["log", "f8e5m2"], ["sqrt", "f8e5m2"], ["div", "f8e5m2"], ["log1p", "bf16"])
+    said = ["bound-too-large"] if name.split() in vague else []
     return [d.render() for case in cases for d in case.problems if d.code not in said]
