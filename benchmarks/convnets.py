@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
+from stages import MOBILENETV2
 
 
 class Network:
@@ -70,16 +71,7 @@ def mobilenetv2() -> onnx.ModelProto:
     """MobileNetV2, width 1.0 (Sandler et al. 2018, table 2)."""
     net = Network("mobilenetv2")
     x, channels = net.clipped(net.conv("image", (3, 32), 3, 2)), 32
-    blocks = (
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    )
-    for factor, outputs, count, first in blocks:
+    for factor, outputs, count, first in MOBILENETV2:
         for number in range(count):
             stride, wide = first if number == 0 else 1, channels * factor
             y = net.clipped(net.conv(x, (channels, wide), 1)) if factor != 1 else x

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from stages import MOBILENETV2
+
 torch: Any = import_module("torch")
 nn: Any = torch.nn
 
@@ -85,16 +87,7 @@ def _classified(parts: list[Any], channels: int) -> Given:
 def mobilenetv2() -> Given:
     """MobileNetV2, width 1.0 (Sandler et al. 2018, table 2)."""
     parts, channels = [*_conv(3, 32, 3, 2), nn.ReLU6()], 32
-    stages = (
-        (1, 16, 1, 1),
-        (6, 24, 2, 2),
-        (6, 32, 3, 2),
-        (6, 64, 4, 2),
-        (6, 96, 3, 1),
-        (6, 160, 3, 2),
-        (6, 320, 1, 1),
-    )
-    for factor, outputs, count, first in stages:
+    for factor, outputs, count, first in MOBILENETV2:
         for number in range(count):
             stride, wide = first if number == 0 else 1, channels * factor
             path = [*_conv(channels, wide, 1), nn.ReLU6()] if factor != 1 else []

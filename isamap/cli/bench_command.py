@@ -37,7 +37,8 @@ Given = Mapping[str, Any]
 class Suite:
     """A command: its rows, what stands over their table, and which options it has beside the common ones.
 
-    `types` and `libraries` are those of the kind, which is loaded when the command runs.
+    `types` and `libraries` are those of the kind, which is loaded when the command runs. `beta` is what
+    stands in front of C where that is no option: 1 where all contenders add to it.
     """
 
     summary: str
@@ -47,6 +48,7 @@ class Suite:
     libraries: tuple[str, ...]
     options: tuple[str, ...]
     cases: Callable[[Given], Sequence[Any]]
+    beta: str = "0"
 
 
 def _parts(given: Given) -> tuple[str, ...]:
@@ -123,7 +125,7 @@ RNN = _layers("rnn", "vanilla recurrent layers")
 CONV = _images("DeepBench conv", "deepbench-conv", ("suite",))
 SPARSE = Suite(
     f"Time DeepBench's products with a sparse matrix {_BESIDE}",
-    "DeepBench sparse", "sparse product", ("f32",), ("scipy", "mkl"), (), _sparse,
+    "DeepBench sparse", "sparse product", ("f32",), ("scipy", "mkl"), (), _sparse, beta="1",
 )  # fmt: skip
 RESNET50 = _images("ResNet-50", "resnet50-conv")
 MOBILENET = _images("MobileNet", "mobilenet-conv")
@@ -227,7 +229,7 @@ def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
         machine=machine,
         against=tuple(read_choice(word, "--against", kind.baselines) for word in baselines),
         threads=int(read_number(given["threads"], "--threads", 1, 1024)),
-        beta=int(read_choice(given.get("beta", "0"), "--beta", ("0", "1"))),
+        beta=int(read_choice(given.get("beta", suite.beta), "--beta", ("0", "1"))),
         cache=read_choice(given.get("cache", "warm"), "--cache", CACHES),
         seconds=read_number(given["seconds"], "--seconds", 0, 3600),
         limit_s=read_number(given["limit"], "--limit", 0.1, 3600),

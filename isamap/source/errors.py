@@ -64,12 +64,6 @@ class Infeasible(IsamapError):
     exit_code = 3
 
 
-class LimitReached(IsamapError):
-    """A limit was hit; the best result so far was written."""
-
-    exit_code = 4
-
-
 class MissingTool(IsamapError):
     """The environment lacks a compiler, a permission or an emulator."""
 
