@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue
+from isamap.ir import Call, Cast, Const, DType, Expr, Read, Scalar
 from isamap.ir.dtypes import F32
+from isamap.ir.walk import walk
 
 
 def adjoint_type(dtype: DType) -> DType:
@@ -18,15 +19,7 @@ def number(value: float, like: Expr) -> Const:
 
 def is_fixed(e: Expr) -> bool:
     """Whether an expression depends on sizes at most."""
-    match e:
-        case Const() | IndexValue():
-            return True
-        case Cast(value):
-            return is_fixed(value)
-        case Call(_, args):
-            return all(is_fixed(a) for a in args)
-        case _:
-            return False
+    return not any(isinstance(part, (Read, Scalar)) for part in walk(e))
 
 
 def _is(e: Expr, value: float) -> bool:

@@ -17,8 +17,6 @@ from isamap.adjoint.single_assignment import Built
 from isamap.ir import (
     Assign,
     Axis,
-    Call,
-    Cast,
     Const,
     DType,
     Expr,
@@ -30,8 +28,9 @@ from isamap.ir import (
     verify,
 )
 from isamap.ir.substitute import substitute_expr
+from isamap.ir.walk import reads, walk
 from isamap.transform.rewrite import map_accesses, with_statements
-from isamap.transform.statements import Statement, reads
+from isamap.transform.statements import Statement
 
 BACKWARD = 1 << 16
 """Ordered loops backwards are numbered from here."""
@@ -285,13 +284,4 @@ def _renamed(r: Read, old: str, new: str) -> Read:
 
 
 def _scalars(e: Expr) -> Iterator[str]:
-    match e:
-        case Scalar(name):
-            yield name
-        case Call(_, args):
-            for a in args:
-                yield from _scalars(a)
-        case Cast(value):
-            yield from _scalars(value)
-        case _:
-            pass
+    return (part.name for part in walk(e) if isinstance(part, Scalar))

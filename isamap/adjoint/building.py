@@ -9,10 +9,11 @@ from functools import reduce
 from isamap.adjoint.names import Names
 from isamap.ir import Assign, Axis, Call, Const, Expr, Index, IndexValue, Kernel, Operand, Read
 from isamap.ir.dtypes import BOOL, I64
+from isamap.ir.walk import map_reads, reads
 from isamap.source import Diagnostic, Span, UsageProblem
-from isamap.transform.rewrite import accesses, map_reads, shown
+from isamap.transform.rewrite import accesses, shown
 from isamap.transform.shared_elements import Conflicts, may_be_one
-from isamap.transform.statements import Statement, reads
+from isamap.transform.statements import Statement
 
 Others = Callable[[tuple[Axis, ...]], list[Expr]]
 """Conditions on axes that run over an array, by which some of its elements are chosen."""

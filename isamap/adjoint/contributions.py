@@ -17,7 +17,7 @@ from isamap.ir import Axis, Call, Cast, Const, Expr, Index, IndexValue, Read, Sc
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import has_elements
-from isamap.transform.rewrite import map_reads
+from isamap.ir.walk import map_reads
 
 Shapes = Callable[[str], tuple[Index, ...]]
 """The shape of an array by its name."""

@@ -8,11 +8,12 @@ places that begin where `row` says; results are at no such places (docs/sparse.m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from isamap.adjoint.building import refused
-from isamap.ir import Axis, Call, Cast, Expr, Index, IndexValue, Read
+from isamap.ir import Axis, Index
 from isamap.ir.index import elements_of, has_elements
+from isamap.ir.walk import indices
 from isamap.source import Span
 from isamap.transform.statements import Statement
 
@@ -40,20 +41,5 @@ def arrays_of_indices(s: Statement) -> set[str]:
     a = s.assign
     found = [axis.extent for axis in (*s.axes, *s.sequence)]
     for expr in (a.target, a.value, *((a.guard,) if a.guard is not None else ())):
-        found += _indices(expr)
+        found += indices(expr)
     return {e.buffer for i in found for e in elements_of(i)}
-
-
-def _indices(expr: Expr) -> Iterator[Index]:
-    match expr:
-        case Read(index=index):
-            yield from index
-        case IndexValue(index):
-            yield index
-        case Call(_, args):
-            for arg in args:
-                yield from _indices(arg)
-        case Cast(value):
-            yield from _indices(value)
-        case _:
-            pass

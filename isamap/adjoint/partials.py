@@ -27,6 +27,7 @@ from isamap.adjoint.arithmetic import (
 )
 from isamap.ir import Call, Cast, Expr, Read, Scalar
 from isamap.ir.dtypes import BOOL
+from isamap.ir.walk import walk
 from isamap.source import Diagnostic, Span, UsageProblem
 
 Source = Read | Scalar
@@ -76,15 +77,13 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
 
 def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
     """Whether an expression reads anything active as a float."""
-    match e:
-        case Read(name) | Scalar(name):
-            return e.dtype.is_float and is_active(name)
-        case Call(_, args):
-            return any(depends(a, is_active) for a in args)
-        case Cast(value):
-            return depends(value, is_active)
-        case _:
-            return False
+    for part in walk(e):
+        match part:
+            case Read(name) | Scalar(name) if part.dtype.is_float and is_active(name):
+                return True
+            case _:
+                pass
+    return False
 
 
 # --- rules ------------------------------------------------------------------------------------------------

@@ -28,9 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import DType, Kernel, Operand, iterations_apart, typical_value
-from isamap.ir.contraction import symbols_of
 from isamap.ir.domains import drawn_values
 from isamap.ir.facts import Site, find_sites
+from isamap.ir.walk import symbols
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
@@ -50,10 +50,10 @@ def shares(kernel: Kernel) -> dict[str, float]:
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
     """Whether an assignment spreads what it reads further than was known; then it is known."""
     assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
-    kept = symbols_of(assign.target) - {a.name for a in site.axes if a.ordered}
+    kept = symbols(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
     for read in dict.fromkeys(site.reads):
-        for_one_element = prod(extents[a] for a in (symbols_of(read) - kept) & extents.keys())
+        for_one_element = prod(extents[a] for a in (symbols(read) - kept) & extents.keys())
         felt = known.get(read.buffer, 0.0) * for_one_element
         by_buffer[read.buffer] = by_buffer.get(read.buffer, 0.0) + felt
     # Of one array other elements are read at each subscript; of several, what goes back to the same elements.
@@ -100,7 +100,7 @@ def _divisors(kernel: Kernel) -> dict[str, float]:
     for site, terms in sums:
         turning = {a.name for a in site.axes if a.ordered}
         factors = [r for r in site.reads if r.buffer in floats]
-        weights = [r for r in factors if not turning & symbols_of(r)] or factors
+        weights = [r for r in factors if not turning & symbols(r)] or factors
         for name in {r.buffer for r in weights[-1:]}:
             found[name] = max(found.get(name, 1.0), sqrt(terms))
     return found
@@ -110,7 +110,7 @@ def _terms_in_turn(site: Site) -> int:
     """The terms that one iteration of loops that run in order adds up; 1 where it is no sum inside of one."""
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
-    kept = symbols_of(site.assign.target) | {a.name for a in site.axes if a.ordered}
+    kept = symbols(site.assign.target) | {a.name for a in site.axes if a.ordered}
     return prod(typical_value(a.extent, {}) or 1 for a in site.axes if a.name not in kept)
 
 

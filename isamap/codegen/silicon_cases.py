@@ -22,7 +22,6 @@ from isamap.ir import (
     REORDERING,
     Assign,
     Call,
-    Cast,
     Constraint,
     DType,
     Expr,
@@ -35,6 +34,7 @@ from isamap.ir import (
 )
 from isamap.ir.bind import MAX_EXTENT
 from isamap.ir.interpret import bind_all, execute_bound, interpret_magnitude
+from isamap.ir.walk import walk
 
 _MOST_FORMS = 6
 _MOST_COUNTS = 70
@@ -334,15 +334,7 @@ def _operations(stmt: Stmt) -> Iterator[str]:
 
 
 def _inside(e: Expr) -> Iterator[str]:
-    match e:
-        case Call(op, args, _, _, _):
-            yield op
-            for a in args:
-                yield from _inside(a)
-        case Cast(value, _, _, _):
-            yield from _inside(value)
-        case _:
-            return
+    return (part.op for part in walk(e) if isinstance(part, Call))
 
 
 def _describe(name: str, wrong: Array, found: Array, expected: Array, case: Case) -> str:

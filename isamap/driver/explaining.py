@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
-from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel
+from isamap.ir import Call, Expr, Index, IndexValue, Kernel
 from isamap.ir.atoms import Mod
+from isamap.ir.walk import walk
 from isamap.lower.passes import State
 from isamap.machine import Machine
 from isamap.match import statement_mappings, statement_text
@@ -76,17 +77,10 @@ def _advice(statement: Statement) -> str:
 
 def _remainders(e: Expr) -> Iterator[Mod]:
     """The remainders that are compared with in an expression."""
-    match e:
-        case Call("eq", args):
-            for index in (a.index for a in args if isinstance(a, IndexValue)):
+    for part in walk(e):
+        if isinstance(part, Call) and part.op == "eq":
+            for index in (a.index for a in part.args if isinstance(a, IndexValue)):
                 yield from (atom for monomial, _ in index.terms for atom in monomial if isinstance(atom, Mod))
-        case Call(_, args):
-            for a in args:
-                yield from _remainders(a)
-        case Cast(value):
-            yield from _remainders(value)
-        case _:
-            return
 
 
 def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:

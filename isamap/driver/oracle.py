@@ -27,7 +27,6 @@ from isamap.ir import (
     OPS,
     Assign,
     Call,
-    Cast,
     Const,
     DType,
     Expr,
@@ -42,6 +41,7 @@ from isamap.ir import (
     round_to,
     typical_value,
 )
+from isamap.ir.walk import walk
 from isamap.transform import edges_apart
 
 Array = NDArray[Any]
@@ -196,14 +196,7 @@ def sum_type(kernel: Kernel) -> DType:
 
 def _float_types(e: Expr) -> list[DType]:
     """The float types of the operations in an expression."""
-    match e:
-        case Call(_, args, dtype):
-            own = [dtype] if dtype.is_float else []
-            return [*own, *(t for a in args for t in _float_types(a))]
-        case Cast(value):
-            return _float_types(value)
-        case _:
-            return []
+    return [part.dtype for part in walk(e) if isinstance(part, Call) and part.dtype.is_float]
 
 
 def last_place(values: Array, dtype: DType) -> Array:
@@ -257,27 +250,14 @@ def sums_only(kernel: Kernel) -> bool:
 
 
 def _has_whole_constants(e: Expr) -> bool:
-    match e:
-        case Const(value):
-            return np.isinf(value) or float(value).is_integer()
-        case Call(_, args):
-            return all(_has_whole_constants(a) for a in args)
-        case Cast(value):
-            return _has_whole_constants(value)
-        case _:
-            return True
+    constants = (part.value for part in walk(e) if isinstance(part, Const))
+    return all(np.isinf(value) or float(value).is_integer() for value in constants)
 
 
 def calls(e: Expr) -> frozenset[str]:
     """The operations in an expression, comparisons left out."""
-    match e:
-        case Call(op, args):
-            own = frozenset[str]() if OPS[op].result == "bool" else frozenset((op,))
-            return own.union(*(calls(a) for a in args))
-        case Cast(value):
-            return calls(value)
-        case _:
-            return frozenset()
+    found = (part.op for part in walk(e) if isinstance(part, Call))
+    return frozenset(op for op in found if OPS[op].result != "bool")
 
 
 def _trips(kernel: Kernel) -> list[tuple[Assign, int]]:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import prod
-from typing import NamedTuple, assert_never
+from typing import NamedTuple
 
 import numpy as np
 
 from isamap.ir.buffers import Box
-from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Scalar, Stmt
+from isamap.ir.nodes import Assign, Call, Expr, Stmt
 from isamap.ir.rounding import Array
 
 ELEMENTS = 4_000_000
@@ -32,23 +32,6 @@ def factors_of(e: Expr) -> tuple[Expr, ...]:
             return factors_of(left) + factors_of(right)
         case _:
             return (e,)
-
-
-def symbols_of(e: Expr) -> frozenset[str]:
-    """The axes and sizes that an expression mentions, subscripts included."""
-    match e:
-        case Const() | Scalar():
-            return frozenset()
-        case IndexValue(index, _, _):
-            return index.symbols
-        case Read(_, index, _, _, _):
-            return frozenset(s for i in index for s in i.symbols)
-        case Call(_, args, _, _, _):
-            return frozenset(s for a in args for s in symbols_of(a))
-        case Cast(value, _, _, _):
-            return symbols_of(value)
-        case _:
-            assert_never(e)
 
 
 def written_by(body: tuple[Stmt, ...]) -> frozenset[str]:

@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from isamap.ir.facts import find_sites, guard_facts, reads_of
+from isamap.ir.facts import find_sites, guard_facts
 from isamap.ir.index import Index, typical_value
 from isamap.ir.nodes import Assign, Call, Expr, Loop, Operand, Param, Read, Routine, Stmt
 from isamap.ir.samples import evaluate_on, grid, sample_sizes
+from isamap.ir.walk import reads
 from isamap.source import Diagnostic
 
 _POINTS = 40_000
@@ -177,8 +178,8 @@ def _assign(
     active = np.ones(count, dtype=np.bool_)
     for guard in guards:
         active &= evaluate_on(guard, env, points, count) >= 0
-    reads = [*reads_of(s.value), *(reads_of(s.guard) if s.guard is not None else ())]
-    for read in [*reads, *([s.target] if s.op is not None else [])]:
+    read_here = [*reads(s.value), *(reads(s.guard) if s.guard is not None else ())]
+    for read in [*read_here, *([s.target] if s.op is not None else [])]:
         if read.buffer in masks:
             _check_read(read, masks[read.buffer], active, env, points, count, shown)
     if s.target.buffer in masks and not data_guarded and _is_index_guard(s.guard):

@@ -14,6 +14,7 @@ import numpy as np
 from isamap.ir.dtypes import DType
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Operand, Read, Scalar
 from isamap.ir.rounding import Array
+from isamap.ir.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +86,7 @@ def size_of(values: Array) -> Array:
 
 def count_roundings(e: Expr) -> int:
     """How many operations of an expression may round."""
-    match e:
-        case Call(op, args):
-            return (2 if op == "fma" else 1) + sum(count_roundings(a) for a in args)
-        case Cast(value):
-            return count_roundings(value)
-        case _:
-            return 0
+    return sum(2 if part.op == "fma" else 1 for part in walk(e) if isinstance(part, Call))
 
 
 def is_one_rounding(e: Expr, measure: Measure) -> bool:

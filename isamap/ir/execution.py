@@ -13,7 +13,7 @@ from itertools import product
 import numpy as np
 
 from isamap.ir.buffers import Box, load
-from isamap.ir.contraction import boxes, factors_of, sum_of_products, symbols_of
+from isamap.ir.contraction import boxes, factors_of, sum_of_products
 from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.error_bounds import (
     PLAIN,
@@ -26,11 +26,11 @@ from isamap.ir.error_bounds import (
     is_tallied,
 )
 from isamap.ir.evaluate import Env, evaluate_expr
-from isamap.ir.facts import reads_of
 from isamap.ir.measuring import Measured, measure_box, most_hits
 from isamap.ir.nodes import Assign, Expr, Instruction, Operand, Routine
 from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
+from isamap.ir.walk import reads, symbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class State:
 
     def reads(self, e: Expr | None) -> frozenset[str]:
         """The buffers that an expression reads."""
-        return frozenset(r.buffer for r in reads_of(e)) if e is not None else frozenset()
+        return frozenset(r.buffer for r in reads(e)) if e is not None else frozenset()
 
 
 def execute(s: Assign, nest: Nest, state: State) -> None:
@@ -85,7 +85,7 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
         _in_steps(s, nest, state)
         return
     by_products = s.op == "add" and not nest.guards and s.guard is None
-    target = symbols_of(s.target)
+    target = symbols(s.target)
     summed = frozenset(name for name, _ in nest.axes if name not in target)
     tally = _begin_tally(s, state)
     for box in boxes(nest.axes, _arrays(s, nest, by_products), summed):
@@ -126,11 +126,11 @@ def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:
 def _arrays(s: Assign, nest: Nest, by_products: bool) -> tuple[frozenset[str], ...]:
     """The axes of the arrays that computing a statement makes."""
     everything = frozenset(name for name, _ in nest.axes)
-    target = symbols_of(s.target)
+    target = symbols(s.target)
     if not by_products:
         guarded = bool(nest.guards) or s.guard is not None
-        return (everything if guarded else symbols_of(s.value) | target,)
-    factors = tuple(map(symbols_of, factors_of(s.value)))
+        return (everything if guarded else symbols(s.value) | target,)
+    factors = tuple(map(symbols, factors_of(s.value)))
     return (target, *factors, *((everything,) if len(factors) > 2 else ()))
 
 
@@ -167,7 +167,7 @@ def _rounds_each_step(s: Assign, state: State) -> bool:
 
 def _in_steps(s: Assign, nest: Nest, state: State) -> None:
     """One step for every point of the axes that are reduced, in the order of the loops."""
-    target = symbols_of(s.target)
+    target = symbols(s.target)
     names = tuple(name for name, _ in nest.axes)
     kept = tuple((name, n) for name, n in nest.axes if name in target)
     box = Box(names, (0,) * len(names), tuple(n if name in target else 1 for name, n in nest.axes))

@@ -20,7 +20,6 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import (
     Assign,
     Call,
-    Cast,
     Const,
     Constraint,
     Expr,
@@ -29,10 +28,10 @@ from isamap.ir.nodes import (
     Param,
     Read,
     Routine,
-    Scalar,
     Stmt,
 )
 from isamap.ir.prove import Facts
+from isamap.ir.walk import reads
 from isamap.source import Span
 
 R = TypeVar("R", bound=Routine)
@@ -204,7 +203,7 @@ class Site:
     def reads(self) -> tuple[Read, ...]:
         """The accesses of the value and of the statement's own guard."""
         guard = self.assign.guard
-        return (*reads_of(self.assign.value), *(reads_of(guard) if guard is not None else ()))
+        return (*reads(self.assign.value), *(reads(guard) if guard is not None else ()))
 
 
 def find_sites(routine: Routine) -> tuple[Site, ...]:
@@ -236,20 +235,6 @@ def _with_guard(conditions: tuple[Expr, ...], guard: Expr | None) -> tuple[Expr,
 def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
     """The terms that are >= 0 where all conditions hold."""
     return tuple(fact for condition in conditions for fact in guard_facts(condition))
-
-
-def reads_of(e: Expr) -> Iterator[Read]:
-    """The accesses in an expression, from left to right."""
-    match e:
-        case Read():
-            yield e
-        case Cast(value, _, _, _):
-            yield from reads_of(value)
-        case Call(_, args, _, _, _):
-            for arg in args:
-                yield from reads_of(arg)
-        case Const() | IndexValue() | Scalar():
-            return
 
 
 def loop_guards(routine: Routine) -> Iterator[tuple[Expr, tuple[AxisAt, ...], tuple[Expr, ...]]]:

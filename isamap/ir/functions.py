@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
+from isamap.ir.walk import walk
 from isamap.source import Span
 
 
@@ -66,10 +67,4 @@ def _put_in(e: Expr, known: Mapping[str, Expr], span: Span | None) -> Expr:
 
 def count_nodes(e: Expr) -> int:
     """How many nodes an expression has."""
-    match e:
-        case Call(_, args):
-            return 1 + sum(count_nodes(a) for a in args)
-        case Cast(value):
-            return 1 + count_nodes(value)
-        case _:
-            return 1
+    return sum(1 for _ in walk(e))

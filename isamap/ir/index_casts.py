@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isamap.ir.dtypes import I64, DType, converts_exactly
-from isamap.ir.facts import Known, facts_of, find_sites, loop_guards, reads_of
+from isamap.ir.facts import Known, facts_of, find_sites, loop_guards
 from isamap.ir.index import Index
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, Routine, Scalar
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
+from isamap.ir.walk import reads, walk
 from isamap.source import Diagnostic, Edit, Span
 
 CHECKED_WHEN_BOUND = 32
@@ -47,18 +48,14 @@ def _expressions(routine: Routine) -> Iterator[tuple[Expr, dict[str, Index], tup
 
 
 def _index_casts(e: Expr) -> Iterator[tuple[Cast, Index]]:
-    match e:
-        case Cast(IndexValue(index, _, _), dtype, "exact", _) if dtype.is_integer:
-            yield e, index
-        case Cast(Const(int() as number, of, _), dtype, "exact", _) if dtype.is_integer and of == I64:
-            yield e, Index.of(number)  # an index whose sizes are bound
-        case Cast(value, _, _, _):
-            yield from _index_casts(value)
-        case Call(_, args, _, _, _):
-            for arg in args:
-                yield from _index_casts(arg)
-        case Const() | IndexValue() | Scalar() | Read():
-            return
+    for part in walk(e):
+        match part:
+            case Cast(IndexValue(index, _, _), dtype, "exact", _) if dtype.is_integer:
+                yield part, index
+            case Cast(Const(int() as number, of, _), dtype, "exact", _) if dtype.is_integer and of == I64:
+                yield part, Index.of(number)  # an index whose sizes are bound
+            case _:
+                pass
 
 
 def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnostic:
@@ -105,7 +102,7 @@ def _as_performed(e: Expr) -> Expr:
 
 def _is_of_data(condition: Expr) -> bool:
     """Whether a condition reads elements: one of indices is decided for whole tiles at once."""
-    return next(iter(reads_of(condition)), None) is not None
+    return next(iter(reads(condition)), None) is not None
 
 
 def _is_narrowing(source: DType, target: DType) -> bool:

@@ -22,13 +22,14 @@ import numpy as np
 
 from isamap.ir.bind import bind
 from isamap.ir.buffers import poison, shape_of, storage, take_arrays, take_scalars
-from isamap.ir.contraction import symbols_of, written_by
+from isamap.ir.contraction import written_by
 from isamap.ir.domains import index_values
 from isamap.ir.error_bounds import PLAIN, Measure, size_of
 from isamap.ir.execution import Nest, State, execute, flush, guard_values
 from isamap.ir.nodes import Assign, Loop, Routine, Stmt
 from isamap.ir.rounding import Array
 from isamap.ir.substitute import substitute_routine
+from isamap.ir.walk import symbols
 from isamap.source import Diagnostic, UsageProblem
 
 
@@ -115,10 +116,10 @@ def _symbols(routine: Routine) -> frozenset[str]:
 
 
 def _free(statement: Stmt) -> frozenset[str]:
-    guard = symbols_of(statement.guard) if statement.guard is not None else frozenset[str]()
+    guard = symbols(statement.guard) if statement.guard is not None else frozenset[str]()
     match statement:
         case Assign(target, _, value, _, _):
-            return guard | symbols_of(target) | symbols_of(value)
+            return guard | symbols(target) | symbols(value)
         case Loop(axes, body, _, _, _):
             inner = guard.union(*(_free(s) for s in body)) - {a.name for a in axes}
             return inner | {s for a in axes for s in a.extent.symbols}

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isamap.ir.dtypes import BOOL
-from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, loop_guards, reads_of, unequal_gaps
+from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, loop_guards, unequal_gaps
 from isamap.ir.index import Index, elements_of
 from isamap.ir.nodes import Expr, Param, Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
-from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes, symbols_of
+from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes
+from isamap.ir.walk import reads, symbols_of_values
 from isamap.source import Diagnostic, Edit, Span
 
 _POINTS = 20_000
@@ -58,12 +59,12 @@ def _in_index(
 
 def _plain_accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
     for guard, axes, conditions in loop_guards(routine):
-        yield from ((read, axes, conditions) for read in reads_of(guard))
+        yield from ((read, axes, conditions) for read in reads(guard))
     for site in find_sites(routine):
         yield site.assign.target, site.axes, site.conditions
-        yield from ((read, site.axes, site.conditions) for read in reads_of(site.assign.value))
+        yield from ((read, site.axes, site.conditions) for read in reads(site.assign.value))
         if site.assign.guard is not None:
-            yield from ((read, site.axes, site.conditions[:-1]) for read in reads_of(site.assign.guard))
+            yield from ((read, site.axes, site.conditions[:-1]) for read in reads(site.assign.guard))
 
 
 def _facts(known: Known, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> Facts:
@@ -127,7 +128,7 @@ def _counterexample(
     constants: tuple[Param, ...],
 ) -> str | None:
     """Sizes and axes for which the term is negative, in words."""
-    used = term.symbols | {s for c in conditions for s in symbols_of(c)}
+    used = term.symbols | {s for c in conditions for s in symbols_of_values(c)}
     extents = {a.name: a.extent for a in axes if a.name in used}
     for env in sample_sizes(routine, constants, 40):
         points = grid(extents, env, _POINTS)

@@ -18,17 +18,13 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from isamap.ir.contraction import symbols_of
 from isamap.ir.dtypes import BOOL, I64
-from isamap.ir.facts import reads_of
 from isamap.ir.index import Index
 from isamap.ir.nodes import (
     Assign,
     Axis,
     Call,
-    Cast,
     Const,
-    Expr,
     IndexValue,
     Kernel,
     Loop,
@@ -36,6 +32,7 @@ from isamap.ir.nodes import (
     Read,
     Stmt,
 )
+from isamap.ir.walk import map_reads, reads, symbols
 
 FURTHEST = 4
 """How many iterations back a result is looked for."""
@@ -105,7 +102,7 @@ def _copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -
         i.symbols == frozenset((n,)) for i, n in zip(assign.value.index, names, strict=True)
     )
     inside = source.role == "temp" and source.accumulate is None and assign.value.fill is None
-    placed = symbols_of(assign.target)
+    placed = symbols(assign.target)
     own = axis in placed and placed <= {axis, *names, *around} and not around & {*names}
     return assign.value if plain and inside and own and target.role in ("out", "inout") else None
 
@@ -145,7 +142,7 @@ def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]
             places.setdefault(assign.target.buffer, set()).add(_of_axis(assign.target, axis))
     for assign in written:
         for e in (assign.value, assign.guard):
-            for read in reads_of(e) if e is not None else ():
+            for read in reads(e) if e is not None else ():
                 now = places.get(read.buffer, set())
                 then = {
                     tuple(i.substitute({axis: Index.of(axis) - back}) for i in place)
@@ -164,23 +161,11 @@ def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
 
 def _with_reads(s: Stmt, change: Callable[[Read], Read]) -> Stmt:
     """The statement with what its values and guards read changed."""
-    guard = _changed(s.guard, change) if s.guard is not None else None
+    guard = map_reads(s.guard, change) if s.guard is not None else None
     match s:
         case Assign():
-            return replace(s, value=_changed(s.value, change), guard=guard)
+            return replace(s, value=map_reads(s.value, change), guard=guard)
         case Loop():
             return replace(s, body=tuple(_with_reads(b, change) for b in s.body), guard=guard)
         case _:
             assert_never(s)
-
-
-def _changed(e: Expr, change: Callable[[Read], Read]) -> Expr:
-    match e:
-        case Read():
-            return change(e)
-        case Call(_, args):
-            return replace(e, args=tuple(_changed(a, change) for a in args))
-        case Cast(value):
-            return replace(e, value=_changed(value, change))
-        case _:
-            return e

@@ -20,6 +20,7 @@ from isamap.ir.facts import Site
 from isamap.ir.index import Index, typical_value
 from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Param, Read, Routine, Scalar
 from isamap.ir.ops import OPS
+from isamap.ir.walk import symbols_of_values
 
 _TRIED = 4000
 
@@ -136,19 +137,6 @@ def _value_on(
             return None
 
 
-def symbols_of(e: Expr) -> frozenset[str]:
-    """The names of indices that an expression compares or computes with, subscripts apart."""
-    match e:
-        case IndexValue(index, _, _):
-            return index.symbols
-        case Call(_, args, _, _, _):
-            return frozenset(s for a in args for s in symbols_of(a))
-        case Cast(value, _, _, _):
-            return symbols_of(value)
-        case Const() | Read() | Scalar():
-            return frozenset()
-
-
 _POINTS = 200_000
 # Of counterexamples: sizes that show something are small, and a refusal should not be long in coming.
 _SAMPLES = 12
@@ -168,7 +156,7 @@ class Access:
     def symbols(self) -> frozenset[str]:
         """What is to be known to list what it touches."""
         found = {s for index in self.read.index for s in index.symbols}
-        return frozenset(found.union(*(symbols_of(c) for c in self.site.conditions)))
+        return frozenset(found.union(*(symbols_of_values(c) for c in self.site.conditions)))
 
 
 def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:

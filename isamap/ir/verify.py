@@ -20,13 +20,14 @@ import numpy as np
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.definitions import check_definitions
 from isamap.ir.dependences import check_dependences
-from isamap.ir.facts import Known, find_sites, known_facts, reads_of
+from isamap.ir.facts import Known, find_sites, known_facts
 from isamap.ir.index import ONE, Index
 from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Assign, MemoryDecl, Operand, Param, Placement, Read, Routine, Stmt
 from isamap.ir.prove import is_nonnegative
 from isamap.ir.ranges import check_ranges
 from isamap.ir.samples import evaluate_on, grid, sample_sizes
+from isamap.ir.walk import reads
 from isamap.source import Diagnostic, Span
 
 _POINTS = 300_000
@@ -214,7 +215,7 @@ def _statement(s: Stmt) -> Hashable | None:
     if s.guard is not None:
         return None
     if isinstance(s, Assign):
-        return s.op, _access(s.target), tuple(_access(read) for read in reads_of(s.value))
+        return s.op, _access(s.target), tuple(_access(read) for read in reads(s.value))
     body = tuple(_statement(child) for child in s.body)
     return None if None in body else (s.axes, s.ordered, body)
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 
 from isamap.ir import Expr, Index, index_min
-from isamap.ir.facts import reads_of
+from isamap.ir.walk import reads
 from isamap.lower.program import Block, Fill, For, If, Names, Node
 from isamap.lower.shift import substituted
 
@@ -53,10 +53,10 @@ class Along:
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
     """The axes that run along the rows of the one tensor that is read, over positions `@axis`, and along
     nothing else of it; each with the bytes of a step. What is computed of an element does not matter."""
-    reads = tuple(reads_of(subject))
-    if len(reads) != 1 or len(reads[0].index) < 2:
+    met = reads(subject)
+    if len(met) != 1 or len(met[0].index) < 2:
         return {}
-    (read,) = reads
+    (read,) = met
     *outer, last = read.index
     rows = frozenset(symbol for index in outer for symbol in index.symbols)
     steps = {axis: last.coefficient(f"@{axis}") for axis in axes if f"@{axis}" not in rows}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from isamap.ir import Const, Expr, Index, Read, substitute_expr
+from isamap.ir.walk import map_reads
 from isamap.lower.program import (
     Argument,
     Begin,
@@ -24,7 +25,6 @@ from isamap.lower.program import (
     Parallel,
     Share,
 )
-from isamap.transform.rewrite import map_reads
 
 Nodes = tuple[Node, ...]
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from math import prod
 
-from isamap.ir import Call, Cast, Expr, Loop, Stmt
+from isamap.ir import Call, Expr, Loop, Stmt
+from isamap.ir.walk import walk
 from isamap.machine.costs import cost_value, is_allowed, names_in, parameter_ranges
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.source import Diagnostic, Span
@@ -126,10 +127,4 @@ def _in_statement(statement: Stmt, at: Mapping[str, int]) -> int:
 
 
 def _in_value(value: Expr) -> int:
-    match value:
-        case Call(op, args):
-            return (op == "mul") + sum(_in_value(arg) for arg in args)
-        case Cast(inner):
-            return _in_value(inner)
-        case _:
-            return 0
+    return sum(isinstance(part, Call) and part.op == "mul" for part in walk(value))

@@ -39,6 +39,7 @@ from isamap.ir import (
     Scalar,
 )
 from isamap.ir.bind import MAX_EXTENT, comparison_holds
+from isamap.ir.walk import walk
 from isamap.machine.families import Row
 from isamap.machine.fields import NUMBER
 from isamap.machine.model import Cost, Machine, MachineInstruction
@@ -189,15 +190,7 @@ def _halves(box: Ranges) -> list[Ranges]:
 
 def names_in(expr: Expr) -> frozenset[str]:
     """What a cost depends on."""
-    match expr:
-        case Scalar(name):
-            return frozenset((name,))
-        case Call(_, args):
-            return frozenset[str]().union(*map(names_in, args))
-        case Cast(value):
-            return names_in(value)
-        case _:
-            return frozenset()
+    return frozenset(part.name for part in walk(expr) if isinstance(part, Scalar))
 
 
 # --- bounds -----------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Instruction, Loop, Operand, Read
-from isamap.ir.facts import reads_of
+from isamap.ir.walk import reads
 from isamap.machine.emit_nodes import (
     Emission,
     EmitArg,
@@ -165,7 +165,7 @@ def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:
     covered = len(set(assign.target.index)) == len(o.shape) and all(
         extents.get(at) == size for at, size in zip(assign.target.index, o.shape, strict=False)
     )
-    read = {r.buffer for r in reads_of(assign.value)}
+    read = {r.buffer for r in reads(assign.value)}
     is_target = o.role == "inout" and o.name == assign.target.buffer and assign.op is None
     return is_target and covered and o.name not in read
 

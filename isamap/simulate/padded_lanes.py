@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import Axis, Call, Cast, Expr, Index, Instruction, Loop, Read, bind_all, execute_bound
+from isamap.ir import Axis, Expr, Index, Instruction, Loop, Read, bind_all, execute_bound
+from isamap.ir.walk import map_reads
 from isamap.match import Pattern
 from isamap.match.patterns.padding import Shown
 from isamap.simulate.lanes import Grid
@@ -74,15 +75,7 @@ def _batched(instruction: Instruction, params: tuple[tuple[str, int], ...], coun
 
 
 def _with_issue(expr: Expr) -> Expr:
-    match expr:
-        case Read(_, index):
-            return replace(expr, index=(Index.of(ISSUE), *index))
-        case Call(_, args):
-            return replace(expr, args=tuple(_with_issue(a) for a in args))
-        case Cast(value):
-            return replace(expr, value=_with_issue(value))
-        case _:
-            return expr
+    return map_reads(expr, lambda read: replace(read, index=(Index.of(ISSUE), *read.index)))
 
 
 def operand_shapes(

@@ -1,5 +1,6 @@
 """IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
 
+from isamap.ir.walk import distinct_reads, reads, symbols
 from isamap.transform.blocks import Blocks, in_blocks, shared_blocks
 from isamap.transform.edges import edges_apart
 from isamap.transform.factors import factorisations, unfactored
@@ -9,14 +10,7 @@ from isamap.transform.inlining import inlined
 from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
-from isamap.transform.statements import (
-    Statement,
-    distinct_reads,
-    in_ordered_loops,
-    reads,
-    statements,
-    symbols,
-)
+from isamap.transform.statements import Statement, in_ordered_loops, statements
 from isamap.transform.zero_points import without_zero_points
 
 __all__ = [

@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Expr, Index, Kernel, Read, substitute_expr, substitute_read
-from isamap.transform.rewrite import accesses, map_reads
+from isamap.ir.walk import map_reads, reads
+from isamap.transform.rewrite import accesses
 from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one, never_meet
-from isamap.transform.statements import Statement, reads, statements
+from isamap.transform.statements import Statement, statements
 
 HELD = "$held"
 """The pseudo-buffer whose one element stands for the finished sum in what companions compute."""

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby, product
 
 from isamap.ir import Assign, Axis, Call, Cast, Const, Expr, Index, Kernel, Read, verify
-from isamap.transform.rewrite import Rewrite, map_accesses, map_reads, with_statements
-from isamap.transform.statements import Statement, reads, statements
+from isamap.ir.walk import map_reads, reads
+from isamap.transform.rewrite import Rewrite, map_accesses, with_statements
+from isamap.transform.statements import Statement, statements
 
 MOST_PARTS = 9
 """Nine are the middle, four sides and four corners of an image; more parts are more to match and to plan."""

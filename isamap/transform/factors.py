@@ -32,8 +32,8 @@ from isamap.ir import (
     print_expr,
     product,
 )
-from isamap.ir.contraction import symbols_of
 from isamap.ir.index import ZERO
+from isamap.ir.walk import reads, symbols, walk
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import (
     Refusal,
@@ -46,7 +46,7 @@ from isamap.transform.rewrite import (
     with_statements,
 )
 from isamap.transform.shared_elements import Conflicts, sums_in_any_order
-from isamap.transform.statements import Statement, reads, statements
+from isamap.transform.statements import Statement, statements
 
 DISTRIBUTES = {("add", "mul"), ("or", "and"), ("and", "or"), ("xor", "and")}
 """Reductions with the operations whose common factors may be taken out of them."""
@@ -152,13 +152,7 @@ def _flops(s: Statement) -> Index:
 
 
 def _operations(e: Expr) -> int:
-    match e:
-        case Call(_, args):
-            return 1 + sum(map(_operations, args))
-        case Cast(value):
-            return _operations(value)
-        case _:
-            return 0
+    return sum(isinstance(part, Call) for part in walk(e))
 
 
 def _typical(kernel: Kernel, found: Sequence[Factorisation]) -> dict[str, int]:
@@ -187,7 +181,7 @@ def _product(s: Statement) -> _Product | None:
         return None
     names = {a.name for a in s.axes}
     factors = _factors(s.assign.value, times)
-    moving = tuple(f for f in factors if symbols_of(f) & names)
+    moving = tuple(f for f in factors if symbols(f) & names)
     return _Product(times, moving, tuple(f for f in factors if f not in moving))
 
 
@@ -260,7 +254,7 @@ class _Factoring:
     def result(self, tree: tuple[Tree, Tree]) -> tuple[Statement, ...]:
         """All statements, the last of which updates the target."""
         s = self.statement
-        target = symbols_of(s.assign.target) | _symbols(self.product.fixed)
+        target = symbols(s.assign.target) | _symbols(self.product.fixed)
         value = self._value(tree, target)
         for factor in self.product.fixed:
             value = Call(self.product.times, (value, factor), value.dtype)
@@ -281,7 +275,7 @@ class _Factoring:
         axes = self._in_order(tree)
         for g in parts(self.statement.assign.guard):
             if not self._axes_of(g) <= own:
-                outside |= symbols_of(g)  # a condition on axes of several parts is for where they meet
+                outside |= symbols(g)  # a condition on axes of several parts is for where they meet
         kept = tuple(a for a in axes if a.name in outside)
         if isinstance(tree, int):
             if not self.sum_first or kept == axes:
@@ -338,7 +332,7 @@ class _Factoring:
         return tuple(known[name] for name in (*order, *rest))
 
     def _axes_of(self, e: Expr) -> frozenset[str]:
-        return self._axes(symbols_of(e))
+        return self._axes(symbols(e))
 
     def _axes(self, names: frozenset[str]) -> frozenset[str]:
         return names & frozenset(a.name for a in self.statement.axes)
@@ -346,7 +340,7 @@ class _Factoring:
 
 def _symbols(given: Sequence[Expr]) -> frozenset[str]:
     """The axes and sizes that any of the expressions mentions."""
-    return frozenset(s for e in given for s in symbols_of(e))
+    return frozenset(s for e in given for s in symbols(e))
 
 
 def _leaves(tree: Tree) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from itertools import permutations
 
 from isamap.ir import Axis, Index, Kernel, Operand, Read
-from isamap.ir.contraction import symbols_of
+from isamap.ir.walk import symbols
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, map_accesses, with_statements
 from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements
@@ -180,4 +180,4 @@ def _misses_an_axis(before: Statement, after: Statement) -> bool:
     """Whether a statement mentions an axis that it no longer has."""
     gone = {a.name for a in before.axes} - {a.name for a in after.axes}
     parts = (after.assign.value, *((after.assign.guard,) if after.assign.guard is not None else ()))
-    return any(gone & symbols_of(e) for e in parts)
+    return any(gone & symbols(e) for e in parts)

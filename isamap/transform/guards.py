@@ -15,7 +15,6 @@ from isamap.ir import (
     Assign,
     Axis,
     Call,
-    Cast,
     Const,
     DType,
     Expr,
@@ -33,10 +32,11 @@ from isamap.ir import (
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.walk import symbols, with_parts
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.residues import by_remainders
-from isamap.transform.statements import Statement, in_ordered_loops, statements, symbols
+from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
@@ -192,12 +192,8 @@ class _Builder:
                 _is_inside(condition, read, kernel, extents)
             ):
                 return self._padded(read, value, kernel, extents)
-            case Call(_, args):
-                return replace(expr, args=tuple(self.plain(a, kernel, extents) for a in args))
-            case Cast(value):
-                return replace(expr, value=self.plain(value, kernel, extents))
             case _:
-                return expr
+                return with_parts(expr, lambda part: self.plain(part, kernel, extents))
 
     def _padded(self, read: Read, fill: Expr, kernel: Kernel, extents: dict[str, Index]) -> Read:
         shape = kernel.operand(read.buffer).shape

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from isamap.ir import OPS, Call, Cast, Expr, Index, Kernel, Operand, Read, substitute_expr
+from isamap.ir import OPS, Call, Expr, Index, Kernel, Operand, Read, substitute_expr
 from isamap.ir.functions import count_nodes
-from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, map_reads, shown, with_statements
+from isamap.ir.walk import map_reads, reads, walk
+from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, shown, with_statements
 from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one
-from isamap.transform.statements import Statement, reads, statements
+from isamap.transform.statements import Statement, statements
 
 MOST_AGAIN = 8
 """Operations that may be performed again for an element, all of them cheap."""
@@ -169,11 +170,5 @@ def _mentions(index: tuple[Index, ...], name: str) -> bool:
 
 def _operations(e: Expr) -> tuple[int, bool]:
     """How many operations an expression has, and whether one of them is slow."""
-    match e:
-        case Call(op, args):
-            parts = [_operations(a) for a in args]
-            return 1 + sum(n for n, _ in parts), op in _SLOW or any(slow for _, slow in parts)
-        case Cast(value):
-            return _operations(value)
-        case _:
-            return 0, False
+    found = [part.op for part in walk(e) if isinstance(part, Call)]
+    return len(found), not _SLOW.isdisjoint(found)

@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from isamap.ir import Call, Cast, Const, Expr, Index, Kernel, Read
+from isamap.ir import Call, Const, Expr, Index, Kernel, Read
 from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.facts import Known, guard_facts, known_facts
 from isamap.ir.prove import Facts, is_nonnegative
+from isamap.ir.walk import with_parts
 from isamap.transform.statements import Statement
 
 
@@ -77,12 +78,8 @@ def _filled(e: Expr, statement: Statement, kernel: Kernel, known: Known) -> Expr
     match e:
         case Read(fill=None) if not _stays(e, statement, kernel, known):
             return replace(e, fill=nothing_of(e.dtype))
-        case Call(_, args):
-            return replace(e, args=tuple(_filled(a, statement, kernel, known) for a in args))
-        case Cast(value):
-            return replace(e, value=_filled(value, statement, kernel, known))
         case _:
-            return e
+            return with_parts(e, lambda part: _filled(part, statement, kernel, known))
 
 
 def nothing_of(dtype: DType) -> Const:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from isamap.ir import Assign, Call, Cast, Expr, Kernel, Loop, Operand, Read, Stmt, print_stmt, verify
+from isamap.ir import Assign, Kernel, Loop, Operand, Read, Stmt, print_stmt, verify
 from isamap.ir.index import has_elements
+from isamap.ir.walk import map_reads, reads
 from isamap.source import Span
 from isamap.syntax.bodies import RESERVED
-from isamap.transform.statements import Statement, in_ordered_loops, reads, statements
+from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,19 +134,6 @@ def free_name(kernel: Kernel, wanted: str) -> str:
     while wanted in taken:
         wanted += "_"
     return wanted
-
-
-def map_reads(expr: Expr, change: Callable[[Read], Expr]) -> Expr:
-    """The expression with every access changed."""
-    match expr:
-        case Read():
-            return change(expr)
-        case Call(_, args):
-            return replace(expr, args=tuple(map_reads(a, change) for a in args))
-        case Cast(value):
-            return replace(expr, value=map_reads(value, change))
-        case _:
-            return expr
 
 
 def map_accesses(statement: Statement, change: Callable[[Read], Read]) -> Statement:

@@ -36,6 +36,7 @@ from isamap.ir import (
     substitute_read,
     substitute_stmt,
 )
+from isamap.ir.walk import reads
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
 from isamap.transform.shared_elements import (
@@ -46,7 +47,7 @@ from isamap.transform.shared_elements import (
     sums_in_any_order,
     writes_all,
 )
-from isamap.transform.statements import Statement, reads, statements
+from isamap.transform.statements import Statement, statements
 
 
 def splits(kernel: Kernel) -> Iterator[Rewrite]:

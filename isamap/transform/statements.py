@@ -17,10 +17,8 @@ from isamap.ir import (
     Assign,
     Axis,
     Call,
-    Cast,
     DType,
     Expr,
-    IndexValue,
     Loop,
     Read,
     Routine,
@@ -128,36 +126,3 @@ def _both(a: Expr | None, b: Expr | None) -> Expr | None:
     if a is None or b is None:
         return a if b is None else b
     return Call("and", (a, b), BOOL)
-
-
-def reads(expr: Expr) -> tuple[Read, ...]:
-    """All reads in an expression, in order."""
-    match expr:
-        case Read():
-            return (expr,)
-        case Call(_, args):
-            return tuple(r for a in args for r in reads(a))
-        case Cast(value):
-            return reads(value)
-        case _:
-            return ()
-
-
-def distinct_reads(expr: Expr) -> tuple[Read, ...]:
-    """The elements that an expression reads, in order: what it reads twice is brought once."""
-    return tuple(dict.fromkeys(reads(expr)))
-
-
-def symbols(expr: Expr) -> frozenset[str]:
-    """Names of axes and sizes that an expression depends on."""
-    match expr:
-        case Read():
-            return frozenset(s for i in expr.index for s in i.symbols)
-        case IndexValue(index):
-            return index.symbols
-        case Call(_, args):
-            return frozenset(s for a in args for s in symbols(a))
-        case Cast(value):
-            return symbols(value)
-        case _:
-            return frozenset()

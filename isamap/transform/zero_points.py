@@ -44,10 +44,11 @@ from isamap.ir import (
     print_expr,
 )
 from isamap.ir.dtypes import DTYPES
+from isamap.ir.walk import reads, symbols
 from isamap.transform.companions import companions
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
 from isamap.transform.shared_elements import Conflicts, is_wide
-from isamap.transform.statements import Statement, reads, statements, symbols
+from isamap.transform.statements import Statement, statements
 
 
 def shifts(kernel: Kernel) -> Iterator[Rewrite]:

@@ -19,9 +19,10 @@ from functools import lru_cache
 from itertools import combinations
 from typing import Literal
 
-from isamap.ir import Call, Cast, Expr, Index, IndexValue, Kernel, Read
+from isamap.ir import Index, Kernel
 from isamap.ir.facts import Known, known_facts
 from isamap.ir.index import ZERO
+from isamap.ir.walk import indices
 from isamap.match.mappings.exact import Sides, Space, Verdict, can_be_met, decide, largest, unit_axes
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern
@@ -93,7 +94,7 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
     found: list[Condition] = []
     for b in bindings:
         own = tuple(i.substitute(lanes) for i in b.pattern)
-        own_reads = condition("operand-elements", b.name, own, tuple(_indices(b.subject)))
+        own_reads = condition("operand-elements", b.name, own, tuple(indices(b.subject)))
         found.append(replace(own_reads, reads=(b.pattern,)))
     own = tuple(i.substitute(lanes) for i in pattern.target.index)
     theirs = statement.assign.target.index
@@ -356,19 +357,3 @@ def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | Non
 def _without(row: Row, column: int, pivot: Row) -> Row:
     """A multiple of the row plus one of the pivot, so that the column is 0."""
     return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))
-
-
-def _indices(e: Expr) -> Iterator[Index]:
-    """All index expressions that an expression depends on."""
-    match e:
-        case Read(_, index):
-            yield from index
-        case IndexValue(index):
-            yield index
-        case Call(_, args):
-            for a in args:
-                yield from _indices(a)
-        case Cast(value):
-            yield from _indices(value)
-        case _:
-            pass

@@ -7,10 +7,10 @@ max(x, 0), then sat_i8(round(f32(that) * s, even))
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations
 
-from isamap.ir import Call, Cast, Expr, Read
+from isamap.ir import Expr, Read
+from isamap.ir.walk import parts_of, with_parts
 from isamap.transform import reads
 
 # Chains of so many instructions behind each other are looked for, one more than there are cuts.
@@ -48,7 +48,7 @@ def made_at(value: Expr, buffer: str, depth: int) -> Expr:
 
 def _way_down(value: Expr, buffer: str) -> list[Expr]:
     """From the top to the element of a buffer, or to where it is read more than once."""
-    within = [child for child in _children(value) if _is_made_of(child, buffer)]
+    within = [child for child in parts_of(value) if _is_made_of(child, buffer)]
     return [value, *(_way_down(within[0], buffer) if len(within) == 1 else ())]
 
 
@@ -60,23 +60,8 @@ def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
     def put(child: Expr) -> Expr:
         return _with(child, buffer, depth - 1, new) if _is_made_of(child, buffer) else child
 
-    match value:
-        case Call(_, args):
-            return replace(value, args=tuple(put(a) for a in args))
-        case Cast(inner):
-            return replace(value, value=put(inner))
-        case _:
-            raise AssertionError("nothing is below what has no parts")
-
-
-def _children(value: Expr) -> tuple[Expr, ...]:
-    match value:
-        case Call(_, args):
-            return args
-        case Cast(inner):
-            return (inner,)
-        case _:
-            return ()
+    assert parts_of(value), "nothing is below what has no parts"
+    return with_parts(value, put)
 
 
 def _is_made_of(value: Expr, buffer: str) -> bool:

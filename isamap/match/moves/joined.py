@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from isamap.ir import Expr, Index
-from isamap.ir.facts import reads_of
+from isamap.ir.walk import reads
 from isamap.match.patterns.address import address_of
 from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
@@ -22,8 +22,8 @@ def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], suppliers: Sup
 
     Those are left out along which it is no fixed number. Units: elements.
     """
-    reads = tuple(reads_of(subject))
-    address = address_of(reads[0], suppliers.strides) if len(reads) == 1 and reads[0].fill is None else None
+    met = reads(subject)
+    address = address_of(met[0], suppliers.strides) if len(met) == 1 and met[0].fill is None else None
     if address is None:
         return {}
     steps = ((a, address.coefficient(f"@{a}")) for a in axes if tile.axis(a).tile == 1)

@@ -28,7 +28,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Call, Cast, Expr, Index, Instruction, Kernel, Read
+from isamap.ir import Expr, Index, Instruction, Kernel, Read
+from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.moves.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
@@ -124,15 +125,7 @@ def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | 
 
 def _plain(expr: Expr) -> Expr:
     """The expression without fills: what lies outside an array is read from a padded copy of it."""
-    match expr:
-        case Read():
-            return replace(expr, fill=None)
-        case Call():
-            return replace(expr, args=tuple(_plain(a) for a in expr.args))
-        case Cast():
-            return replace(expr, value=_plain(expr.value))
-        case _:
-            return expr
+    return map_reads(expr, lambda read: replace(read, fill=None))
 
 
 def _filled(expr: Expr) -> tuple[str, ...]:

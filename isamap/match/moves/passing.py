@@ -17,6 +17,7 @@ from math import inf, lcm, prod
 
 from isamap.ir import DType, Index, Read
 from isamap.ir.index import ONE, ZERO
+from isamap.ir.walk import map_reads
 from isamap.match.moves.chains import timed_steps
 from isamap.match.moves.cut_values import Cut, cuts, made_at, parts_of_value
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
@@ -27,7 +28,6 @@ from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
 from isamap.transform import distinct_reads, symbols
-from isamap.transform.rewrite import map_reads
 
 Moves = tuple[tuple[str, float], ...]
 """Instructions in their order, each with what it takes for all of a tile. Units: nanoseconds."""

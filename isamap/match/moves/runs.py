@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from isamap.ir import Index, Read, index_min
 from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.index import ZERO, index_max
+from isamap.ir.walk import map_reads
 from isamap.match.moves.transfers import Copy
 from isamap.transform import reads
-from isamap.transform.rewrite import map_reads
 
 Counts = Mapping[str, Index]
 

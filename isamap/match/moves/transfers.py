@@ -17,6 +17,7 @@ from math import prod
 
 from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
+from isamap.ir.walk import map_reads
 from isamap.match.patterns.address import laid_over, wraps
 from isamap.match.patterns.reach import dims
 from isamap.match.supplies.delivery import find_delivery, widths
@@ -26,7 +27,6 @@ from isamap.match.tiles.held_sums import Written, with_held
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
 from isamap.transform import symbols
-from isamap.transform.rewrite import map_reads
 
 LANE = Index.of("%0")
 

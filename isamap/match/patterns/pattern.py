@@ -35,6 +35,7 @@ from isamap.ir import (
 )
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
+from isamap.ir.walk import with_parts
 from isamap.match.patterns.unify import Binding
 from isamap.source import Span
 from isamap.transform import Statement, reads, statements
@@ -53,12 +54,8 @@ def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
             return Scalar(str(index), dtype)
         case IndexValue(index, dtype) if str(index) in encoded:
             return Scalar(str(index), dtype)
-        case Call(op, args, dtype, mode):
-            return Call(op, tuple(with_encoded(a, encoded) for a in args), dtype, mode, expr.span)
-        case Cast(value, dtype, mode):
-            return Cast(with_encoded(value, encoded), dtype, mode, expr.span)
         case _:
-            return expr
+            return with_parts(expr, lambda part: with_encoded(part, encoded))
 
 
 def encoded_values(instruction: Instruction, bindings: Iterable[Binding]) -> dict[str, int] | None:

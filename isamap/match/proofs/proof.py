@@ -33,7 +33,6 @@ from isamap.ir import (
     Constraint,
     Expr,
     Index,
-    IndexValue,
     Kernel,
     Read,
     converts_exactly,
@@ -41,6 +40,7 @@ from isamap.ir import (
     strict_forbids,
     substitute_routine,
 )
+from isamap.ir.walk import indices
 from isamap.match.mappings.exact import can_be_met, largest
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.padding import Shown, neutral_fills
@@ -111,7 +111,7 @@ def _prove(pattern: Pattern, mapping: Mapping, statement: Statement, kernel: Ker
         _trees_agree(case)
         _all_once(case)
         for binding in mapping.bindings:
-            _elements_follow(case, binding.name, binding.pattern, tuple(_indices(binding.subject)))
+            _elements_follow(case, binding.name, binding.pattern, tuple(indices(binding.subject)))
         target = statement.assign.target
         _elements_follow(case, pattern.target.buffer, pattern.target.index, target.index)
         _written_apart(case)
@@ -214,21 +214,6 @@ def _canonical(expr: Expr, subjects: MappingType[str, Expr]) -> str:
 
 def _widens(cast: Cast) -> bool:
     return cast.mode == "exact" and converts_exactly(cast.value.dtype, cast.dtype)
-
-
-def _indices(expr: Expr) -> Iterator[Index]:
-    """All index expressions that a value depends on."""
-    match expr:
-        case Read(_, index):
-            yield from index
-        case IndexValue(index):
-            yield index
-        case Call(_, args):
-            yield from chain.from_iterable(map(_indices, args))
-        case Cast(value):
-            yield from _indices(value)
-        case _:
-            pass
 
 
 # --- every iteration once ---------------------------------------------------------------------------------
@@ -341,7 +326,7 @@ def _padded(case: _Case) -> Iterator[frozenset[str]]:
     where a predicate switches lanes off.
     """
     guard = case.pattern.statement.assign.guard
-    masked = _used(tuple(_indices(guard))) if guard is not None else frozenset[str]()
+    masked = _used(tuple(indices(guard))) if guard is not None else frozenset[str]()
     full = _full_lengths(case.pattern)
     for group in case.groups:
         tile = prod(full[i] for i in group.instruction_axes)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through, print_expr
+from isamap.ir.walk import parts_of
 from isamap.match.patterns.pattern import encoded_values
 from isamap.match.patterns.unify import Bindings, unify
 from isamap.match.refusals.kernel_text import (
@@ -355,17 +356,7 @@ def _standing_for(pattern: Expr, subject: Expr, wanted: Read) -> list[Expr]:
         case Read():
             return [subject] if pattern == wanted else []
         case _:
-            mine, theirs = _parts(pattern), _parts(subject)
+            mine, theirs = parts_of(pattern), parts_of(subject)
             if len(mine) != len(theirs):
                 return []
             return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, wanted)]
-
-
-def _parts(e: Expr) -> tuple[Expr, ...]:
-    match e:
-        case Call(_, args):
-            return args
-        case Cast(value):
-            return (value,)
-        case _:
-            return ()

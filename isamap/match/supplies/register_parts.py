@@ -17,6 +17,7 @@ from itertools import product
 from isamap.ir import Assign, Axis, Call, Cast, Const, Expr, Index, IndexValue, Instruction, Read
 from isamap.ir.index import ZERO
 from isamap.ir.substitute import substitute_stmt
+from isamap.ir.walk import symbols_of_values
 from isamap.match.patterns.pattern import Pattern
 from isamap.transform import Statement, statements
 
@@ -97,19 +98,7 @@ def _asked(value: Expr) -> frozenset[str]:
     """Axes that the conditions of a value ask."""
     match value:
         case Call("select", (condition, yes, no)):
-            return _symbols(condition) | _asked(yes) | _asked(no)
-        case _:
-            return frozenset()
-
-
-def _symbols(condition: Expr) -> frozenset[str]:
-    match condition:
-        case Call(_, args):
-            return frozenset(s for a in args for s in _symbols(a))
-        case IndexValue(index):
-            return index.symbols
-        case Cast(value):
-            return _symbols(value)
+            return symbols_of_values(condition) | _asked(yes) | _asked(no)
         case _:
             return frozenset()
 

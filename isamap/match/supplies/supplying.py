@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
-from isamap.ir.facts import reads_of
+from isamap.ir.walk import reads
 from isamap.match.patterns.address import Location, laid_over
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
@@ -102,7 +102,7 @@ def _is_constant(e: Expr) -> bool:
 
     The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
     """
-    return next(reads_of(e), None) is None and all(s.startswith("%") for s in symbols(e))
+    return not reads(e) and all(s.startswith("%") for s in symbols(e))
 
 
 def _is_there(want: Want) -> bool:

@@ -23,6 +23,7 @@ from math import isfinite
 
 from isamap.ir import Call, Cast, Const, Expr, Index, Read
 from isamap.ir.index import ZERO
+from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings
 from isamap.match.mappings.mapping import AxisGroup, Mapping, Seen
@@ -32,7 +33,6 @@ from isamap.match.patterns.unify import Bindings, read_twice
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, apply_mapping, over_tile, sums_can_be_padded
 from isamap.transform import Statement, identity_of, symbols
 from isamap.transform.companions import HELD, Outcome
-from isamap.transform.rewrite import map_reads
 
 
 @dataclass(frozen=True, slots=True)

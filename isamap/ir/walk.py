@@ -1,0 +1,78 @@
+"""Expressions as trees: their parts, what stands in them, and the same tree with parts changed.
+
+Whatever visits all of an expression goes through here; what treats operations in a way of its own matches
+on them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from isamap.ir.index import Index
+from isamap.ir.nodes import Call, Cast, Expr, IndexValue, Read
+
+
+def parts_of(e: Expr) -> tuple[Expr, ...]:
+    """The operands of the outermost operation, from left to right."""
+    match e:
+        case Call(_, args):
+            return args
+        case Cast(value):
+            return (value,)
+        case _:
+            return ()
+
+
+def with_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """The outermost operation on changed operands; what has none as it stands."""
+    match e:
+        case Call(_, args):
+            return replace(e, args=tuple(map(change, args)))
+        case Cast(value):
+            return replace(e, value=change(value))
+        case _:
+            return e
+
+
+def walk(e: Expr) -> Iterator[Expr]:
+    """The expression and all that stands in it, operations before their operands, from left to right."""
+    waiting = [e]
+    while waiting:
+        e = waiting.pop()
+        yield e
+        waiting += reversed(parts_of(e))
+
+
+def reads(e: Expr) -> tuple[Read, ...]:
+    """All reads in an expression, in order."""
+    return tuple(part for part in walk(e) if isinstance(part, Read))
+
+
+def distinct_reads(e: Expr) -> tuple[Read, ...]:
+    """The elements that an expression reads, in order: what it reads twice is brought once."""
+    return tuple(dict.fromkeys(reads(e)))
+
+
+def indices(e: Expr) -> Iterator[Index]:
+    """All index expressions that an expression depends on: subscripts, and indices used as values."""
+    for part in walk(e):
+        if isinstance(part, Read):
+            yield from part.index
+        elif isinstance(part, IndexValue):
+            yield part.index
+
+
+def symbols(e: Expr) -> frozenset[str]:
+    """Names of axes and sizes that an expression depends on, subscripts included."""
+    return frozenset(s for i in indices(e) for s in i.symbols)
+
+
+def symbols_of_values(e: Expr) -> frozenset[str]:
+    """Names of axes and sizes that an expression compares or computes with, subscripts apart."""
+    return frozenset(s for part in walk(e) if isinstance(part, IndexValue) for s in part.index.symbols)
+
+
+def map_reads(e: Expr, change: Callable[[Read], Expr]) -> Expr:
+    """The expression with every read changed."""
+    return change(e) if isinstance(e, Read) else with_parts(e, lambda part: map_reads(part, change))
