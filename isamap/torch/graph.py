@@ -107,7 +107,10 @@ def refusal(node: Any) -> str | None:
     name = name_of(node)
     try:
         if is_pointwise(name):
-            for term in terms_of(node, name):
+            terms = terms_of(node, name)
+            if not any(hasattr(term, "meta") for term in terms):
+                raise NotTaken("a number where a tensor is expected")
+            for term in terms:
                 if hasattr(term, "meta"):
                     lying(term)
                 elif not isinstance(term, int | float):

@@ -131,6 +131,7 @@ CASES: dict[str, Case] = {
     "limits that are tensors": (lambda t: torch.clamp(t[0], t[1]), lambda: randn((4,), (4,))),
     "sums in another type": (lambda x: x.sum(0, dtype=torch.float64), lambda: torch.randn(3, 4)),
     "powers": (lambda x: (x**2, x**3, x**-1, x**0.5, x**2.7), lambda: torch.rand(5) + 1),
+    "a power of a number": (lambda x: 2**x, lambda: ramp(6, dtype=torch.int32).abs()),
     "conversions": (
         lambda x: (x.to(torch.int32), x.to(torch.bool), x.to(torch.bfloat16), x.to(torch.float64)),
         lambda: torch.randn(9) * 10,
@@ -161,6 +162,18 @@ CASES: dict[str, Case] = {
     "a result that is read turned": (turned, lambda: torch.randn(4, 4)),
     "a result that is read repeated": (repeated, lambda: torch.randn(3, 4)),
     "parts of a result": (lambda x: torch.cat([y * 2 for y in (x + 1).chunk(3, 1)]), lambda: ramp(2, 6)),
+    "the greatest of windows beyond the edge": (
+        lambda x: torch.nn.functional.max_pool2d(x, 3, 2, 1, ceil_mode=True),
+        lambda: torch.cat((torch.randn(1, 1, 8, 7), torch.full((1, 1, 8, 7), -float("inf")))),
+    ),
+    "means of windows, the edge left out": (
+        lambda x: torch.nn.functional.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False),
+        lambda: torch.randn(1, 2, 8, 7),
+    ),
+    "an edge that is cut and one that is added": (
+        lambda x: torch.nn.functional.pad(x, (-1, 2, 1, -1), value=2.5),
+        lambda: torch.randn(2, 4, 4),
+    ),
     "strides of a convolution": (
         lambda t: torch.conv2d(t[0], t[1], stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
         lambda: randn((1, 2, 7, 8), (3, 2, 3, 2)),
