@@ -13,9 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
-from math import ceil
 from operator import attrgetter
-from statistics import median
 from typing import Any
 
 from isamap.codegen.cache import digest
@@ -25,15 +23,9 @@ from isamap.torch.graph import is_view
 from isamap.torch.kernels import Wanted, key_of
 from isamap.torch.running import Addresses, Performed, Values, eager_step, kernel_step, looking
 from isamap.tune.choices import OURS, Choice, Choices
-from isamap.tune.tournament import HOPELESS, ROUNDS, TRIED_ROUNDS
-from isamap.tune.winners import Rounds
+from isamap.tune.turns import take_turns
 
 TORCH = "torch"
-TURN_NS = 20_000_000
-READING_NS = 50_000
-"""What lies between two readings of a clock, at least: one of a thread's own takes part of a microsecond."""
-LIMIT_NS, LEAST_ROUNDS = 1_000_000_000, 5
-"""After so long no round begins but those without which none can win: of slow calls."""
 
 KNOWN: dict[str, Choice] = {}
 """What this process has found or recalled, which holds where nothing can be kept, too."""
@@ -99,7 +91,9 @@ def faster(members: Sequence[Any], wanted: Wanted, make: Callable[[], Performed]
     unit = make()  # its packed operands are not those of the program
     one_thread = wanted[1].threads == import_module("torch").get_num_threads() == 1
     with _as_in_calls():
-        rounds = take_turns(*_sides(alone, unit), time.thread_time_ns if one_thread else time.perf_counter_ns)
+        ours, theirs = _sides(alone, unit)
+        clock = time.thread_time_ns if one_thread else time.perf_counter_ns
+        rounds = take_turns({OURS: ours, TORCH: theirs}, clock)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     choice = KNOWN[key] = Choice.of(rounds, key=key, kernel=unit.text.name, library=TORCH, time=now)
     with OnlyWarned():
@@ -163,41 +157,3 @@ def _filled(node: Any, generator: Any) -> Any:
     else:
         room.random_(0, 2, generator=generator)
     return room.as_strided(tuple(value.shape), value.stride())
-
-
-def take_turns(ours: Callable[[], None], theirs: Callable[[], None], clock: Callable[[], int]) -> Rounds:
-    """Nanoseconds of one call of each by rounds; the later ones are left out where torch has lost."""
-    stop = clock() + LIMIT_NS
-    turns = {OURS: _turn(ours, clock), TORCH: _turn(theirs, clock)}
-    rounds: dict[int, dict[str, float]] = {}
-    for number in range(ROUNDS):
-        if number >= LEAST_ROUNDS and clock() > stop:
-            break
-        order = (OURS, TORCH) if number % 2 else (TORCH, OURS)
-        rounds[number] = {name: turns[name]() for name in order}
-        if number + 1 == TRIED_ROUNDS and all(r[TORCH] > HOPELESS * r[OURS] for r in rounds.values()):
-            break
-    return rounds
-
-
-def _turn(call: Callable[[], None], clock: Callable[[], int]) -> Callable[[], float]:
-    """A turn: the nanoseconds of one call, the median over its readings of a clock."""
-    call()
-    start = clock()
-    call()
-    once = max(1, clock() - start)
-    calls = ceil(READING_NS / once)
-    readings = max(1, TURN_NS // (calls * once))
-
-    def turn() -> float:
-        if once < TURN_NS:  # what the other one left in the caches is not its fault
-            call()
-        found: list[int] = []
-        for _ in range(readings):
-            start = clock()
-            for _ in range(calls):
-                call()
-            found.append(clock() - start)
-        return median(found) / calls
-
-    return turn

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from statistics import median
 from typing import Any
 
@@ -114,10 +115,15 @@ class Contender:
         """How many calls take so long."""
         return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
 
+    def turn(self, seconds: float) -> float:
+        """Nanoseconds of the fastest of so many calls as take so long; without end where it has failed."""
+        self.run(self.calls(seconds), counts=True)
+        return inf if self.failure else 1e9 * min(self.rounds[-1])
+
     def evaluation(self) -> Evaluation:
         """The cost with what it was taken from."""
         if self.failure:
-            return Evaluation(float("inf"), (("failed", self.failure),))
+            return Evaluation(inf, (("failed", self.failure),))
         every = [seconds for one in self.rounds for seconds in one]
         cost = median(min(one) for one in self.rounds)
         facts = (

@@ -21,7 +21,7 @@ from isamap.machine import Machine
 from isamap.plan.trial import Evaluation, Trial
 from isamap.source import OnlyWarned
 from isamap.tune.evaluating import schedule_text
-from isamap.tune.measured import FEWEST_CALLS, SECONDS, Contender, Measured, check_here, make_contender
+from isamap.tune.measured import FEWEST_CALLS, SECONDS, Measured, check_here, make_contender
 from isamap.tune.winners import Rounds, Winners
 
 ROUNDS = 9
@@ -81,15 +81,11 @@ class Tournament:
         for number in numbers:
             if number and time.monotonic() > self.stop:
                 return
-            playing = _still_playing(tuple(contenders), self.rounds())
-            costs = {name: self._turn(contenders[name]) for name in playing}
+            playing = still_playing(tuple(contenders), self.rounds())
+            costs = {name: contenders[name].turn(self.seconds) for name in playing}
             self.played[number] = costs
             with OnlyWarned():
                 self.winners.add_round(self.question, number, costs)
-
-    def _turn(self, contender: Contender) -> float:
-        contender.run(contender.calls(self.seconds), counts=True)
-        return inf if contender.failure else 1e9 * min(contender.rounds[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +133,8 @@ def _needed(rounds: int) -> int:
     return won
 
 
-def _still_playing(names: Sequence[str], rounds: Rounds) -> list[str]:
-    """The first one, and all others that are not hopeless."""
+def still_playing(names: Sequence[str], rounds: Rounds) -> list[str]:
+    """The first one, and all others that are not hopeless, by name: those that play the next round."""
     first = names[0]
     if len(rounds) < TRIED_ROUNDS:
         return list(names)

@@ -21,6 +21,7 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.scheduler.search.points import SearchSpace
 from isamap.source import MissingTool
+from isamap.tune.measured import Contender
 from isamap.tune.tournament import ROUNDS, Tournament
 from isamap.tune.winners import Winners
 
@@ -53,12 +54,12 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounds of a few calls."""
-    monkeypatch.setattr(Tournament, "_turn", _turn)
+    monkeypatch.setattr(Contender, "turn", _turn)
 
 
-def _turn(self: Tournament, contender: Any) -> float:
-    contender.run(2, counts=True)
-    return 1e9 * min(contender.rounds[-1])
+def _turn(self: Contender, _: float) -> float:
+    self.run(2, counts=True)
+    return 1e9 * min(self.rounds[-1])
 
 
 def answer(capsys: pytest.CaptureFixture[str], words: str, code: int = 0) -> dict[str, Any]:

@@ -1,0 +1,68 @@
+"""Rounds in which our code and that of others take turns, so that a neighbour's work disturbs all alike.
+
+    take_turns({OURS: call, "torch": other}, clock)  ->  {0: {"isamap": 812.0, "torch": 790.0}, 1: …}
+
+What `Choice.of` decides by. Who clearly loses the first rounds plays no more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import ceil
+from statistics import median
+
+from isamap.tune.tournament import ROUNDS, still_playing
+from isamap.tune.winners import Rounds
+
+TURN_NS = 20_000_000
+READING_NS = 50_000
+"""What lies between two readings of a clock, at least: one of a thread's own takes part of a microsecond."""
+LIMIT_NS, LEAST_ROUNDS = 1_000_000_000, 5
+"""After so long no round begins but those without which none can win: of slow calls."""
+
+Clock = Callable[[], int]
+"""A clock in nanoseconds."""
+
+
+def take_turns(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
+    """Nanoseconds of one call of each by rounds; the first one is what the others are compared with."""
+    stop = clock() + LIMIT_NS
+    return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
+
+
+def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> Rounds:
+    """The same of turns, each of which gives the nanoseconds of one call when it is taken.
+
+    Behind `stop` no round begins but those that it takes to win.
+    """
+    rounds: dict[int, dict[str, float]] = {}
+    for number in range(ROUNDS):
+        playing = still_playing(tuple(turns), rounds)
+        if len(playing) == 1 or (number >= LEAST_ROUNDS and clock() > stop):
+            break
+        order = playing if number % 2 else playing[::-1]
+        rounds[number] = {name: turns[name]() for name in order}
+    return rounds
+
+
+def _turn(call: Callable[[], None], clock: Clock) -> Callable[[], float]:
+    """A turn: the nanoseconds of one call, the median over its readings of a clock."""
+    call()
+    start = clock()
+    call()
+    once = max(1, clock() - start)
+    calls = ceil(READING_NS / once)
+    readings = max(1, TURN_NS // (calls * once))
+
+    def turn() -> float:
+        if once < TURN_NS:  # what the other one left in the caches is not its fault
+            call()
+        found: list[int] = []
+        for _ in range(readings):
+            start = clock()
+            for _ in range(calls):
+                call()
+            found.append(clock() - start)
+        return median(found) / calls
+
+    return turn
