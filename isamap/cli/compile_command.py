@@ -23,10 +23,12 @@ from isamap.cli.options import (
     FormNumber,
     HeuristicName,
     KernelOrModel,
+    LibraryFiles,
     LimitSeconds,
     MachineNames,
     NoCache,
     PackedNames,
+    Portfolio,
     ProfileName,
     ScheduleFile,
     SearchName,
@@ -38,7 +40,7 @@ from isamap.cli.options import (
 )
 from isamap.cli.program_files import WORDS, emit_words, refuse_beside_words
 from isamap.cli.report_files import ReportPath, Shown, TraceFile, check_places, write_reports
-from isamap.cli.requests import Choices, make_request
+from isamap.cli.requests import Choices, make_request, read_libraries, refuse_beside_portfolio
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.request import Request
@@ -48,6 +50,7 @@ from isamap.source import Diagnostic, UsageProblem
 if TYPE_CHECKING:
     from isamap.driver.kept import Outcome
     from isamap.driver.pipeline import Compilation, Seen
+    from isamap.libraries.description import Library
 
 
 OutputFolder = Annotated[
@@ -143,6 +146,8 @@ def compile_command(
     tune_limit: TuneLimit = "120",
     search: SearchName = "",
     tuned: Tuned = False,
+    portfolio: Portfolio = False,
+    library: LibraryFiles = None,
     no_cache: NoCache = False,
     constant: ConstantWords = None,
     weights: WeightsPlace = "embedded",
@@ -156,7 +161,8 @@ def compile_command(
             "--stop-after": stop_after, "--dump-passes": dump_passes, "--schedule": schedule, "--fix": fix,
             "--packed": packed, "--transform": transform, "--evaluate": evaluate, "--tune": tune,
             "--tuned": tuned, "--model": model, "--cold": cold,
-            "--emit": emit != "code", "--search": search, **Shown(report, trace).given,
+            "--emit": emit != "code", "--search": search, "--portfolio": portfolio,
+            **Shown(report, trace).given,
         })  # fmt: skip
         return compile_whole(
             kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
@@ -173,6 +179,12 @@ def compile_command(
         no_cache, tune, tune_limit, search, tuned, packed, cold,
     )  # fmt: skip
     shown = Shown(report, trace)
+    libraries = read_libraries(portfolio, library)
+    if libraries is not None:
+        of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
+        refuse_beside_portfolio(hw, {"--emit": emit != "code", **of_code})
+        request = make_request(kernel, hw[0], read_sizes(sizes or ()), choices)
+        return _of_faster(request, libraries, output, force)
     return _of_kernel(kernel, hw, sizes, choices, output, force, emit, stop_after, dump_passes, shown)
 
 
@@ -212,6 +224,19 @@ def _of_kernel(
         return _reported(request, seen, output, shown, force)
     with Progress() as progress:
         outcome = compile_files(request, progress, seen)
+    return _written(outcome, output, outcome.files["report.txt"], force)
+
+
+def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | None, force: bool) -> Answer:
+    """The code of a kernel, or of a library's call where that is faster."""
+    from isamap.driver.artifacts import check_replaceable
+    from isamap.driver.portfolio import with_faster
+    from isamap.driver.runnable import prepare
+
+    if output is not None:
+        check_replaceable(Path(output), force=force)
+    with Progress() as progress:
+        outcome = with_faster(prepare(request, progress), libraries, progress).program.outcome
     return _written(outcome, output, outcome.files["report.txt"], force)
 
 

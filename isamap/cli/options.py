@@ -66,6 +66,21 @@ SizeWords = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
+Portfolio = Annotated[
+    bool,
+    typer.Option(
+        "--portfolio", help="Call an installed library where that is measured to be faster, and right."
+    ),
+]
+LibraryFiles = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--library",
+        metavar="FILE",
+        help="With --portfolio, what describes a library, in place of those shipped; may be repeated.",
+        show_default=False,
+    ),
+]
 ScheduleFile = Annotated[
     str | None, typer.Option("--schedule", metavar="FILE", help="Replay this schedule.", show_default=False)
 ]

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
 from isamap.driver.inputs import find_profile, machine_of, read_file, read_kernel
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request, Size
 from isamap.source import Diagnostic, Source, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.libraries.description import Library
 
 # More schedules than this take longer to rank than they are worth.
 MOST_SCHEDULES = 1000
@@ -74,6 +78,35 @@ def make_request(kernel: str | Source, machine: str, sizes: Mapping[str, Size], 
         packed=read_names(choices.packed or ()),
         cold=choices.cold,
     )
+
+
+def read_libraries(portfolio: bool, files: list[str] | None) -> tuple[Library, ...] | None:
+    """The libraries to compare with, of the files or else all that are shipped; None where none are asked.
+
+    Raises: UsageProblem, SpecProblem.
+    """
+    from isamap.libraries.description import read_library, shipped_libraries
+
+    if not portfolio:
+        if files:
+            said = "`--library` describes what `--portfolio` compares with, and that is not asked for"
+            raise UsageProblem(Diagnostic("usage", said, help="add `--portfolio`, or leave it out"))
+        return None
+    return tuple(read_library(Path(file), file) for file in files) if files else shipped_libraries()
+
+
+def refuse_beside_portfolio(machines: Sequence[str], options: Mapping[str, object]) -> None:
+    """Nothing, where the code of one machine is written and nothing else is asked. Raises: UsageProblem."""
+    found = next((option for option, is_given in options.items() if is_given), None)
+    if len(machines) > 1:
+        said = f"`--portfolio` measures on one machine, and `--hw` names {len(machines)}"
+    elif found is not None:
+        said = (
+            f"`{found}` is about the code that isamap emits, and `--portfolio` may put another in its place"
+        )
+    else:
+        return
+    raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
 
 
 def _check_choosers(choices: Choices) -> None:

@@ -17,10 +17,12 @@ from isamap.cli.options import (
     FormNumber,
     HeuristicName,
     KernelName,
+    LibraryFiles,
     LimitSeconds,
     MachineName,
     NoCache,
     PackedNames,
+    Portfolio,
     ProfileName,
     ProgramPath,
     ScheduleFile,
@@ -32,7 +34,7 @@ from isamap.cli.options import (
     TuneLimit,
 )
 from isamap.cli.program_files import read_cases, refuse_beside_program
-from isamap.cli.requests import Choices, make_request
+from isamap.cli.requests import Choices, make_request, read_libraries
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json, exit_of
 from isamap.cli.words import read_sizes
@@ -64,6 +66,8 @@ def run_command(
     tune_limit: TuneLimit = "120",
     search: SearchName = "",
     tuned: Tuned = False,
+    portfolio: Portfolio = False,
+    library: LibraryFiles = None,
     program: ProgramPath = None,
     no_cache: NoCache = False,
     as_json: AsJson = False,
@@ -75,7 +79,8 @@ def run_command(
     if program is not None:
         refuse_beside_program(
             {"--schedule": schedule, "--fix": fix, "--packed": packed, "--model": model, "--tune": tune,
-             "--transform": transform, "--evaluate": evaluate, "--tuned": tuned}
+             "--transform": transform, "--evaluate": evaluate, "--tuned": tuned,
+             "--portfolio": portfolio}
         )  # fmt: skip
         return _run_file(program, kernel, hw, read_sizes(sizes or ()))
     choices = Choices(
@@ -83,8 +88,13 @@ def run_command(
         no_cache, tune, tune_limit, search, tuned, packed,
     )  # fmt: skip
     request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    libraries = read_libraries(portfolio, library)
     with Progress() as progress:
         prepared = prepare(request, progress)
+        if libraries is not None:
+            from isamap.driver.portfolio import with_faster  # brings what measures
+
+            prepared = with_faster(prepared, libraries, progress)
         progress("run")
         timed = time_program(prepared, profile_sizes(prepared))
     outcome = prepared.program.outcome

@@ -32,7 +32,7 @@ class EmittedC:
     """A program in C: `NAME.c`, `NAME.h`, and how it is called.
 
     `strict` programs must be compiled without contraction of a product and a sum into one rounding. `packs`
-    are the programs that pack what it takes packed.
+    are the programs that pack what it takes packed, `links` the libraries that it calls, by their paths.
     """
 
     name: str
@@ -42,6 +42,7 @@ class EmittedC:
     model: bool
     strict: bool = False
     packs: tuple[EmittedC, ...] = ()
+    links: tuple[str, ...] = ()
 
     def files(self) -> dict[str, str]:
         """All files by name, those of the programs that pack included."""

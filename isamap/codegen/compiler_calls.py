@@ -21,13 +21,20 @@ Step = tuple[str, ...]
 """Arguments of a call."""
 
 
-def library_steps(flags: Step, mains: Sequence[str]) -> tuple[list[Step], list[Step]]:
-    """The calls that may run side by side, an object of each of several files, and those behind them."""
+def library_steps(
+    flags: Step, mains: Sequence[str], links: Sequence[str] = ()
+) -> tuple[list[Step], list[Step]]:
+    """The calls that may run side by side, an object of each of several files, and those behind them.
+
+    `links` are the paths of libraries that the files call, which are found there again when they run.
+    """
+    folders = dict.fromkeys(str(Path(link).parent) for link in links)
+    called = (*links, *(f"-Wl,-rpath,{folder}" for folder in folders))
     if len(mains) == 1:
-        return [], [(*flags, "-o", OUTPUT, *mains)]
+        return [], [(*flags, "-o", OUTPUT, *mains, *called)]
     objects = [f"{name}.o" for name in mains]
     apart = [(*flags, "-c", "-o", made, name) for made, name in zip(objects, mains, strict=True)]
-    return apart, [(*flags, "-o", OUTPUT, *objects)]
+    return apart, [(*flags, "-o", OUTPUT, *objects, *called)]
 
 
 def run_steps(

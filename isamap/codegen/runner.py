@@ -156,6 +156,7 @@ def _job(
         "guard": guard,
         "repeat": repeat,
         "permissions": compiled.permissions,
+        "environment": dict(compiled.environment),
         "cpu_seconds": int(limits.seconds) + 1,
         "memory_bytes": 6 * total + limits.memory_bytes,
     }

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -119,7 +119,8 @@ class Compiler:
 class Compiled:
     """A library on disk, how its function is called, and the permissions to ask for before.
 
-    `pool` is the library of a pool of threads, for a program that has parts for several.
+    `pool` is the library of a pool of threads, for a program that has parts for several. `environment` are
+    variables that libraries which it calls read when they are loaded.
     """
 
     library: Path
@@ -128,6 +129,7 @@ class Compiled:
     compiler: Compiler
     model: bool
     pool: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 def compile_library(
@@ -152,7 +154,7 @@ def compile_library(
     files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
     emissions = None if model else Emissions(machine)
     served = None if target is None else Served(target, emitted.interface, tuple(features))
-    library = build(found, flags, files, f"{emitted.name}.c", emissions, served)
+    library = build(found, flags, files, f"{emitted.name}.c", emissions, served, emitted.links)
     permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
     pool = build_pool(found) if emitted.interface.takes_pool and target is None else None
     return Compiled(library, emitted.interface, permissions, found, model, pool)
@@ -175,8 +177,11 @@ def build(
     main: str | Sequence[str],
     emissions: Emissions | None = None,
     served: Served | None = None,
+    links: Sequence[str] = (),
 ) -> Path:
     """The shared library made of `main`, one or several of `files`; or the program that serves its functions.
+
+    `links` are the paths of the libraries that it calls.
 
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
     MissingTool where the compiler took too long; OSError where it had no room.
@@ -185,7 +190,8 @@ def build(
     main = mains[0]
     apart: list[Step] = []
     if served is None:
-        apart, steps = library_steps((*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ())), mains)
+        own = (*flags, *_BUILD, *_OF_COMPILER.get(compiler.name, ()))
+        apart, steps = library_steps(own, mains, links)
     else:
         files = {**files, **served_files(served.functions, told_by(served.features), support(served.target))}
         steps = [*_served_steps(flags, served.target, main)]

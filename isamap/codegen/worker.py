@@ -260,6 +260,7 @@ def _leave_if_forked(job: dict[str, Any]) -> None:
 
 def _main(job: dict[str, Any]) -> dict[str, Any]:
     _limit(job)
+    os.environ.update(job.get("environment", {}))
     for component in job["permissions"]:
         if not ask_permission(component):
             return {"error": "permission"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from isamap.source.command_codes import CODEGEN_CODES, COMMAND_CODES
 from isamap.source.diagnostic import Explanation
 from isamap.source.language_codes import LANGUAGE_CODES
+from isamap.source.library_codes import LIBRARY_CODES
 from isamap.source.machine_codes import MACHINE_CODES
 from isamap.source.match_codes import MATCH_CODES
 from isamap.source.model_codes import MODEL_CODES
@@ -56,6 +57,7 @@ _TABLES = (
     CODEGEN_CODES,
     COMMAND_CODES,
     LANGUAGE_CODES,
+    LIBRARY_CODES,
     MACHINE_CODES,
     MATCH_CODES,
     MODEL_CODES,

@@ -1,0 +1,289 @@
+"""`--portfolio`: the faster of our code and of the calls of installed libraries performs a kernel.
+
+Which calls compute it is told by what they compute (`isamap.libraries`). Each is called as emitted code is,
+in a child process, and held against the oracle; those that are right and our code take turns, and a library
+is taken where it won so many rounds that this is no chance. What was found is kept for equal questions.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from isamap.codegen.c_library import emit_library_call
+from isamap.codegen.cache import digest
+from isamap.codegen.child import RunProblem
+from isamap.codegen.fills import FILLS, make_arrays, make_scalars
+from isamap.codegen.toolchain import compile_library, pool_files
+from isamap.driver.compiling import Program, manifest
+from isamap.driver.kept import Warned
+from isamap.driver.runnable import Prepared
+from isamap.driver.sizes import complete_sizes
+from isamap.driver.stages import Watch
+from isamap.driver.verifying import profile_sizes, symbols_of, verify_case
+from isamap.ir import Kernel, bind
+from isamap.libraries.description import Library
+from isamap.libraries.installed import Installed, find_installed
+from isamap.libraries.recognise import Performed, find_call
+from isamap.machine import detect_features
+from isamap.machine.processor import this_cpu
+from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
+from isamap.syntax import parse_kernel
+from isamap.tune.choices import OURS, Choice, Choices
+from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender
+from isamap.tune.turns import play
+
+PATIENCE_NS = 20_000_000_000
+"""After so long no round begins but those without which none can win."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    """A call of a library that performs a kernel, made ready to run."""
+
+    library: Installed
+    performed: Performed
+    prepared: Prepared
+
+    @property
+    def name(self) -> str:
+        return self.library.library.name
+
+    @property
+    def function(self) -> str:
+        return self.performed.call.prototype.name
+
+    def json(self, choice: Choice) -> dict[str, Any]:
+        """What was measured of it."""
+        return {
+            "library": self.name,
+            "origin": self.library.origin,
+            "path": str(self.library.path),
+            "function": self.function,
+            "ratio": choice.ratio,
+            "ours_ns": choice.ours_ns,
+            "theirs_ns": choice.theirs_ns,
+            "rounds": choice.rounds,
+            "measured": choice.time,
+        }
+
+
+def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch = lambda _: None) -> Prepared:
+    """The program, or in its place a call of a library that was measured to be faster, and what was found.
+
+    Raises: MissingTool where no library is installed, or this is no processor for the machine; UsageProblem
+    for what no library is called for; RunProblem where our own code fails.
+    """
+    _check(prepared)
+    watch("portfolio")
+    installed = [found for library in libraries if (found := find_installed(library)) is not None]
+    if not installed:
+        raise _nothing_installed(libraries)
+    ready, findings = _ready(prepared, installed)
+    if not ready:
+        return _told(prepared, None, (), findings)
+    choices = _choices(prepared, ready)
+    winners = [(c.ratio, one) for one, c in zip(ready, choices, strict=True) if not c.is_ours]
+    winner = min(winners, key=lambda pair: pair[0])[1] if winners else None
+    return _told(prepared, winner, tuple(zip(ready, choices, strict=True)), findings)
+
+
+def _check(prepared: Prepared) -> None:
+    """Nothing, where programs run here as they are emitted. Raises: MissingTool, UsageProblem."""
+    if prepared.packers:
+        said = (
+            "`--portfolio` compares with calls that take operands as they lie, and `--packed` has some packed"
+        )
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+    if prepared.ran_on != "native":
+        missing = ", ".join(prepared.missing)
+        why = f"this processor lacks {missing}" if missing else f"its programs run as {prepared.ran_on}"
+        said = f"code for {prepared.machine.name} cannot be compared with libraries here: {why}"
+        help_ = "name a machine that this processor is, such as `--hw host`, or leave out `--portfolio`"
+        raise MissingTool(Diagnostic("not-measurable", said, help=help_))
+
+
+def _nothing_installed(libraries: Sequence[Library]) -> MissingTool:
+    notes = tuple(
+        f"{one.name}: no {', no '.join(_place(p.file, p.package) for p in one.places)}" for one in libraries
+    )
+    packages = dict.fromkeys(p.package for one in libraries for p in one.places if p.package)
+    first = next(iter(packages), "")
+    help_ = f"`pip install {first}`, or " if first else ""
+    said = "none of the libraries that are described is installed"
+    return MissingTool(Diagnostic("no-library", said, notes=notes, help=f"{help_}leave out `--portfolio`"))
+
+
+def _place(file: str, package: str) -> str:
+    return f"`{file}` of the package {package}" if package else f"`{file}`"
+
+
+def _ready(prepared: Prepared, installed: Sequence[Installed]) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
+    """The calls that compute the kernel, and do so rightly; with what is to be said of the others."""
+    parsed = parse_kernel(prepared.request.kernel)
+    kernel = bind(parsed, complete_sizes(parsed, prepared.request.sizes))
+    assert isinstance(kernel, Kernel)
+    ready: list[Theirs] = []
+    findings: list[Diagnostic] = []
+    for library in installed:
+        performed = find_call(kernel, library.library, detect_features())
+        if performed is None:
+            continue
+        theirs = _prepared(prepared, kernel, library, performed)
+        wrong = _wrong(theirs)
+        if wrong is None:
+            ready.append(theirs)
+        else:
+            findings.append(wrong)
+    if not ready and not findings:
+        findings.append(_not_computed(kernel, installed))
+    return ready, tuple(findings)
+
+
+def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed: Performed) -> Theirs:
+    emitted = emit_library_call(prepared.compiled.interface, kernel, performed, library)
+    compiled = compile_library(emitted, prepared.machine)
+    compiled = replace(compiled, environment=library.library.variables(prepared.request.threads))
+    program = Program(prepared.program.outcome, emitted, prepared.program.stages)
+    return Theirs(library, performed, replace(prepared, program=program, compiled=compiled))
+
+
+def _wrong(theirs: Theirs) -> Diagnostic | None:
+    """What is wrong with a library's results, at the sizes measured and the least; None for nothing."""
+    request = theirs.prepared.request
+    sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
+    least = {name: value if isinstance(value, int) else value.low for name, value in sizes.items()}
+    cases = [(profile_sizes(theirs.prepared), fill) for fill in FILLS]
+    cases += [(least, "random")] if least != cases[0][0] else []
+    for at, fill in cases:
+        case = verify_case(theirs.prepared, at, fill)
+        if not case.ok:
+            first, kernel = case.problems[0], theirs.prepared.compiled.interface.name
+            return Diagnostic(
+                "library-wrong",
+                f"{theirs.function} of {theirs.name} is not taken: it does not compute {kernel}",
+                severity="warning",
+                notes=(first.message, *first.notes[:2]),
+                help="mend its description, or describe what it computes on this processor",
+            )
+    return None
+
+
+def _not_computed(kernel: Kernel, installed: Sequence[Installed]) -> Diagnostic:
+    names = ", ".join(one.library.name for one in installed)
+    strict = ("a strict kernel has its sums in order, which no library promises",) if kernel.strict else ()
+    return Diagnostic(
+        "no-library-call",
+        f"no call that is described of {names} computes {kernel.name}: the code is ours",
+        severity="note",
+        notes=strict,
+        help="a file behind `--library` describes others",
+    )
+
+
+def _choices(prepared: Prepared, ready: Sequence[Theirs]) -> list[Choice]:
+    """For each call whether it is faster than our code: as it was kept, or else as is measured now."""
+    keys = [_key(prepared, theirs) for theirs in ready]
+    if prepared.request.cache:
+        with OnlyWarned():
+            kept = [Choices.open().find(key) for key in keys]
+            if all(kept):
+                return [choice for choice in kept if choice is not None]
+    contenders = {OURS: _contender(prepared), **{t.name: _contender(t.prepared) for t in ready}}
+    turns = {name: lambda c=contender: c.turn(SECONDS) for name, contender in contenders.items()}
+    rounds = play(turns, time.monotonic_ns, time.monotonic_ns() + PATIENCE_NS)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    found: list[Choice] = []
+    for key, theirs in zip(keys, ready, strict=True):
+        own = {n: {OURS: c[OURS], theirs.name: c[theirs.name]} for n, c in rounds.items() if theirs.name in c}
+        kernel = prepared.compiled.interface.name
+        choice = Choice.of(own, key=key, kernel=kernel, library=theirs.name, time=now)
+        found.append(choice)
+        if prepared.request.cache:
+            with OnlyWarned():
+                Choices.open().keep(choice)
+    return found
+
+
+def _key(prepared: Prepared, theirs: Theirs) -> str:
+    """The sha256 of all that may change which one is faster."""
+    file = theirs.library.path.stat()
+    library = [str(theirs.library.path), theirs.library.origin, file.st_size, file.st_mtime_ns]
+    sizes, threads = sorted(profile_sizes(prepared).items()), prepared.request.threads
+    compiler, cpu = prepared.compiled.compiler.version, this_cpu().key
+    codes = [p.program.emitted.source for p in (prepared, theirs.prepared)]
+    return digest(*codes, *theirs.library.library.texts, json.dumps([library, sizes, threads]), compiler, cpu)
+
+
+def _contender(prepared: Prepared) -> Contender:
+    """What takes turns, with random data, once called. Raises: RunProblem where it fails."""
+    sizes, threads = profile_sizes(prepared), prepared.request.threads
+    kernel = bind(parse_kernel(prepared.request.kernel), sizes)
+    assert isinstance(kernel, Kernel)
+    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
+    symbols = symbols_of(prepared, sizes)
+    made = Contender(prepared.compiled, arrays, symbols, scalars, LIMITS.seconds, [], threads)
+    made.processor_time = threads == 1
+    made.run(FEWEST_CALLS)
+    if made.failure:
+        raise RunProblem(Diagnostic("nothing-ran", f"`{prepared.compiled.interface.name}`: {made.failure}"))
+    return made
+
+
+def _told(
+    prepared: Prepared,
+    winner: Theirs | None,
+    found: Sequence[tuple[Theirs, Choice]],
+    findings: tuple[Diagnostic, ...],
+) -> Prepared:
+    """What performs the kernel, with what was found in the report, the summary and the manifest."""
+    threads = prepared.request.threads
+    told: dict[str, Any] = {
+        "chosen": winner.name if winner else OURS,
+        "function": winner.function if winner else None,
+        "link": winner.library.link if winner else None,
+        "sizes": profile_sizes(prepared),
+        "clock": "processor time" if threads == 1 else "wall clock",
+        "libraries": [theirs.json(choice) for theirs, choice in found],
+    }
+    chosen = winner.prepared if winner else prepared
+    outcome = prepared.program.outcome
+    files = dict(outcome.files)
+    files["report.txt"] += "".join(f"{line}\n" for line in _lines(prepared, winner, found, told))
+    if winner is not None:
+        for name in pool_files():
+            files.pop(name, None)
+        files |= chosen.program.emitted.files()
+    summary = {**outcome.summary, "portfolio": told}
+    depends: dict[str, Any] = json.loads(files.pop("manifest.json"))["depends_on"]
+    files["manifest.json"] = manifest(summary, depends, files)
+    warnings = (*outcome.warnings, *(Warned.of(d) for d in findings))
+    outcome = replace(outcome, files=files, summary=summary, warnings=warnings)
+    return replace(chosen, program=Program(outcome, chosen.program.emitted, prepared.program.stages))
+
+
+def _lines(
+    prepared: Prepared,
+    winner: Theirs | None,
+    found: Sequence[tuple[Theirs, Choice]],
+    told: Mapping[str, Any],
+) -> list[str]:
+    """What the report says."""
+    name = prepared.compiled.interface.name
+    at = ", ".join(f"{n} = {v}" for n, v in told["sizes"].items())
+    lines = ["", f"portfolio: {told['chosen']} performs {name}"]
+    if winner is not None:
+        lines[-1] += f", by {winner.function} ({winner.library.origin}): link with {winner.library.link}"
+        lines.append("  what stands above is about our own code, in whose place the call stands")
+    for theirs, choice in found:
+        lines.append(f"  {theirs.name} ({theirs.library.origin}), {theirs.function}: {choice.said}")
+    if found:
+        threads = prepared.request.threads
+        lines.append(f"  {told['clock']}, {f'{threads} threads' if threads > 1 else 'one thread'}, at {at}")
+    else:
+        lines[-1] += ": no call of an installed library that is described computes it rightly"
+    return lines

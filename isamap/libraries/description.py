@@ -1,0 +1,282 @@
+"""Calls of libraries as data: what each computes, in the language, how it is called in C, where it is found.
+
+    prototype: void cblas_saxpy(int n, float alpha, const float *x, int incx, float *y, int incy)
+    forms:
+      - kernel: kernel axpy(N, scalar alpha: f32) { … y[n] += alpha * x[n]; … }
+        arguments: [N, alpha, x, 1, y, 1]
+
+is an instruction as large as a kernel. Files that name an `interface` hold calls alone, which libraries that
+speak it have in common.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from isamap.ir import Kernel
+from isamap.libraries.fields import CALL, FILE, FORM, INTERFACE, LIBRARY
+from isamap.libraries.prototype import Prototype, read_prototype
+from isamap.library_calls import FOLDER, SUFFIX, shipped_descriptions
+from isamap.machine.families import Row, check_variables, describe_row, read_rows
+from isamap.machine.fields import read_items, read_mapping, read_names, read_text
+from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
+from isamap.source import Diagnostic, Source, UsageProblem, read_limited
+from isamap.syntax import parse_kernel, substitute_text
+
+_NUMBER = re.compile(r"&?-?[0-9]{1,15}(\.[0-9]{1,15})?")
+_STRIDE = re.compile(r"stride\( ?([A-Za-z_][A-Za-z0-9_]*), ?([0-9]{1,3}) ?\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What a parameter is given: a number as it is written, or its address; a size or a stride; a pointer to
+    a tensor; the value of a scalar.
+    """
+
+    kind: Literal["number", "address", "index", "pointer", "value"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A kernel that a call performs, and what is passed for it, parameter by parameter."""
+
+    kernel: Kernel
+    arguments: tuple[Argument, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryCall:
+    """A function of a library. Of `features` the processor has to have all, or it computes something else."""
+
+    prototype: Prototype
+    forms: tuple[Form, ...]
+    features: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a library may lie: a file like `file` of a package of Python, or, without one, of the system."""
+
+    file: str
+    package: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A library with its calls.
+
+    `threads` are the environment variables that say how many threads it takes, `environment` others that
+    it is to be run with. `link` is what a linker is told, `$FILE` being the file's name. `folder` is where
+    the description lies, from which relative paths of files count.
+    """
+
+    name: str
+    summary: str
+    places: tuple[Place, ...]
+    calls: tuple[LibraryCall, ...]
+    link: str
+    threads: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = ()
+    folder: Path = FOLDER
+    texts: tuple[str, ...] = ()
+    """The texts that all of this is read from."""
+
+    def variables(self, threads: int) -> dict[str, str]:
+        """The environment in which it takes so many threads."""
+        return {**dict(self.environment), **dict.fromkeys(self.threads, str(threads))}
+
+
+def shipped_libraries() -> tuple[Library, ...]:
+    """All libraries that isamap ships a description of."""
+    return _shipped()
+
+
+@lru_cache(maxsize=1)
+def _shipped() -> tuple[Library, ...]:
+    found = ((path, _source(path, path.name)) for path in shipped_descriptions())
+    return tuple(_read(source, path.parent) for path, source in found if read_tree(source).get("library"))
+
+
+def shipped_library(name: str) -> Library:
+    """The one of that name, which is shipped."""
+    path = FOLDER / f"{name}{SUFFIX}"
+    return _read(_source(path, path.name), FOLDER)
+
+
+def read_library(path: Path, name: str) -> Library:
+    """The library that a file describes. Raises: UsageProblem, SpecProblem."""
+    return _read(_source(path, name), path.parent)
+
+
+def _source(path: Path, name: str) -> Source:
+    try:
+        return decode(name, read_limited(path, MAX_FILE_BYTES))
+    except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
+        said = getattr(error, "strerror", None) or str(error)
+        raise UsageProblem(Diagnostic("file-unreadable", f"{name} cannot be read: {said}")) from None
+
+
+@lru_cache(maxsize=32)
+def _read(source: Source, folder: Path) -> Library:
+    """The library of a description's text. Raises: SpecProblem with all that is wrong."""
+    findings = Findings()
+    keys = read_mapping(read_tree(source), "a library", LIBRARY, findings)
+    texts = {key: _text(keys, key, findings) for key in ("library", "summary", "link", "symbols")}
+    types = _pairs(keys, "types", findings)
+    symbols = texts["symbols"] or "$NAME"
+    sources = [source]
+    calls: list[LibraryCall] = []
+    for node in read_items(keys.get("interfaces"), "`interfaces`", findings):
+        spoken = _interface(node, folder, findings)
+        if spoken is not None:
+            sources.append(spoken)
+            own = read_mapping(read_tree(spoken), "an interface", INTERFACE, findings)
+            calls += _calls(own, types, symbols, findings)
+    calls += _calls(keys, types, symbols, findings)
+    places = tuple(
+        Place(_text(one, "file", findings), _text(one, "package", findings))
+        for node in read_items(keys.get("files"), "`files`", findings)
+        for one in (read_mapping(node, "a file", FILE, findings),)
+    )
+    found = Library(
+        texts["library"],
+        texts["summary"],
+        places,
+        tuple(calls),
+        texts["link"],
+        _texts(keys, "threads", findings),
+        tuple(_pairs(keys, "environment", findings).items()),
+        folder,
+        tuple(s.text for s in sources),
+    )
+    findings.raise_any()
+    return found
+
+
+def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
+    """The text of an interface, beside the description or shipped."""
+    name = read_text(node, "an interface", findings)
+    if name is None:
+        return None
+    for place in (folder, FOLDER):
+        if (path := place / f"{name.text}{SUFFIX}").is_file():
+            return _source(path, path.name)
+    known = [
+        path.stem for path in shipped_descriptions() if read_tree(_source(path, path.name)).get("interface")
+    ]
+    findings.unknown("unknown-interface", "interface", name.text, name.span, known)
+    return None
+
+
+def _calls(
+    keys: Mapping[str, Node], types: Mapping[str, str], symbols: str, findings: Findings
+) -> list[LibraryCall]:
+    found: list[LibraryCall] = []
+    for node in read_items(keys.get("calls"), "`calls`", findings):
+        call = read_mapping(node, "a call", CALL, findings)
+        layouts = read_rows(call.get("layouts"), findings)
+        for row in read_rows(call.get("for"), findings):
+            made = _call(call, row, layouts, types, symbols, findings)
+            found += [made] if made is not None else []
+    return found
+
+
+def _call(
+    call: Mapping[str, Node],
+    row: Row,
+    layouts: tuple[Row, ...],
+    types: Mapping[str, str],
+    symbols: str,
+    findings: Findings,
+) -> LibraryCall | None:
+    """A member of the family that a call is."""
+    text = read_text(call.get("prototype"), "`prototype`", findings)
+    if text is None or not check_variables((row,), (text,), findings):
+        return None
+    prototype = read_prototype(substitute_text(text.text, row), types)
+    if isinstance(prototype, str):
+        known = (*types, "int32_t", "int64_t", "float", "double")
+        findings.report("library-call", prototype, text.span, f"types: {', '.join(known)}, and others of C")
+        return None
+    named = Prototype(substitute_text(symbols, {"NAME": prototype.name}), prototype.parameters)
+    forms = [
+        form
+        for layout in layouts
+        for node in read_items(call.get("forms"), "`forms`", findings)
+        if (form := _form(node, row | layout, prototype, findings)) is not None
+    ]
+    return LibraryCall(named, tuple(forms), _texts(call, "features", findings))
+
+
+def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> Form | None:
+    keys = read_mapping(node, "a form", FORM, findings)
+    text = read_text(keys.get("kernel"), "`kernel`", findings)
+    words = [
+        read_text(i, "an argument", findings)
+        for i in read_items(keys.get("arguments"), "`arguments`", findings)
+    ]
+    given = [word for word in words if word is not None]
+    if text is None or not check_variables((row,), (text, *given), findings):
+        return None
+    if len(given) != len(prototype.parameters):
+        said = f"{prototype.name} takes {len(prototype.parameters)} arguments, and {len(given)} are given"
+        findings.report("library-call", said, text.span, *describe_row(row))
+        return None
+    with findings.collect(*describe_row(row)):
+        kernel = parse_kernel(Source(text.span.source.name, substitute_text(text.text, row)))
+        if any(c.comparison == "!=" for c in kernel.where):
+            said = "what a library asks of its arguments is said by `<`, `<=`, `==`, `>=` or `>`"
+            findings.report("library-call", said, text.span)
+            return None
+        arguments: list[Argument] = []
+        for word, parameter in zip(given, prototype.parameters, strict=True):
+            argument = _argument(substitute_text(word.text, row), kernel)
+            if argument is None or parameter.is_pointer != (argument.kind in ("pointer", "address")):
+                said = f"`{word.text}` cannot be passed as `{parameter.c_type}`"
+                known = "a number, a size, `stride(A, 0)`, or a scalar; a tensor, or `&0`, for a pointer"
+                findings.report("library-call", said, word.span, f"what is passed is {known}")
+                return None
+            arguments.append(argument)
+        return Form(kernel, tuple(arguments))
+    return None
+
+
+def _argument(word: str, kernel: Kernel) -> Argument | None:
+    """What a word stands for in a kernel; None for nothing."""
+    if _NUMBER.fullmatch(word):
+        return Argument("address", word[1:]) if word[0] == "&" else Argument("number", word)
+    if (stride := _STRIDE.fullmatch(word)) is not None:
+        axes = {o.name: len(o.shape) for o in kernel.operands}
+        axis = int(stride[2])
+        return Argument("index", f"stride({stride[1]},{axis})") if axis < axes.get(stride[1], 0) else None
+    if any(o.name == word for o in kernel.operands):
+        return Argument("pointer", word)
+    kinds = {p.name: "index" if p.dtype is None else "value" for p in kernel.params}
+    match kinds.get(word):
+        case "index":
+            return Argument("index", word)
+        case "value":
+            return Argument("value", word)
+        case _:
+            return None
+
+
+def _text(keys: Mapping[str, Node], key: str, findings: Findings) -> str:
+    text = read_text(keys.get(key), f"`{key}`", findings)
+    return text.text if text is not None else ""
+
+
+def _texts(keys: Mapping[str, Node], key: str, findings: Findings) -> tuple[str, ...]:
+    nodes = read_items(keys.get(key), f"`{key}`", findings)
+    return tuple(t.text for n in nodes if (t := read_text(n, f"an item of `{key}`", findings)) is not None)
+
+
+def _pairs(keys: Mapping[str, Node], key: str, findings: Findings) -> dict[str, str]:
+    entries = read_names(keys.get(key), f"`{key}`", findings)
+    return {name.text: t.text for name, n in entries if (t := read_text(n, name.text, findings)) is not None}

@@ -1,0 +1,69 @@
+"""Where libraries are installed: in packages of Python, or where an operating system keeps its own.
+
+find_installed(shipped_library("openblas"))  ->  the newest file that its description names, or None
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from importlib.metadata import PackageNotFoundError, files, version
+from pathlib import Path
+
+from isamap.libraries.description import Library, Place
+
+_FOLDERS = ("/usr/local/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A library's file; `origin` says what it came with, in words."""
+
+    library: Library
+    path: Path
+    origin: str
+
+    @property
+    def link(self) -> str:
+        """What a linker is told."""
+        return self.library.link.replace("$FILE", self.path.name)
+
+
+def find_installed(library: Library) -> Installed | None:
+    """The file of the first place that has one; None where none has."""
+    for place in library.places:
+        found = _in_package(place) if place.package else _in_system(place, library.folder)
+        if found is not None:
+            path = found.resolve()
+            origin = f"{place.package} {version(place.package)}" if place.package else path.name
+            return Installed(library, path, origin)
+    return None
+
+
+def _in_package(place: Place) -> Path | None:
+    try:
+        listed = files(place.package) or ()
+    except PackageNotFoundError:
+        return None
+    named = (Path(str(f.locate())) for f in listed if fnmatch(f.name, place.file))
+    return max((path for path in named if path.is_file()), default=None)
+
+
+def _in_system(place: Place, folder: Path) -> Path | None:
+    """A file of the loader's folders; one with a folder in its name counts from the description's own."""
+    if os.sep in place.file:
+        path = folder / place.file
+        return path if path.is_file() else None
+    found = (path for one in _folders() for path in one.glob(place.file))
+    # Of versions the newest, and the name with which programs are linked behind those that are loaded.
+    return max((path for path in found if path.is_file()), key=lambda p: (len(p.name), p.name), default=None)
+
+
+def _folders() -> Iterator[Path]:
+    for text in (*os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep), *_FOLDERS):
+        folder = Path(text)
+        if text and folder.is_dir():
+            yield folder
+            yield from (one for one in folder.glob("*-linux-gnu") if one.is_dir())

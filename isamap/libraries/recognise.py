@@ -1,0 +1,214 @@
+"""Which call of a library computes a kernel: told by what both compute, whatever anything is called.
+
+    kernel   Y[p, q] += X[p, r] * W[r, q]        form of a call   C[m, n] += A[m, k] * B[k, n]
+
+agree with m as p, n as q, k as r, and so A as X, B as W, C as Y: the trees of both are unified, as those of
+instructions are with statements, and every subscript, extent and type has to be the same under that renaming.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, assert_never
+
+from isamap.ir import Const, Constraint, Expr, Index, Kernel, Read, Scalar
+from isamap.libraries.description import Argument, Form, Library, LibraryCall
+from isamap.match.patterns.unify import Binding, unify
+from isamap.match.tiles.operand_tiles import tensor_strides
+from isamap.transform import Statement, statements
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """What a parameter is given: a text of C for a number or its address, a size or a stride, a pointer to
+    the first element of a tensor, or the value of a scalar.
+    """
+
+    kind: Literal["number", "address", "index", "pointer", "value"]
+    text: str = ""
+    index: Index | None = None
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """A call that computes a kernel. `checks` have to hold for the sizes and strides of a call."""
+
+    call: LibraryCall
+    form: Form
+    arguments: tuple[Passed, ...]
+    checks: tuple[Constraint, ...]
+
+
+def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Performed | None:
+    """The first call of a library that computes a kernel, whose sizes may be bound, on such a processor."""
+    if kernel.strict:  # its sums have an order, which no library promises
+        return None
+    for call in library.calls:
+        if features.issuperset(call.features):
+            for form in call.forms:
+                if (found := _performed(kernel, call, form)) is not None:
+                    return found
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Renaming:
+    """What names of a form are in the kernel: tensors, sizes, axes of the statement looked at, scalars."""
+
+    tensors: dict[str, str]
+    sizes: dict[str, Index]
+    values: dict[str, Expr]
+
+
+def _performed(kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
+    mine, theirs = statements(form.kernel), statements(kernel)
+    if len(mine) != len(theirs) or len(form.kernel.operands) != len(kernel.operands):
+        return None
+    for found in _renamings(mine, theirs, _Renaming({}, {}, {})):
+        whole = _with_shapes(found, form.kernel, kernel)
+        made = _called(whole, kernel, call, form) if whole is not None else None
+        if made is not None:
+            return made
+    return None
+
+
+def _renamings(
+    mine: tuple[Statement, ...], theirs: tuple[Statement, ...], known: _Renaming
+) -> Iterator[_Renaming]:
+    """The ways in which the statements of a form become those of a kernel, one by one."""
+    if not mine:
+        yield known
+        return
+    for found in _of_statement(mine[0], theirs[0], known):
+        yield from _renamings(mine[1:], theirs[1:], found)
+
+
+def _of_statement(own: Statement, other: Statement, known: _Renaming) -> Iterator[_Renaming]:
+    plain = not (own.sequence or other.sequence or own.assign.guard or other.assign.guard)
+    alike = (own.assign.op, own.accumulator) == (other.assign.op, other.accumulator)
+    if not plain or not alike or len(own.axes) != len(other.axes):
+        return
+    target = Binding(own.assign.target.buffer, own.assign.target.index, other.assign.target)
+    for bindings in unify(own.assign.value, other.assign.value):
+        found = _with_bindings((target, *bindings), own, other, known)
+        if found is not None:
+            yield found
+
+
+def _with_bindings(
+    bindings: tuple[Binding, ...], own: Statement, other: Statement, known: _Renaming
+) -> _Renaming | None:
+    """The renaming with what a statement adds; None where that contradicts it."""
+    tensors, values, axes = dict(known.tensors), dict(known.values), dict[str, str]()
+    for binding in bindings:
+        match binding.subject:
+            case Read(buffer, index, fill=None) if len(index) == len(binding.pattern) and index:
+                if tensors.setdefault(binding.name, buffer) != buffer:
+                    return None
+                for a, b in zip(binding.pattern, index, strict=True):
+                    if not _is_symbol(a) or not _is_symbol(b) or axes.setdefault(str(a), str(b)) != str(b):
+                        return None
+            case Const() | Scalar() if not binding.pattern:
+                if values.setdefault(binding.name, binding.subject) != binding.subject:
+                    return None
+            case _:
+                return None
+    if (
+        len({*tensors.values()}) < len(tensors)
+        or len({*axes.values()}) < len(axes)
+        or len(axes) < len(own.axes)
+    ):
+        return None
+    if not all(name in {a.name for a in other.axes} for name in axes.values()):
+        return None
+    sizes = dict(known.sizes)
+    for axis in own.axes:
+        if not _agree(axis.extent, other.axis(axes[axis.name]).extent, sizes):
+            return None
+    return _Renaming(tensors, sizes, values)
+
+
+def _is_symbol(index: Index) -> bool:
+    return index.symbols == frozenset((str(index),))
+
+
+def _agree(own: Index, other: Index, sizes: dict[str, Index]) -> bool:
+    """Whether an extent of a form can be one of the kernel; notes what a size stands for."""
+    if _is_symbol(own):
+        return sizes.setdefault(str(own), other) == other
+    return own.substitute(sizes) == other
+
+
+def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | None:
+    """The renaming where all operands of the kernel are there, and are declared alike; None elsewhere."""
+    sizes = dict(found.sizes)
+    for own in form.operands:
+        if own.name not in found.tensors:
+            return None
+        other = kernel.operand(found.tensors[own.name])
+        declared = (own.role, own.dtype, own.accumulate or own.dtype, len(own.shape))
+        if declared != (other.role, other.dtype, other.accumulate or other.dtype, len(other.shape)):
+            return None
+        if other.given is not None or other.domain is not None:
+            return None
+        if not all(_agree(a, b, sizes) for a, b in zip(own.shape, other.shape, strict=True)):
+            return None
+    scalars = {p.name for p in form.params if p.dtype is not None}
+    used = {v.name for v in found.values.values() if isinstance(v, Scalar)}
+    every = {p.name for p in kernel.params if p.dtype is not None}
+    return replace(found, sizes=sizes) if scalars == found.values.keys() and used == every else None
+
+
+def _called(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
+    """The call with its arguments; None where it could never be made at these sizes."""
+    meanings: dict[str, Index | int] = dict(found.sizes)
+    for own in form.kernel.operands:
+        strides = tensor_strides(kernel.operand(found.tensors[own.name]))
+        meanings |= {f"stride({own.name},{axis})": stride for axis, stride in enumerate(strides)}
+        meanings[f"align({own.name})"] = Index.of(f"align({found.tensors[own.name]})")
+    arguments = tuple(_passed(argument, found, meanings) for argument in form.arguments)
+    checks = [
+        Constraint(c.left.substitute(meanings), c.comparison, c.right.substitute(meanings))
+        for c in form.kernel.where
+    ]
+    for argument, parameter in zip(arguments, call.prototype.parameters, strict=True):
+        if argument.index is not None and parameter.most is not None:
+            checks.append(Constraint(argument.index, "<=", Index.of(parameter.most)))
+    truths = [_truth(check, kernel) for check in checks]
+    if False in truths:
+        return None
+    open_checks = tuple(c for c, truth in zip(checks, truths, strict=True) if truth is None)
+    return Performed(call, form, arguments, tuple(dict.fromkeys(open_checks)))
+
+
+def _passed(argument: Argument, found: _Renaming, meanings: dict[str, Index | int]) -> Passed:
+    match argument.kind:
+        case "number" | "address":
+            return Passed(argument.kind, argument.text)
+        case "pointer":
+            return Passed("pointer", found.tensors[argument.text])
+        case "value":
+            return Passed("value", value=found.values[argument.text])
+        case "index":
+            return Passed("index", index=Index.of(meanings[argument.text]))
+        case _:
+            assert_never(argument.kind)
+
+
+def _truth(check: Constraint, kernel: Kernel) -> bool | None:
+    """Whether a relation of numbers holds; None where it is not known before the call."""
+    if check.comparison == "<=":
+        check = replace(check, left=_largest(check.left, kernel))
+    gap = (check.right - check.left).value
+    if gap is None:
+        return None
+    holds = {"<=": gap >= 0, "<": gap > 0, ">=": gap <= 0, ">": gap < 0, "==": gap == 0, "!=": gap != 0}
+    return holds[check.comparison]
+
+
+def _largest(index: Index, kernel: Kernel) -> Index:
+    """The most that a size of a kernel may be, where that is a number; anything else as it is."""
+    highs = {p.name: p.high for p in kernel.params if p.high is not None and p.high.value is not None}
+    return highs.get(str(index), index)

@@ -1,0 +1,13 @@
+"""The calls of libraries that isamap knows, as data: where their descriptions lie, nothing is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+SUFFIX = ".yaml"
+
+
+def shipped_descriptions() -> tuple[Path, ...]:
+    """The files of descriptions and interfaces, sorted."""
+    return tuple(sorted(FOLDER.glob(f"*{SUFFIX}")))
