@@ -7,12 +7,11 @@ has a C interface. What a library does not offer, it is absent from; a second pa
 from __future__ import annotations
 
 import ctypes
-import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, files, version
+from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter_ns
 from typing import Any
@@ -21,6 +20,8 @@ from isamap.bench import packed_libraries
 from isamap.bench.products import GemmCase
 from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product, load_loops, pointers
+from isamap.libraries.description import shipped_libraries, shipped_library
+from isamap.libraries.installed import find_installed
 
 Timed = Callable[[int, int], int]
 """Performs so many calls, beginning with that copy of the ring: nanoseconds of all calls."""
@@ -63,32 +64,30 @@ HOLDS: dict[str, Mapping[str, str]] = {
 
 def threads_environment(threads: int) -> dict[str, str]:
     """What tells the libraries how many threads to take; they read it when they start."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    return dict.fromkeys(names, str(threads)) | {"MKL_DYNAMIC": "FALSE", "OMP_DYNAMIC": "FALSE"}
+    every = [one.variables(threads) for one in shipped_libraries()]
+    return {name: value for one in every for name, value in one.items()}
 
 
 # --- libraries with the C interface of BLAS ---------------------------------------------------------------
 
 
 def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """The OpenBLAS that comes with numpy, which has products of f32 only. Raises: NotOffered."""
+    """The OpenBLAS that packages of Python bring, which has products of f32 only. Raises: NotOffered."""
     if mapped.task.form != "f32" or mapped.task.packed or mapped.task.case.batch > 1:
         raise NotOffered
-    library = ctypes.CDLL(str(_numpy_blas()))
+    library = ctypes.CDLL(str(_installed("scipy-openblas")))
     config = library.scipy_openblas_get_config64_
     config.restype = ctypes.c_char_p
     says = config().decode(errors="replace")
     return _blas(mapped, "time_sgemm64", library.scipy_cblas_sgemm64_, says)
 
 
-def _numpy_blas() -> Path:
-    import numpy as np
-
-    folder = Path(np.__file__).parents[1] / "numpy.libs"
-    found = sorted(folder.glob("libscipy_openblas64_*.so"))
-    if not found:
+def _installed(name: str) -> Path:
+    """The file of a library by the name of its description. Raises: NotOffered."""
+    found = find_installed(shipped_library(name))
+    if found is None:
         raise NotOffered
-    return found[0]
+    return found.path
 
 
 _OF_MKL = {
@@ -116,14 +115,8 @@ def prepare_mkl(mapped: Mapped[GemmCase], threads: int) -> Ready:
 
 
 def mkl_library() -> ctypes.CDLL:
-    """`libmkl_rt` of the package `mkl`. Raises: NotOffered."""
-    try:
-        found = [f for f in files("mkl") or () if re.fullmatch(r"libmkl_rt\.so\.[0-9]+", f.name)]
-    except PackageNotFoundError:
-        raise NotOffered from None
-    if not found:
-        raise NotOffered
-    return ctypes.CDLL(str(Path(str(found[0].locate())).resolve()), mode=ctypes.RTLD_GLOBAL)
+    """MKL, loaded. Raises: NotOffered."""
+    return ctypes.CDLL(str(_installed("mkl")), mode=ctypes.RTLD_GLOBAL)
 
 
 def _blas(

@@ -168,24 +168,26 @@ def compile_command(
             kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
             fusion, workspace, force=force, cache=not no_cache,
         )  # fmt: skip
-    if constant:
-        said = "`--constant` is about an input of a model, and this is a kernel"
-        raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))
-    if workspace or fusion != FUSION:
-        said = f"`{'--workspace' if workspace else '--fusion'}` is about a model, and this is a kernel"
-        raise UsageProblem(Diagnostic("usage", said, help="give the path of an .onnx file"))
+    _refuse_beside_kernel(constant, workspace, fusion)
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, search, tuned, packed, cold,
     )  # fmt: skip
     shown = Shown(report, trace)
     libraries = read_libraries(portfolio, library)
-    if libraries is not None:
-        of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
-        refuse_beside_portfolio(hw, {"--emit": emit != "code", **of_code})
-        request = make_request(kernel, hw[0], read_sizes(sizes or ()), choices)
-        return _of_faster(request, libraries, output, force)
-    return _of_kernel(kernel, hw, sizes, choices, output, force, emit, stop_after, dump_passes, shown)
+    return _of_kernel(
+        kernel, hw, sizes, choices, libraries, output, force, emit, stop_after, dump_passes, shown
+    )
+
+
+def _refuse_beside_kernel(constant: list[str] | None, workspace: str, fusion: str) -> None:
+    """Nothing, where no option is about models. Raises: UsageProblem."""
+    if constant:
+        said = "`--constant` is about an input of a model, and this is a kernel"
+        raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))
+    if workspace or fusion != FUSION:
+        said = f"`{'--workspace' if workspace else '--fusion'}` is about a model, and this is a kernel"
+        raise UsageProblem(Diagnostic("usage", said, help="give the path of an .onnx file"))
 
 
 def _of_kernel(
@@ -193,6 +195,7 @@ def _of_kernel(
     hw: list[str],
     sizes: list[str] | None,
     choices: Choices,
+    libraries: tuple[Library, ...] | None,
     output: str | None,
     force: bool,
     emit: str,
@@ -203,6 +206,9 @@ def _of_kernel(
     """The code of a kernel, or what a stage leaves of it."""
     named = read_sizes(sizes or ())
     of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
+    if libraries is not None:
+        refuse_beside_portfolio(hw, {"--emit": emit != "code", **of_code})
+        return _of_faster(make_request(kernel, hw[0], named, choices), libraries, output, force)
     if read_choice(emit, "--emit", ("code", *WORDS)) in WORDS:
         refuse_beside_words(hw, {**of_code, "--packed": choices.packed})
         return emit_words(make_request(kernel, hw[0], named, choices), emit, output, force)

@@ -85,13 +85,13 @@ def read_libraries(portfolio: bool, files: list[str] | None) -> tuple[Library, .
 
     Raises: UsageProblem, SpecProblem.
     """
-    from isamap.libraries.description import read_library, shipped_libraries
-
     if not portfolio:
         if files:
             said = "`--library` describes what `--portfolio` compares with, and that is not asked for"
             raise UsageProblem(Diagnostic("usage", said, help="add `--portfolio`, or leave it out"))
         return None
+    from isamap.libraries.description import read_library, shipped_libraries
+
     return tuple(read_library(Path(file), file) for file in files) if files else shipped_libraries()
 
 

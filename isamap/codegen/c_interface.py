@@ -74,8 +74,11 @@ def build_interface(program: LoweredProgram, name: str, lengths: tuple[Length, .
     return Interface(*made, program.is_parallel, lengths)
 
 
-def header_text(interface: Interface, title: str) -> str:
-    """The header file that a caller includes."""
+OWN_MEMORY = "Uses no other memory than what it is given."
+
+
+def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> str:
+    """The header file that a caller includes; `memory` says what its function uses besides."""
     name = interface.name
     guard = f"ISAMAP_{name.upper()}_H"
     shapes = {t.name: _shape_text(t) for t in interface.tensors}
@@ -116,7 +119,7 @@ def header_text(interface: Interface, title: str) -> str:
         lines += [f"size_t {name}_bytes(const {name}_args *args);", ""]
     lines += ["/* How many bytes of workspace a call with these arguments needs; any alignment will do. */"]
     lines += [f"size_t {name}_workspace_bytes(const {name}_args *args);", ""]
-    lines += ["/* Returns one of the numbers above. Uses no other memory than what it is given. */"]
+    lines += [f"/* Returns one of the numbers above. {memory} */"]
     if interface.takes_pool:
         lines += [
             "/* With a pool its parts run on the pool's threads, without (NULL) on this one: same result. */"

@@ -57,7 +57,7 @@ def emit_library_call(
         for argument, parameter in zip(performed.arguments, prototype.parameters, strict=True)
     )
     entry = entry_text(program, own, names, used, body)
-    title = _title(program, library)
+    title, memory = _title(program, library), f"Uses what memory {library.library.name} takes."
     parts = [
         [f"/* {title}", f"   Emitted by isamap {__version__}. Compile with -O2. */"],
         [f'#include "{name}.h"'],
@@ -67,7 +67,7 @@ def emit_library_call(
         entry,
     ]
     source = "\n\n".join("\n".join(part) for part in parts) + "\n"
-    made = EmittedC(name, source, header_text(own, title), own, model=False)
+    made = EmittedC(name, source, header_text(own, title, memory), own, model=False)
     return replace(made, links=(str(library.path),))
 
 

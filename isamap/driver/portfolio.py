@@ -83,7 +83,7 @@ def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch =
     installed = [found for library in libraries if (found := find_installed(library)) is not None]
     if not installed:
         raise _nothing_installed(libraries)
-    ready, findings = _ready(prepared, installed)
+    ready, findings = ready_calls(prepared, installed)
     if not ready:
         return _told(prepared, None, (), findings)
     choices = _choices(prepared, ready)
@@ -122,7 +122,9 @@ def _place(file: str, package: str) -> str:
     return f"`{file}` of the package {package}" if package else f"`{file}`"
 
 
-def _ready(prepared: Prepared, installed: Sequence[Installed]) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
+def ready_calls(
+    prepared: Prepared, installed: Sequence[Installed]
+) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
     """The calls that compute the kernel, and do so rightly; with what is to be said of the others."""
     parsed = parse_kernel(prepared.request.kernel)
     kernel = bind(parsed, complete_sizes(parsed, prepared.request.sizes))
@@ -193,7 +195,7 @@ def _choices(prepared: Prepared, ready: Sequence[Theirs]) -> list[Choice]:
             kept = [Choices.open().find(key) for key in keys]
             if all(kept):
                 return [choice for choice in kept if choice is not None]
-    contenders = {OURS: _contender(prepared), **{t.name: _contender(t.prepared) for t in ready}}
+    contenders = {OURS: contender_of(prepared), **{t.name: contender_of(t.prepared) for t in ready}}
     turns = {name: lambda c=contender: c.turn(SECONDS) for name, contender in contenders.items()}
     rounds = play(turns, time.monotonic_ns, time.monotonic_ns() + PATIENCE_NS)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -219,7 +221,7 @@ def _key(prepared: Prepared, theirs: Theirs) -> str:
     return digest(*codes, *theirs.library.library.texts, json.dumps([library, sizes, threads]), compiler, cpu)
 
 
-def _contender(prepared: Prepared) -> Contender:
+def contender_of(prepared: Prepared) -> Contender:
     """What takes turns, with random data, once called. Raises: RunProblem where it fails."""
     sizes, threads = profile_sizes(prepared), prepared.request.threads
     kernel = bind(parse_kernel(prepared.request.kernel), sizes)

@@ -20,7 +20,7 @@ from typing import Literal
 
 from isamap.ir import Kernel
 from isamap.libraries.fields import CALL, FILE, FORM, INTERFACE, LIBRARY
-from isamap.libraries.prototype import Prototype, read_prototype
+from isamap.libraries.prototype import Parameter, Prototype, read_prototype
 from isamap.library_calls import FOLDER, SUFFIX, shipped_descriptions
 from isamap.machine.families import Row, check_variables, describe_row, read_rows
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
@@ -237,7 +237,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
         arguments: list[Argument] = []
         for word, parameter in zip(given, prototype.parameters, strict=True):
             argument = _argument(substitute_text(word.text, row), kernel)
-            if argument is None or parameter.is_pointer != (argument.kind in ("pointer", "address")):
+            if argument is None or not _fits(argument, parameter, kernel):
                 said = f"`{word.text}` cannot be passed as `{parameter.c_type}`"
                 known = "a number, a size, `stride(A, 0)`, or a scalar; a tensor, or `&0`, for a pointer"
                 findings.report("library-call", said, word.span, f"what is passed is {known}")
@@ -245,6 +245,13 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
             arguments.append(argument)
         return Form(kernel, tuple(arguments))
     return None
+
+
+def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
+    """Whether a parameter takes it: a pointer tensors, and one to what may be written no inputs."""
+    if argument.kind == "pointer" and kernel.operand(argument.text).role == "in" and not parameter.is_const:
+        return False
+    return parameter.is_pointer == (argument.kind in ("pointer", "address"))
 
 
 def _argument(word: str, kernel: Kernel) -> Argument | None:

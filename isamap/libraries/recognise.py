@@ -180,6 +180,8 @@ def _called(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> 
     if False in truths:
         return None
     open_checks = tuple(c for c, truth in zip(checks, truths, strict=True) if truth is None)
+    if not all(_is_about_layout(check) for check in open_checks):
+        return None  # sizes that our own code serves
     return Performed(call, form, arguments, tuple(dict.fromkeys(open_checks)))
 
 
@@ -195,6 +197,11 @@ def _passed(argument: Argument, found: _Renaming, meanings: dict[str, Index | in
             return Passed("index", index=Index.of(meanings[argument.text]))
         case _:
             assert_never(argument.kind)
+
+
+def _is_about_layout(check: Constraint) -> bool:
+    """Whether a relation is about strides or alignments, and not about sizes alone."""
+    return any("." in s or "(" in s for s in check.left.symbols | check.right.symbols)
 
 
 def _truth(check: Constraint, kernel: Kernel) -> bool | None:

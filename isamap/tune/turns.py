@@ -2,7 +2,7 @@
 
     take_turns({OURS: call, "torch": other}, clock)  ->  {0: {"isamap": 812.0, "torch": 790.0}, 1: …}
 
-What `Choice.of` decides by. Who clearly loses the first rounds plays no more.
+What `Choice.of` decides by. What clearly loses the first rounds plays no more.
 """
 
 from __future__ import annotations

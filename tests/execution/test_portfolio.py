@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def judged(monkeypatch: pytest.MonkeyPatch, **shares: float) -> list[str]:
-    """Has libraries take such shares of our time; each is called once all the same. Who played, in order."""
+    """Has libraries take such shares of our time; each is called once all the same. What played, in order."""
     played: list[str] = []
 
     def play(turns: Turns, *_: Any) -> Mapping[int, Mapping[str, float]]:

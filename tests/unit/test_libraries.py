@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from fake_library import KERNEL, TOTAL, FakeLibrary
 
-from isamap.ir import DTYPES, Const, Kernel, Scalar, bind
+from isamap.ir import DTYPES, Const, Kernel, Range, Scalar, bind
 from isamap.kernels import kernel_path
 from isamap.libraries.description import Library, read_library, shipped_libraries, shipped_library
 from isamap.libraries.installed import find_installed
@@ -19,8 +20,10 @@ from isamap.syntax import parse_kernel
 NOTHING: frozenset[str] = frozenset()
 
 
-def kernel(text: str, **sizes: int) -> Kernel:
-    found = bind(parse_kernel(Source("k", text)), sizes) if sizes else parse_kernel(Source("k", text))
+def kernel(text: str, **sizes: int | Range) -> Kernel:
+    """The kernel with its sizes bound, from 1 to 4096 where none is given."""
+    parsed = parse_kernel(Source("k", text))
+    found = bind(parsed, {p.name: Range(1, 4096) for p in parsed.params if p.dtype is None} | sizes)
     assert isinstance(found, Kernel)
     return found
 
@@ -82,7 +85,7 @@ def test_names_the_order_of_loops_and_of_factors_do_not_matter(swapped: bool) ->
     assert found is not None
     assert f"{found.checks[0].left} {found.checks[0].comparison} {found.checks[0].right}" == "P.s0 >= W"
     bounds = [str(c.left) for c in found.checks if c.comparison == "<="]
-    assert bounds == ["U", "V", "W", "P.s0", "Q.s0", "R.s0"]  # as many as 32 bits hold
+    assert bounds == ["P.s0", "Q.s0", "R.s0"]  # as many as 32 bits hold
 
 
 def test_a_product_that_is_only_written_and_one_with_a_factor_are_calls_too() -> None:
@@ -139,6 +142,18 @@ def test_sizes_that_an_argument_cannot_hold_are_no_call() -> None:
     assert find_call(kernel(text, M=4, N=2**31), shipped_library("scipy-openblas"), NOTHING) is not None
 
 
+def test_open_sizes_that_a_call_does_not_take_all_are_no_call() -> None:
+    text = (
+        "kernel u(M, N, K) { in A: u8[M, K]; in B: i8[K, N]; out C: i32[M, N]; for m in M, n in N "
+        "{ C[m, n] = 0; for k in K { C[m, n] += i32(A[m, k]) * i32(B[k, n]); } } }"
+    )
+    vnni = frozenset(("avx512_vnni",))
+    assert find_call(kernel(text), mkl(), vnni) is not None
+    assert find_call(kernel(text, K=65793), mkl(), vnni) is not None
+    assert find_call(kernel(text, K=65794), mkl(), vnni) is None
+    assert find_call(kernel(text, K=Range(1, 70000)), mkl(), vnni) is None
+
+
 def test_a_call_that_needs_a_feature_is_one_where_it_is_there(tmp_path: Path) -> None:
     calls = TOTAL.replace("    forms:", "    features: [avx512_vnni]\n    forms:")
     library = read_library(FakeLibrary.describe(tmp_path, calls).description, "fake.yaml")
@@ -163,6 +178,7 @@ def test_prototypes_are_those_of_c_without_results() -> None:
         ("[N, K, x, y]", "[N, L, x, y]", "library-call", "`L` cannot be passed as `int32_t`"),
         ("[N, K, x, y]", "[N, x, x, y]", "library-call", "`x` cannot be passed as `int32_t`"),
         ("[N, K, x, y]", "[N, K, K, y]", "library-call", "`K` cannot be passed as `const float *`"),
+        ("[N, K, x, y]", "[N, K, x, x]", "library-call", "`x` cannot be passed as `float *`"),
         ("[N, K, x, y]", '[N, "stride(x, 1)", x, y]', "library-call", "`stride(x, 1)` cannot be passed"),
         ("(N, K) {", "(N, K) where N != K {", "library-call", "what a library asks of its arguments"),
         ("int32_t n", "Blasint n", "library-call", "`Blasint n` is no parameter of a known type"),
@@ -182,6 +198,18 @@ def test_a_wrong_description_is_refused_where_it_is_wrong(
     assert first.code == code
     assert said in first.message
     assert first.span is not None
+
+
+def test_the_description_of_the_page_is_one(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "portfolio.md"
+    block = re.search(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    (tmp_path / "sums.yaml").write_text(block[1], encoding="utf-8")
+    library = read_library(tmp_path / "sums.yaml", "sums.yaml")
+    text = "kernel t(P, Q) { in X: f64[P, Q]; inout s: f64[P]; for p in P, q in Q { s[p] += X[p, q]; } }"
+    found = find_call(kernel(text), library, NOTHING)
+    assert found is not None
+    assert (found.call.prototype.name, passed(found)) == ("fast_rows_f64", ["P", "Q", "X", "X.s0", "s"])
 
 
 def test_a_description_that_is_not_there_is_refused(tmp_path: Path) -> None:

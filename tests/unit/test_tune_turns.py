@@ -7,7 +7,7 @@ from collections.abc import Callable
 from isamap.tune.turns import play, take_turns
 
 
-def test_who_has_lost_three_rounds_plays_no_more() -> None:
+def test_what_has_lost_three_rounds_plays_no_more() -> None:
     times = iter(range(10**9))
     spent = {"now": 0}
 
