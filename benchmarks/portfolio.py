@@ -53,7 +53,7 @@ def measured(request: Request, rounds: int) -> tuple[str, Rounds]:
     """What was taken, and rounds of all; what was kept before is not asked."""
     libraries = shipped_libraries()
     ours = prepare(request)
-    installed = [found for library in libraries if (found := find_installed(library)) is not None]
+    installed = [one for library in libraries if (one := find_installed(library)) is not None]
     ready, _ = ready_calls(ours, installed)
     taken = with_faster(replace(ours, request=replace(request, cache=False)), libraries)
     contenders = {OURS: contender_of(ours), **{t.name: contender_of(t.prepared) for t in ready}}
