@@ -15,4 +15,8 @@ def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
     flags = MODEL_FLAGS if model else machine.target.flags
     features = () if model else machine.target.features
     found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, None, features)
-    return build(found, flags, emitted.files, emitted.sources, None if model else Emissions(machine))
+    apart = (
+        f"{emitted.name}.weights" if emitted.is_apart else ""
+    )  # another file of them makes no other library
+    files = {name: content for name, content in emitted.files.items() if name != apart}
+    return build(found, flags, files, emitted.sources, None if model else Emissions(machine))

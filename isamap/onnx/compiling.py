@@ -35,7 +35,7 @@ from isamap.onnx.importing import Imported, import_model
 from isamap.onnx.packing import packed_of, with_packed
 from isamap.onnx.partition import METHODS, Method, Partition
 from isamap.onnx.pitches import find_pitches
-from isamap.onnx.planning import plan
+from isamap.onnx.planning import LINE_BYTES, plan
 from isamap.onnx.pricing import Prices
 from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
@@ -173,6 +173,21 @@ def _compiled(request: Request) -> tuple[EmittedC, int, bool]:
     return made.emitted, int(size), made.outcome.is_cut_short
 
 
+@dataclass(frozen=True, slots=True)
+class _Lying:
+    """Bytes in memory, from the beginning of a line on."""
+
+    room: Any
+    start: int
+
+
+def _lying(content: bytes) -> _Lying:
+    room = large_room(len(content) + LINE_BYTES)
+    start = -(-ctypes.addressof(room) // LINE_BYTES) * LINE_BYTES
+    ctypes.memmove(start, content, len(content))
+    return _Lying(room, start)
+
+
 class CompiledModel:
     """A model that is called with its inputs by name, and gives its results by name.
 
@@ -195,6 +210,7 @@ class CompiledModel:
         self._run: Any = self._loaded[f"{self.emitted.name}_run"]
         self._run.argtypes = (ctypes.c_void_p,) * 3
         self._rooms: list[Any] = []
+        self._weights = _lying(self.emitted.weights) if self.emitted.is_apart else None
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -213,11 +229,7 @@ class CompiledModel:
         if unknown:
             raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
         made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
-        status = self._called([a.ctypes.data for a in given], [a.ctypes.data for a in made])
-        if status:
-            said = f"`{self.emitted.name}_run` returned {status}"
-            help_ = "an index among its inputs lies outside of what it leads into" if status == 100 else None
-            raise UsageProblem(Diagnostic("program-refused", said, help=help_))
+        self.call_at([a.ctypes.data for a in given], [a.ctypes.data for a in made])
         return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
 
     def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
@@ -234,18 +246,27 @@ class CompiledModel:
         return lambda kept=kept: int(run(*pointers, workspace))
 
     def _pointers(self, given: Sequence[int], made: Sequence[int]) -> tuple[Any, Any]:
-        pool = [self._pool.address if self._pool else None] if self.emitted.takes_pool else []
-        inputs = (ctypes.c_void_p * (len(given) + 2))(*pool, *given)
+        first: list[int | None] = [self._weights.start] if self._weights is not None else []
+        if self.emitted.takes_pool:
+            first.append(self._pool.address if self._pool else None)
+        inputs = (ctypes.c_void_p * (len(given) + 3))(*first, *given)
         return inputs, (ctypes.c_void_p * (len(made) + 1))(*made)
 
-    def _called(self, given: Sequence[int], made: Sequence[int]) -> int:
+    def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
+        """A call by the addresses of its inputs and of its results, dense arrays in their order.
+
+        Raises: UsageProblem where an index among the inputs lies outside.
+        """
         try:
             room = self._rooms.pop()
         except IndexError:
             room = large_room(self.emitted.workspace_bytes + 64)
         status = int(self._run(*self._pointers(given, made), ctypes.addressof(room)))
         self._rooms.append(room)
-        return status
+        if status:
+            said = f"`{self.emitted.name}_run` returned {status}"
+            help_ = "an index among its inputs lies outside of what it leads into" if status == 100 else None
+            raise UsageProblem(Diagnostic("program-refused", said, help=help_))
 
     def _given(self, name: str, inputs: Mapping[str, Any]) -> Array:
         if name not in inputs:
@@ -289,9 +310,23 @@ def compile_model(
         if isinstance(model, Imported)
         else import_model(model, sizes=sizes, constants=constants, fuse=fuse)
     )
-    program = found.whole()
+    return compile_whole(found.whole(), how, jobs, warnings=warnings_of(fuse))
+
+
+def compile_whole(
+    program: Program,
+    how: How,
+    jobs: int = 0,
+    *,
+    apart: bool = False,
+    warnings: tuple[Diagnostic, ...] = (),
+) -> CompiledModel:
+    """A program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
+
+    Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
+    """
     _compile_ahead(program, how, jobs or all_jobs())
-    return CompiledModel(compile_program_of(program, how, runs=True), how.threads, warnings_of(fuse))
+    return CompiledModel(compile_program_of(program, how, runs=True, apart=apart), how.threads, warnings)
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.ir import DTYPES
+from isamap.onnx.affine import with_folded_channels
 from isamap.onnx.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Model, Signature
 from isamap.onnx.lowering import Lowering, Taken, known_names
@@ -64,7 +65,8 @@ def lower_model(
     """The program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, sizes, constants)
-    names: Names = known_names(model.graph.constants)
+    graph, gone = with_folded_channels(model.graph)
+    names: Names = known_names(graph.constants)
     ports: list[Port] = []
     for port in model.graph.inputs:
         if port.name in constants:
@@ -74,7 +76,8 @@ def lower_model(
         names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
         ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
     lowering = Lowering(model)
-    lowering.run(model.graph, Scope(names, model.opsets))
+    lowering.run(graph, Scope(names, model.opsets))
+    lowering.taken += [Taken(node, "known") for node in gone]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:

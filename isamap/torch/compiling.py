@@ -9,6 +9,7 @@ from typing import Any
 from isamap.torch.kernels import Options
 from isamap.torch.layers import with_whole_layers
 from isamap.torch.program import Program, make_program
+from isamap.torch.whole import whole_program
 
 Seen = Callable[[str, Program], None]
 """Is told of each program that is made, and of which kind of graph: "forward", "backward" or "inference"."""
@@ -44,7 +45,8 @@ def _of_kind(kind: str, options: Options, seen: Seen) -> Callable[[Any, Sequence
     def compile_graph(module: Any, inputs: Sequence[Any]) -> Any:
         if any(_is_open(node) for node in module.graph.nodes):
             return functorch.make_boxed_func(_by_size(module, kind, options, seen))
-        program = make_program(module.graph, options)
+        whole = options.pack and not options.portfolio and kind == "inference"
+        program = (whole_program if whole else make_program)(module.graph, options)
         seen(kind, program)
         return functorch.make_boxed_func(program.call)
 

@@ -23,6 +23,7 @@ class Explanation:
     """The nodes of all graphs of a model, in order; printed, it is a table."""
 
     graphs: tuple[tuple[str, tuple[Ran, ...]], ...]
+    """By kind of graph the nodes; the kind says why kernels are not one library where one was asked for."""
 
     @property
     def nodes(self) -> tuple[Ran, ...]:
@@ -65,10 +66,10 @@ def explain(
     and where torch is not installed.
     """
     torch = _torch()
-    found: list[tuple[str, tuple[Ran, ...]]] = []
+    found: list[tuple[str, Program]] = []
 
     def seen(kind: str, program: Program) -> None:
-        found.append((kind, program.ran))
+        found.append((kind, program))
 
     torch._dynamo.reset()
     compiled = torch.compile(model, backend=compiler(Options.of(options), seen))
@@ -78,4 +79,10 @@ def explain(
         if training:
             first = result[0] if type(result) in (tuple, list) else result
             first.sum().backward()
-    return Explanation(tuple(found))
+    return Explanation(tuple((_titled(kind, program), program.told()) for kind, program in found))
+
+
+def _titled(kind: str, program: Program) -> str:
+    """A kind of graph, and why its kernels are called one by one."""
+    why = program.why_apart()
+    return f"{kind}, kernels called one by one as {why}" if why else kind

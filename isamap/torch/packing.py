@@ -33,6 +33,11 @@ def weights_of(graph: Any) -> frozenset[Any]:
     return frozenset(inputs[n] for n in there if n < len(inputs))
 
 
+def version_of(tensor: Any) -> int:
+    """Torch's count of the changes of a tensor, 0 where it keeps none."""
+    return 0 if tensor.is_inference() else int(tensor._version)
+
+
 def packed_of(group: Group, text: Text, weights: frozenset[Any]) -> tuple[str, ...]:
     """The operands of a kernel that are weights of a product."""
     anchor = group.anchor
@@ -50,7 +55,7 @@ def packing(kernel: CompiledKernel, passed: Passed, distance: int) -> Callable[[
     kept: list[tuple[Any, int, Any]] = []  # the tensor is held: nothing else gets its address
 
     def address(tensor: Any, lies: Any) -> int:
-        version = 0 if tensor.is_inference() else tensor._version
+        version = version_of(tensor)
         for held, known, array in kept[-1:]:
             if held.data_ptr() == tensor.data_ptr() and known == version:
                 return int(array.ctypes.data)

@@ -33,20 +33,28 @@ class Ran:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A graph ready to run, and where each of its nodes does."""
+    """A graph ready to run, and where each of its nodes does, as far as that is known.
+
+    `why_apart` says why its kernels are not one library, where one was asked for.
+    """
 
     run: Callable[[Sequence[Any]], Any]
-    ran: tuple[Ran, ...]
+    told: Callable[[], tuple[Ran, ...]]
+    why_apart: Callable[[], str] = lambda: ""
 
     def call(self, *inputs: Any) -> Any:
         """The results for such inputs."""
         return self.run(inputs)
 
 
-def make_program(graph: Any, options: Options) -> Program:
-    """The program of a graph whose nodes know the shapes of their results."""
+def make_program(graph: Any, options: Options, weights: frozenset[Any] | None = None) -> Program:
+    """The program of a graph whose nodes know the shapes of their results.
+
+    `weights` are the inputs that are packed, by default those that torch names while it compiles.
+    """
     groups, refused = find_groups(graph)
-    weights = weights_of(graph) if options.pack else frozenset[Any]()
+    if weights is None:
+        weights = weights_of(graph) if options.pack else frozenset()
     taken: list[tuple[Group, Text, Wanted]] = []
     needed: list[Wanted] = []
     for group in groups:
@@ -72,7 +80,7 @@ def make_program(graph: Any, options: Options) -> Program:
                 compared |= dict.fromkeys(group.members, choice.said)
     of = {member: kernel for kernel in kernels for member in kernel.members}
     ran = tuple(_ran(graph, kernels, of, {**refused, **compared}))
-    return Program(make_run(graph, tuple(_in_order(graph, of))), ran)
+    return Program(make_run(graph, tuple(_in_order(graph, of))), lambda: ran)
 
 
 def _performed(group: Group, text: Text, wanted: Wanted) -> Performed:
@@ -96,16 +104,20 @@ def _ran(
     for node in graph.nodes:
         if node.op != "call_function" or is_result(node):
             continue
-        value = node.meta.get("val")
-        shape = f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if hasattr(value, "shape") else ""
-        operation = name_of(node) or str(node.target)
         if node in of:
             where = f"kernel {kernels.index(of[node])}: {of[node].text.name}"
-            yield Ran(node.name, operation, shape, where, reasons.get(node, ""))
+            yield ran_of(node, where, reasons.get(node, ""))
         elif is_view(node):
-            yield Ran(node.name, operation, shape, "nowhere", "a view computes nothing")
+            yield ran_of(node, "nowhere", "a view computes nothing")
         else:
-            yield Ran(node.name, operation, shape, "eager", reasons.get(node, "it has no kernel here"))
+            yield ran_of(node, "eager", reasons.get(node, "it has no kernel here"))
+
+
+def ran_of(node: Any, where: str, why: str = "") -> Ran:
+    """Where a node runs."""
+    value = node.meta.get("val")
+    shape = f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if hasattr(value, "shape") else ""
+    return Ran(node.name, name_of(node) or str(node.target), shape, where, why)
 
 
 def _in_order(graph: Any, of: dict[Any, Performed]) -> Iterator[Any]:

@@ -2,12 +2,15 @@
 
 isamap.gru(x, h, None, w, u, b, d, False)  ->
 
+    for t in 50, g in 3, n in 16, j in 256 { t2[t, g, n, j] = b[g, j]; }
+    for t in 50, g in 3, n in 16, j in 256, k in 64 { t2[t, g, n, j] += x[t, n, k] * w[g, j, k]; }
     seq t in 50 {
-      for g in 3, n in 16, j in 256 { t2[g, n, j] = b[g, j]; t3[g, n, j] = d[g, j]; }
-      for g in 3, n in 16, j in 256, k in 64 { t2[g, n, j] += x[t, n, k] * w[g, j, k]; }
+      for g in 3, n in 16, j in 256 { t3[g, n, j] = d[g, j]; }
+      for g in 3, n in 16, j in 256, k in 256 { t3[g, n, j] += h[n, k] * u[g, j, k]; }
       … }
 
-Sums, gates and states are f32 where tensors are bf16; the state is rounded where products read it.
+Products with the input are computed for all steps at once. Sums, gates and states are f32 where tensors are
+bf16; the state is rounded where products read it.
 """
 
 from __future__ import annotations
@@ -30,7 +33,7 @@ class _Layer:
         self.dtype, self.stored = wide_of(node), TYPES[str(x.meta["val"].dtype)]
         self.n, self.j, self.i = self.axis("n", self.batch), self.axis("j", self.units), "i"
         self.g = self.axis("g", self.gates)
-        step = self.axis("t", self.steps)
+        self.step = step = self.axis("t", self.steps)
         self.t = f"{self.steps - 1} - t" if is_backwards and step == "t" else step
         self.h = self.values()
         self.seen = self.values(self.stored) if self.stored != self.dtype else self.h
@@ -54,36 +57,50 @@ class _Layer:
     def gate(self, sums: str, number: int | str) -> str:
         return f"{sums}[{number}, {self.n}, {self.j}]"
 
+    def gate_now(self, sums: str, number: int | str) -> str:
+        """That of sums for all steps."""
+        return f"{sums}[{self.step}, {number}, {self.n}, {self.j}]"
+
     def each(self, more: Mapping[str, int], *statements: str) -> str:
-        """Statements for each unit, and along further axes."""
-        axes = {"g": self.gates} if "g" in more else {}
-        axes |= {"n": self.batch, "j": self.units} | {k: v for k, v in more.items() if k != "g"}
+        """Statements for each unit, and along further axes: steps and gates in front, others behind."""
+        axes = {k: v for k, v in more.items() if k in "tg"}
+        axes |= {"n": self.batch, "j": self.units} | {k: v for k, v in more.items() if k not in "tg"}
         head = ", ".join(f"{name} in {size}" for name, size in axes.items() if size != 1)
         body = " ".join(statements)
         return f"for {head} {{ {body} }}" if head else body
 
-    def begun(self, *sums: tuple[str, Sequence[Any]]) -> None:
-        """Sums begin at their biases."""
-        lines: list[str] = []
-        for name, biases in sums:
-            terms = [self.to.read(bias, (self.g, self.j)) for bias in biases if bias is not None]
-            lines.append(f"{self.gate(name, self.g)} = {' + '.join(terms) or '0'};")
-        self.body.append(self.each({"g": self.gates}, *lines))
+    def of_input(self, *biases: Any) -> str:
+        """The name of the products of all steps with the input, behind biases.
 
-    def added(self, sums: str, of: str, weights: Any, depth: int) -> None:
-        """Adds the products of weights with the input, or with the state, at `k`."""
-        weight = self.to.read(weights, (self.g, self.j, self.axis("k", depth)))
-        statement = f"{self.gate(sums, self.g)} += {of} * {weight};"
-        self.body.append(self.each({"g": self.gates, "k": depth}, statement))
-
-    def with_input(self, sums: str) -> None:
+        Shapes: [steps, gates, batch, units].
+        """
+        name = self.to.temporary(self.dtype, (self.steps, self.gates, self.batch, self.units))
+        at = self.gate_now(name, self.g)
+        axes = {"t": self.steps, "g": self.gates}
+        self.to.loop({}, self.each(axes, f"{at} = {self.total(biases)};"))
         element = self.to.read(self.x, (self.t, self.n, self.axis("k", self.features)))
-        self.added(sums, element, self.w, self.features)
+        weight = self.to.read(self.w, (self.g, self.j, self.axis("k", self.features)))
+        self.to.loop({}, self.each({**axes, "k": self.features}, f"{at} += {element} * {weight};"))
+        return name
 
-    def with_state(self, sums: str) -> None:
+    def total(self, biases: Sequence[Any]) -> str:
+        """The sum of biases that are there."""
+        return " + ".join(self.to.read(b, (self.g, self.j)) for b in biases if b is not None) or "0"
+
+    def of_state(self, start: str) -> str:
+        """The name of the sums of a step, which begin so: of weights with the state."""
+        name = self.sums()
+        self.body.append(self.each({"g": self.gates}, f"{self.gate(name, self.g)} = {start};"))
         element = f"{self.seen}[{self.n}, {self.axis('k', self.units)}]"
         element = f"{self.dtype}({element})" if self.seen != self.h else element
-        self.added(sums, element, self.u, self.units)
+        weight = self.to.read(self.u, (self.g, self.j, self.axis("k", self.units)))
+        statement = f"{self.gate(name, self.g)} += {element} * {weight};"
+        self.body.append(self.each({"g": self.gates, "k": self.units}, statement))
+        return name
+
+    def of_both(self) -> str:
+        """The name of the sums of a step, of the input and of the state."""
+        return self.of_state(self.gate_now(self.of_input(self.b, self.d), self.g))
 
     def rounded(self) -> list[str]:
         """The state as products read it."""
@@ -108,16 +125,14 @@ class _Layer:
 
 def _gru(node: Any, to: Writer) -> None:
     layer = _Layer(node, to)
-    x, u = layer.sums(), layer.sums()
     r, z, v = (layer.of(layer.values()) for _ in range(3))
-    layer.begun((x, [layer.b]), (u, [layer.d]))
-    layer.with_input(x)
-    layer.with_state(u)
+    x = layer.of_input(layer.b)
+    u = layer.of_state(layer.total([layer.d]))
     h = layer.of(layer.h)
     statements = (
-        f"{r} = sigmoid({layer.gate(x, 0)} + {layer.gate(u, 0)});",
-        f"{z} = sigmoid({layer.gate(x, 1)} + {layer.gate(u, 1)});",
-        f"{v} = tanh({layer.gate(x, 2)} + {r} * {layer.gate(u, 2)});",
+        f"{r} = sigmoid({layer.gate_now(x, 0)} + {layer.gate(u, 0)});",
+        f"{z} = sigmoid({layer.gate_now(x, 1)} + {layer.gate(u, 1)});",
+        f"{v} = tanh({layer.gate_now(x, 2)} + {r} * {layer.gate(u, 2)});",
         f"{h} = (1 - {z}) * {v} + {z} * {h};",
     )
     layer.done(statements, (layer.h, layer.h0))
@@ -125,11 +140,9 @@ def _gru(node: Any, to: Writer) -> None:
 
 def _lstm(node: Any, to: Writer) -> None:
     layer = _Layer(node, to)
-    cell, u = layer.values(), layer.sums()
+    cell = layer.values()
     gates = [layer.of(layer.values()) for _ in range(4)]
-    layer.begun((u, [layer.b, layer.d]))
-    layer.with_input(u)
-    layer.with_state(u)
+    u = layer.of_both()
     c, h = layer.of(cell), layer.of(layer.h)
     functions = "sigmoid", "sigmoid", "tanh", "sigmoid"
     statements = [f"{gates[n]} = {f}({layer.gate(u, n)});" for n, f in enumerate(functions)]
@@ -141,10 +154,7 @@ def _lstm(node: Any, to: Writer) -> None:
 def _rnn(template: str) -> Several:
     def made(node: Any, to: Writer) -> None:
         layer = _Layer(node, to)
-        u = layer.sums()
-        layer.begun((u, [layer.b, layer.d]))
-        layer.with_input(u)
-        layer.with_state(u)
+        u = layer.of_both()
         value = template.format(layer.gate(u, 0))
         layer.done([f"{layer.of(layer.h)} = {value};"], (layer.h, layer.h0))
 

@@ -180,7 +180,7 @@ def kernel_step(unit: Performed, offsets: Mapping[Any, int]) -> Step:
     """A kernel performed, with new tensors for results that have no place in the arena."""
     reads = [(seen_through(p.node), _distance_bytes(p)) for p in unit.text.reads]
     places = [*reads, *((p.node, 0) for p in unit.text.writes)]
-    made = [(p.node, _making(p.node)) for p in unit.text.writes if p.node not in offsets]
+    made = [(p.node, making(p.node)) for p in unit.text.writes if p.node not in offsets]
 
     def step(values: Values, addresses: Addresses) -> None:
         for node, make in made:
@@ -207,7 +207,8 @@ def _like(passed: Passed) -> NDArray[Any]:
     return as_strided(room, passed.sizes, [stride * room.itemsize for stride in passed.strides])
 
 
-def _making(node: Any) -> Callable[[], Any]:
+def making(node: Any) -> Callable[[], Any]:
+    """What makes a tensor of the size of a node's, of no particular content."""
     torch: Any = import_module("torch")
     found, dtype = lying(node), node.meta["val"].dtype
     if node.meta["val"].is_contiguous():

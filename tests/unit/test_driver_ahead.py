@@ -117,3 +117,4 @@ def test_kernels_of_models_that_keep_values_are_compiled_in_blocks() -> None:
     assert not is_kept(SOFTMAX, "x86-avx512", heuristic="greedy")
     assert has_temporaries(SOFTMAX)
     assert not has_temporaries(asked(1)["kernel"])
+    assert not has_temporaries(SOFTMAX.replace("for m in 64 { most", "seq m in 64 { most"))

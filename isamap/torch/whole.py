@@ -1,0 +1,175 @@
+"""A graph of inference as one library: its kernels, its order and its workspace, called once.
+
+    run(given)  ->  library.call_at([address of x], [address of y])
+
+The library is made when the graph is first called, as weights are known then: what they alone make is
+computed, norms of batches are folded, filters and matrices are packed. It is made anew where torch's count of
+their changes differs, from the same kernels, by the same code with other weights. A graph of which some node
+has no operator is performed by kernels of its groups, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from threading import Lock
+from typing import Any
+
+from isamap.models.terms import NotTaken
+from isamap.onnx.compiling import CompiledModel, How, compile_whole
+from isamap.onnx.importing import lower_model
+from isamap.source import IsamapError
+from isamap.torch.graph import is_result, is_view, seen_through
+from isamap.torch.kernels import Options
+from isamap.torch.packing import version_of, weights_of
+from isamap.torch.program import Program, Ran, make_program, ran_of
+from isamap.torch.running import Addresses, Values, looking, making
+from isamap.torch.translation import given_back, is_translated, translated
+
+MOST_MADE = 8
+"""How often a library is made: weights that go on changing are sooner packed kernel by kernel."""
+
+
+def whole_program(graph: Any, options: Options) -> Program:
+    """The program of a graph of inference, one library where that is possible."""
+    weights = weights_of(graph)
+    try:
+        whole = _Whole(graph, options, weights)
+    except NotTaken as reason:
+        return replace(make_program(graph, options, weights), why_apart=lambda said=str(reason): said)
+    return Program(whole.run, whole.told, lambda: whole.why_apart)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A library, and the weights that it was made of: held, so that nothing else gets their addresses."""
+
+    library: CompiledModel
+    key: tuple[tuple[int, int], ...]
+    weights: tuple[Any, ...]
+
+
+class _Whole:
+    """A graph, and its library as soon as weights are known."""
+
+    def __init__(self, graph: Any, options: Options, weights: frozenset[Any]) -> None:
+        """Raises: NotTaken."""
+        self.graph, self.options = graph, options
+        self.why_apart = ""
+        (self.output,) = (n for n in graph.nodes if n.op == "output")
+        self.inputs = [n for n in graph.nodes if n.op == "placeholder"]
+        self.packed = weights
+        self.prepared = tuple(_of_weights_alone(graph, weights))
+        known = weights.union(self.prepared)
+        self.open = [n for n in graph.nodes if n.op != "output" and n not in known]
+        _check(self.open, self.output, known)
+        self.weights = [n for n in self.inputs if n in weights and n.users]
+        self.given = [n for n in self.inputs if n not in weights]
+        self.looked_at = [looking(node) for node in self.given]
+        self.making = [(node, making(node)) for node in given_back(self.output)]
+        self._lock = Lock()
+        self._made: _Made | None = None
+        self._count = 0
+        self._apart: Program | None = None
+
+    def told(self) -> tuple[Ran, ...]:
+        """Where each node ran, as far as the graph was called."""
+        if self._apart is not None:
+            return self._apart.told()
+        return tuple(self._ran())
+
+    def _ran(self) -> Iterator[Ran]:
+        count = self._made.library.library.kernels if self._made is not None else 0
+        for node in self.graph.nodes:
+            if node.op != "call_function" or is_result(node):
+                continue
+            if node in self.prepared:
+                yield ran_of(node, "nowhere", "of weights alone: torch computes it once")
+            elif is_view(node):
+                yield ran_of(node, "nowhere", "a view computes nothing")
+            else:
+                yield ran_of(node, "kernel", f"one of the {count} of a library that is called once")
+
+    def run(self, given: Sequence[Any]) -> Any:
+        """The results for such inputs."""
+        torch: Any = import_module("torch")
+        values: Values = dict(zip(self.inputs, given, strict=True))
+        tensors = [values[node] for node in self.weights]
+        key = tuple([(tensor.data_ptr(), version_of(tensor)) for tensor in tensors])
+        made = self._made
+        if made is None or made.key != key:
+            made = self._made_of(values, key)
+        if made is None:
+            assert self._apart is not None, "it is made where there is no library"
+            return self._apart.run(given)
+        addresses: Addresses = {}
+        with torch.no_grad():
+            for look in self.looked_at:
+                look(values, addresses)
+            for node, make in self.making:
+                values[node] = make()
+        places = [addresses[node] for node in self.given]
+        made.library.call_at(places, [values[node].data_ptr() for node, _ in self.making])
+        return torch.fx.node.map_arg(self.output.args[0], values.__getitem__)
+
+    def _made_of(self, values: Mapping[Any, Any], key: tuple[tuple[int, int], ...]) -> _Made | None:
+        """The library of such weights; None where there is none, and kernels of groups are there instead."""
+        with self._lock:
+            if self._made is not None and self._made.key == key:
+                return self._made
+            if self._apart is None:
+                try:
+                    self._count += 1
+                    if self._count > MOST_MADE:
+                        raise NotTaken("its weights go on changing")
+                    held = tuple(values[node] for node in self.weights)
+                    self._made = _Made(self._library(values), key, held)
+                    return self._made
+                except NotTaken as reason:
+                    self.why_apart = str(reason)
+                except IsamapError as error:
+                    self.why_apart = error.diagnostics[0].message
+                self._apart = make_program(self.graph, self.options, self.packed)
+                self._made = None
+            return None
+
+    def _library(self, values: Mapping[Any, Any]) -> CompiledModel:
+        """The library of such weights. Raises: NotTaken, IsamapError."""
+        torch: Any = import_module("torch")
+        known: Values = {node: values[node] for node in self.weights}
+        with torch.no_grad():
+            for node in self.prepared:
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
+                known[node] = node.target(*args, **kwargs)
+        model = translated(self.graph, known, "graph")
+        own = self.options.of_kernel(is_searched=False)
+        how = How(own.machine, own.heuristic, own.limit_s, jobs=1, threads=own.threads)
+        return compile_whole(lower_model(model, "graph", {}, {}).whole(), how, apart=True)
+
+
+def _of_weights_alone(graph: Any, weights: frozenset[Any]) -> Iterator[Any]:
+    """The nodes that are the same in each call, in the order of the graph."""
+    random = import_module("torch").Tag.nondeterministic_seeded
+    known = set(weights)
+    for node in graph.nodes:
+        if node.op != "call_function" or not known.issuperset(node.all_input_nodes):
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if not is_result(node) and (schema is None or schema.is_mutable or random in node.target.tags):
+            continue
+        known.add(node)
+        yield node
+
+
+def _check(nodes: Sequence[Any], output: Any, known: frozenset[Any]) -> None:
+    """Raises: NotTaken for a graph that is no library."""
+    for node in nodes:
+        if node.op != "placeholder" and not (node.op == "call_function" and is_translated(node)):
+            raise NotTaken(f"`{node.name}` has no operator in it")
+    results = given_back(output)
+    if not all(hasattr(node, "meta") for node in results):
+        raise NotTaken("a result is no tensor")
+    bases = [seen_through(node) for node in results]
+    if len(set(bases)) < len(bases) or any(n in known or n.op == "placeholder" for n in bases):
+        raise NotTaken("a result shares memory with another, or with an input")
