@@ -30,7 +30,8 @@ BLOCK: Described = [
     ("Conv", ["x", "first"], ["a"], {"pads": [1] * 4}),
     ("Relu", ["a"], ["b"], {}),
     ("Conv", ["b", "each"], ["c"], {"pads": [1] * 4, "group": 16}),
-    ("Mul", ["c", "scale"], ["d"], {}),
+    ("Sigmoid", ["c"], ["h"], {}),
+    ("Mul", ["h", "scale"], ["d"], {}),
     ("MaxPool", ["d"], ["e"], {"kernel_shape": [2, 2]}),
     ("Conv", ["e", "last"], ["f"], {}),
     ("GlobalAveragePool", ["f"], ["g"], {}),
@@ -39,10 +40,10 @@ BLOCK: Described = [
 
 def test_nothing_is_moved_between_convolutions_and_pools() -> None:
     found = texts(BLOCK, ["g"])
-    assert list(found) == ["conv_relu", "conv_mul", "maxpool", "conv", "globalaveragepool"]
+    assert list(found) == ["conv_relu", "conv_sigmoid_mul", "maxpool", "conv", "globalaveragepool"]
     assert "in a0: f32[1, 3, 8, 8];" in found["conv_relu"]
     assert "out y1: f32[1, 10, 10, 16];" in found["conv_relu"]
-    assert "in a1: f32[3, 3, 16];" in found["conv_mul"]
+    assert "in a1: f32[3, 3, 16];" in found["conv_sigmoid_mul"]
     assert "in a0: f32[1, 7, 7, 16];" in found["conv"]
 
 
@@ -67,14 +68,14 @@ def test_zeros_around_an_image_are_written_with_it_where_one_kernel_reads_them()
     assert "for e2 in 10, e3 in 16 { y1[0, 0, e2, e3] = 0; }" in found["conv_relu"]
     assert "for e1 in 8, e3 in 16 { y1[0, e1 + 1, 9, e3] = 0; }" in found["conv_relu"]
     assert "y1[0, d1 + 1, d2 + 1, d3] = max(y0[0, d1, d2, d3], 0);" in found["conv_relu"]
-    assert "a0[0, d3*1 + r1*1 - 1 + 1, d4*1 + r2*1 - 1 + 1, d1] * a1" in found["conv_mul"]
+    assert "a0[0, d3*1 + r1*1 - 1 + 1, d4*1 + r2*1 - 1 + 1, d1] * a1" in found["conv_sigmoid_mul"]
 
 
 @pytest.mark.parametrize("others", [["g", "b"], ["g", "n"]])
 def test_an_image_that_others_read_has_no_border(others: list[str]) -> None:
     found = texts([*BLOCK, ("Neg", ["b"], ["n"], {})], others)
     assert "out y1: f32[1, 8, 8, 16];" in found["conv_relu"]
-    assert "(a0[0, d3*1 + r1*1 - 1, d4*1 + r2*1 - 1, d1] else 0)" in found["conv_mul"]
+    assert "(a0[0, d3*1 + r1*1 - 1, d4*1 + r2*1 - 1, d1] else 0)" in found["conv_sigmoid_mul"]
 
 
 def test_elements_that_are_repeated_stay_where_they_lie() -> None:
