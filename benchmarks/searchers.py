@@ -70,6 +70,7 @@ def main() -> None:
     options.add_argument("--budget", type=int, default=24)
     options.add_argument("--minutes", type=float, default=1e9)
     options.add_argument("--rows", type=int, default=len(ROWS))
+    options.add_argument("--skip", type=int, default=0, help="rows that were measured before")
     options.add_argument("--search", nargs="*", default=list(known_names("searcher")))
     options.add_argument("--limit", type=float, default=4.0, help="seconds for the solver")
     words = options.parse_args()
@@ -77,7 +78,7 @@ def main() -> None:
     stop = time.monotonic() + 60 * words.minutes
     gains: list[dict[str, float]] = []
     print(f"{'row':58}  {'choice us':>9}  {'  '.join(f'{name:>9}' for name in names)}", flush=True)
-    rows = ROWS.strip().splitlines()[: words.rows]
+    rows = ROWS.strip().splitlines()[words.skip :][: words.rows]
     for row in rows:
         if time.monotonic() > stop:
             break
