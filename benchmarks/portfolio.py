@@ -21,7 +21,7 @@ from isamap.bench.cases import F32
 from isamap.bench.kept_rows import spread
 from isamap.bench.products import gemm_cases, product_source
 from isamap.driver.inputs import find_profile, machine_of, named_kernel
-from isamap.driver.portfolio import contender_of, ready_calls, with_faster
+from isamap.driver.portfolio import contender_of, measured_sizes, ready_calls, with_faster
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.libraries.description import shipped_libraries
@@ -56,8 +56,9 @@ def measured(request: Request, rounds: int) -> tuple[str, Rounds]:
     installed = [one for library in libraries if (one := find_installed(library)) is not None]
     ready, _ = ready_calls(ours, installed)
     taken = with_faster(replace(ours, request=replace(request, cache=False)), libraries)
-    contenders = {OURS: contender_of(ours), **{t.name: contender_of(t.prepared) for t in ready}}
-    contenders[TAKEN] = contender_of(taken)
+    (sizes,) = measured_sizes(ours)
+    every = {OURS: ours, **{t.name: t.prepared for t in ready}, TAKEN: taken}
+    contenders = {name: contender_of(one, sizes) for name, one in every.items()}
     found: Rounds = []
     for number in range(rounds):
         order = list(contenders) if number % 2 else list(contenders)[::-1]

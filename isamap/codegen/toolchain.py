@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -129,7 +129,7 @@ class Compiled:
     compiler: Compiler
     model: bool
     pool: Path | None = None
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    environment: tuple[tuple[str, str], ...] = ()
 
 
 def compile_library(

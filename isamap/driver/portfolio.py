@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import prod
 from typing import Any
 
 from isamap.codegen.c_library import emit_library_call
@@ -22,10 +23,10 @@ from isamap.codegen.toolchain import compile_library, pool_files
 from isamap.driver.compiling import Program, manifest
 from isamap.driver.kept import Warned
 from isamap.driver.runnable import Prepared
-from isamap.driver.sizes import complete_sizes
+from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.driver.stages import Watch
-from isamap.driver.verifying import profile_sizes, symbols_of, verify_case
-from isamap.ir import Kernel, bind
+from isamap.driver.verifying import symbols_of, verify_case
+from isamap.ir import Kernel, bind, typical_size
 from isamap.libraries.description import Library
 from isamap.libraries.installed import Installed, find_installed
 from isamap.libraries.recognise import Performed, find_call
@@ -37,6 +38,7 @@ from isamap.tune.choices import OURS, Choice, Choices
 from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender
 from isamap.tune.turns import play
 
+Sizes = Mapping[str, int]
 PATIENCE_NS = 20_000_000_000
 """After so long no round begins but those without which none can win."""
 
@@ -57,18 +59,37 @@ class Theirs:
     def function(self) -> str:
         return self.performed.call.prototype.name
 
-    def json(self, choice: Choice) -> dict[str, Any]:
-        """What was measured of it."""
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A call beside our code: what was measured at each of some sizes."""
+
+    theirs: Theirs
+    choices: tuple[tuple[Sizes, Choice], ...]
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether it is at all sizes: our code has schedules for parts of them."""
+        return not any(choice.is_ours for _, choice in self.choices)
+
+    @property
+    def ratio(self) -> float:
+        """Its time over ours, the geometric mean over sizes."""
+        return prod(choice.ratio for _, choice in self.choices) ** (1 / len(self.choices))
+
+    @property
+    def json(self) -> dict[str, Any]:
+        """The call, and what was measured of it."""
+        names = ("ratio", "ours_ns", "theirs_ns", "rounds", "time")
         return {
-            "library": self.name,
-            "origin": self.library.origin,
-            "path": str(self.library.path),
-            "function": self.function,
-            "ratio": choice.ratio,
-            "ours_ns": choice.ours_ns,
-            "theirs_ns": choice.theirs_ns,
-            "rounds": choice.rounds,
-            "measured": choice.time,
+            "library": self.theirs.name,
+            "origin": self.theirs.library.origin,
+            "path": str(self.theirs.library.path),
+            "function": self.theirs.function,
+            "measured": [
+                {"sizes": dict(sizes), **{name: getattr(choice, name) for name in names}}
+                for sizes, choice in self.choices
+            ],
         }
 
 
@@ -79,6 +100,10 @@ def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch =
     for what no library is called for; RunProblem where our own code fails.
     """
     _check(prepared)
+    names = [OURS, *(library.name for library in libraries)]
+    if (twice := next((name for n, name in enumerate(names) if name in names[:n]), None)) is not None:
+        said = f"two libraries to compare are called `{twice}`"
+        raise UsageProblem(Diagnostic("usage", said, help="give one of them another name"))
     watch("portfolio")
     installed = [found for library in libraries if (found := find_installed(library)) is not None]
     if not installed:
@@ -86,10 +111,20 @@ def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch =
     ready, findings = ready_calls(prepared, installed)
     if not ready:
         return _told(prepared, None, (), findings)
-    choices = _choices(prepared, ready)
-    winners = [(c.ratio, one) for one, c in zip(ready, choices, strict=True) if not c.is_ours]
-    winner = min(winners, key=lambda pair: pair[0])[1] if winners else None
-    return _told(prepared, winner, tuple(zip(ready, choices, strict=True)), findings)
+    found = [(sizes, _choices(prepared, ready, sizes)) for sizes in measured_sizes(prepared)]
+    compared = [
+        Compared(one, tuple((sizes, choices[n]) for sizes, choices in found)) for n, one in enumerate(ready)
+    ]
+    winner = min((c for c in compared if c.is_faster), key=lambda c: c.ratio, default=None)
+    return _told(prepared, winner.theirs if winner else None, compared, findings)
+
+
+def measured_sizes(prepared: Prepared) -> tuple[Sizes, ...]:
+    """The sizes that are measured: those given, and of ranges each value that our code has a schedule for."""
+    parsed, summary = parse_kernel(prepared.request.kernel), prepared.program.outcome.summary
+    every = [version["sizes"] for version in summary.get("versions", ())] or [prepared.request.sizes]
+    typical = [{n: typical_size(v) for n, v in complete_sizes(parsed, given).items()} for given in every]
+    return tuple(sizes for n, sizes in enumerate(typical) if sizes not in typical[:n])
 
 
 def _check(prepared: Prepared) -> None:
@@ -127,7 +162,7 @@ def ready_calls(
 ) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
     """The calls that compute the kernel, and do so rightly; with what is to be said of the others."""
     parsed = parse_kernel(prepared.request.kernel)
-    kernel = bind(parsed, complete_sizes(parsed, prepared.request.sizes))
+    kernel = bind(parsed, complete_sizes(parsed, whole_sizes(prepared.request.sizes)))
     assert isinstance(kernel, Kernel)
     ready: list[Theirs] = []
     findings: list[Diagnostic] = []
@@ -148,8 +183,8 @@ def ready_calls(
 
 def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed: Performed) -> Theirs:
     emitted = emit_library_call(prepared.compiled.interface, kernel, performed, library)
-    compiled = compile_library(emitted, prepared.machine)
-    compiled = replace(compiled, environment=library.library.variables(prepared.request.threads))
+    variables = tuple(library.library.variables(prepared.request.threads).items())
+    compiled = replace(compile_library(emitted, prepared.machine), environment=variables)
     program = Program(prepared.program.outcome, emitted, prepared.program.stages)
     return Theirs(library, performed, replace(prepared, program=program, compiled=compiled))
 
@@ -157,10 +192,11 @@ def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed:
 def _wrong(theirs: Theirs) -> Diagnostic | None:
     """What is wrong with a library's results, at the sizes measured and the least; None for nothing."""
     request = theirs.prepared.request
-    sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
+    sizes = complete_sizes(parse_kernel(request.kernel), whole_sizes(request.sizes))
     least = {name: value if isinstance(value, int) else value.low for name, value in sizes.items()}
-    cases = [(profile_sizes(theirs.prepared), fill) for fill in FILLS]
-    cases += [(least, "random")] if least != cases[0][0] else []
+    measured = measured_sizes(theirs.prepared)
+    cases = [(at, fill) for at in measured for fill in FILLS]
+    cases += [(least, "random")] if least not in measured else []
     for at, fill in cases:
         case = verify_case(theirs.prepared, at, fill)
         if not case.ok:
@@ -187,15 +223,16 @@ def _not_computed(kernel: Kernel, installed: Sequence[Installed]) -> Diagnostic:
     )
 
 
-def _choices(prepared: Prepared, ready: Sequence[Theirs]) -> list[Choice]:
+def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[Choice]:
     """For each call whether it is faster than our code: as it was kept, or else as is measured now."""
-    keys = [_key(prepared, theirs) for theirs in ready]
+    keys = [_key(prepared, theirs, sizes) for theirs in ready]
     if prepared.request.cache:
         with OnlyWarned():
             kept = [Choices.open().find(key) for key in keys]
             if all(kept):
                 return [choice for choice in kept if choice is not None]
-    contenders = {OURS: contender_of(prepared), **{t.name: contender_of(t.prepared) for t in ready}}
+    contenders = {OURS: contender_of(prepared, sizes)}
+    contenders |= {theirs.name: contender_of(theirs.prepared, sizes) for theirs in ready}
     turns = {name: lambda c=contender: c.turn(SECONDS) for name, contender in contenders.items()}
     rounds = play(turns, time.monotonic_ns, time.monotonic_ns() + PATIENCE_NS)
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -211,20 +248,19 @@ def _choices(prepared: Prepared, ready: Sequence[Theirs]) -> list[Choice]:
     return found
 
 
-def _key(prepared: Prepared, theirs: Theirs) -> str:
+def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
     """The sha256 of all that may change which one is faster."""
     file = theirs.library.path.stat()
     library = [str(theirs.library.path), theirs.library.origin, file.st_size, file.st_mtime_ns]
-    sizes, threads = sorted(profile_sizes(prepared).items()), prepared.request.threads
+    asked = json.dumps([library, sorted(sizes.items()), prepared.request.threads])
     compiler, cpu = prepared.compiled.compiler.version, this_cpu().key
     codes = [p.program.emitted.source for p in (prepared, theirs.prepared)]
-    return digest(*codes, *theirs.library.library.texts, json.dumps([library, sizes, threads]), compiler, cpu)
+    return digest(*codes, *theirs.library.library.texts, asked, compiler, cpu)
 
 
-def contender_of(prepared: Prepared) -> Contender:
+def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
     """What takes turns, with random data, once called. Raises: RunProblem where it fails."""
-    sizes, threads = profile_sizes(prepared), prepared.request.threads
-    kernel = bind(parse_kernel(prepared.request.kernel), sizes)
+    threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
     symbols = symbols_of(prepared, sizes)
@@ -239,7 +275,7 @@ def contender_of(prepared: Prepared) -> Contender:
 def _told(
     prepared: Prepared,
     winner: Theirs | None,
-    found: Sequence[tuple[Theirs, Choice]],
+    found: Sequence[Compared],
     findings: tuple[Diagnostic, ...],
 ) -> Prepared:
     """What performs the kernel, with what was found in the report, the summary and the manifest."""
@@ -248,9 +284,8 @@ def _told(
         "chosen": winner.name if winner else OURS,
         "function": winner.function if winner else None,
         "link": winner.library.link if winner else None,
-        "sizes": profile_sizes(prepared),
         "clock": "processor time" if threads == 1 else "wall clock",
-        "libraries": [theirs.json(choice) for theirs, choice in found],
+        "libraries": [one.json for one in found],
     }
     chosen = winner.prepared if winner else prepared
     outcome = prepared.program.outcome
@@ -271,21 +306,22 @@ def _told(
 def _lines(
     prepared: Prepared,
     winner: Theirs | None,
-    found: Sequence[tuple[Theirs, Choice]],
+    found: Sequence[Compared],
     told: Mapping[str, Any],
 ) -> list[str]:
     """What the report says."""
     name = prepared.compiled.interface.name
-    at = ", ".join(f"{n} = {v}" for n, v in told["sizes"].items())
     lines = ["", f"portfolio: {told['chosen']} performs {name}"]
     if winner is not None:
         lines[-1] += f", by {winner.function} ({winner.library.origin}): link with {winner.library.link}"
         lines.append("  what stands above is about our own code, in whose place the call stands")
-    for theirs, choice in found:
-        lines.append(f"  {theirs.name} ({theirs.library.origin}), {theirs.function}: {choice.said}")
+    for one in found:
+        for sizes, choice in one.choices:
+            at = ", ".join(f"{n} = {v}" for n, v in sizes.items())
+            lines.append(f"  {one.theirs.library.origin}, {one.theirs.function}, {at}: {choice.said}")
     if found:
         threads = prepared.request.threads
-        lines.append(f"  {told['clock']}, {f'{threads} threads' if threads > 1 else 'one thread'}, at {at}")
+        lines.append(f"  {told['clock']}, {f'{threads} threads' if threads > 1 else 'one thread'}")
     else:
         lines[-1] += ": no call of an installed library that is described computes it rightly"
     return lines

@@ -93,7 +93,8 @@ def test_a_faster_call_performs_the_kernel_as_is_said_everywhere(
     told = found["portfolio"]
     assert (told["chosen"], told["function"], told["link"]) == ("fake", "fake_total", "-l:libfake.so")
     (one,) = told["libraries"]
-    assert one["ratio"] < 0.5
+    assert one["measured"][0]["ratio"] < 0.5
+    assert one["measured"][0]["sizes"] == {"P": 400, "Q": 600}
     assert one["path"] == str(folder / "fake" / NAME)
     source, header = (Path("out", f"spread.{kind}").read_text(encoding="utf-8") for kind in "ch")
     assert "  fake_total(400, 600, b, a);\n" in source
@@ -118,7 +119,7 @@ def test_a_slower_call_leaves_the_code_as_it_is(folder: Path, capsys: pytest.Cap
     capsys.readouterr()
     found = compiled(capsys, FakeLibrary.build(folder, SLOW))
     assert (found["portfolio"]["chosen"], found["portfolio"]["link"]) == ("isamap", None)
-    assert found["portfolio"]["libraries"][0]["ratio"] > 2
+    assert found["portfolio"]["libraries"][0]["measured"][0]["ratio"] > 2
     for name in ("spread.c", "spread.h", "spread.schedule"):
         assert Path("out", name).read_bytes() == Path("own", name).read_bytes()
 
@@ -152,11 +153,8 @@ def test_of_several_libraries_the_fastest_is_taken_and_all_are_told(
     judged(monkeypatch, one=0.9, two=0.8, three=1.2)
     told = compiled(capsys, *libraries)["portfolio"]
     assert told["chosen"] == "two"
-    assert [(one["library"], one["ratio"]) for one in told["libraries"]] == [
-        ("one", 0.9),
-        ("two", 0.8),
-        ("three", 1.2),
-    ]
+    ratios = {one["library"]: one["measured"][0]["ratio"] for one in told["libraries"]}
+    assert ratios == {"one": 0.9, "two": 0.8, "three": 1.2}
 
 
 def test_a_library_is_told_how_many_threads_to_take(
@@ -204,10 +202,39 @@ def test_sizes_may_stay_open(
     judged(monkeypatch, fake=0.5)
     words = "compile spread.ir -D P=1..4000@40 Q=600 -o out"
     told = answer(capsys, words, FakeLibrary.build(folder, FAST))["portfolio"]
-    assert (told["chosen"], told["sizes"]) == ("fake", {"P": 40, "Q": 600})
+    assert told["chosen"] == "fake"
+    assert [m["sizes"] for m in told["libraries"][0]["measured"]] == [{"P": 40, "Q": 600}]
     source = Path("out/spread.c").read_text(encoding="utf-8")
     assert "  fake_total((int32_t)P, 600, b, a);\n" in source
     assert "if (P < 1 || P > 4000) return spread_SIZE_OUT_OF_RANGE;\n" in source
+
+
+@pytest.mark.parametrize(("shares", "chosen"), [((0.5, 0.8), "fake"), ((0.5, 1.2), "isamap")])
+def test_of_several_values_of_a_size_a_library_has_to_win_at_each(
+    shares: tuple[float, float],
+    chosen: str,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    left = list(shares)
+
+    def play(turns: Turns, *_: Any) -> Mapping[int, Mapping[str, float]]:
+        share = left.pop(0)
+        return {number: {"isamap": 100.0, "fake": 100 * share} for number in range(9)}
+
+    monkeypatch.setattr(portfolio, "play", play)
+    words = "compile spread.ir -D P=1..4000@40,2000 Q=600 -o out"
+    told = answer(capsys, words, FakeLibrary.build(folder, FAST))["portfolio"]
+    measured = told["libraries"][0]["measured"]
+    assert [(m["sizes"]["P"], m["ratio"]) for m in measured] == list(zip((40, 2000), shares, strict=True))
+    assert told["chosen"] == chosen
+
+
+def test_two_libraries_of_one_name_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = FakeLibrary.build(folder, FAST)
+    found = answer(capsys, f"compile spread.ir {SIZES}", library, library, code=2)
+    assert found["diagnostics"][0]["message"] == "two libraries to compare are called `fake`"
 
 
 def test_a_kernel_that_no_call_computes_is_ours_which_is_said(
