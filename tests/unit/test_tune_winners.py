@@ -109,19 +109,18 @@ def test_the_hopeless_play_three_rounds(monkeypatch: pytest.MonkeyPatch) -> None
     costs = dict(zip(names, (10.0, 11.5, 10.9), strict=True))
     turns: list[float] = []
 
-    def turn(self: Tournament, contender: float) -> float:
-        turns.append(contender)
-        return contender
-
     class Fixed(float):
         def run(self, calls: int) -> None:
             """Nothing: its time is known."""
+
+        def turn(self, seconds: float) -> float:
+            turns.append(self)
+            return self
 
     def fixed(trial: Trial) -> Fixed:
         return Fixed(costs[schedule_digest(trial)])
 
     monkeypatch.setattr(tournament, "make_contender", fixed)
-    monkeypatch.setattr(Tournament, "_turn", turn)
     Tournament(Winners.open(), "q").evaluate_together(trials)
     assert [turns.count(ns) for ns in (10.0, 11.5, 10.9)] == [9, 3, 9]
 
