@@ -286,6 +286,18 @@ def _cart_pole(steps: int) -> onnx.ModelProto:
     return net.done(net.add("Concat", x, speed, angle, turn, axis=0))
 
 
+def _towers() -> onnx.ModelProto:
+    """Two encoders of the same rows, side by side, and their product."""
+    net = Layers("towers", 64, 256)
+    ends: list[str] = []
+    for _ in range(2):
+        x = "x"
+        for _ in range(3):
+            x = net.gelu(net.dense(x, 256, 256))
+        ends.append(net.norm(x, 256))
+    return net.done(net.add("MatMul", ends[0], net.add("Transpose", ends[1], perm=[1, 0])))
+
+
 def _inverted() -> onnx.ModelProto:
     """An inverted residual: wider, by channel, narrower."""
     net = Layers("inverted_residual", 1, 24, 28, 28)
@@ -323,4 +335,5 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "mixer": _mixer,
     "cart_pole_2": lambda: _cart_pole(2),
     "inverted_residual": _inverted,
+    "towers": _towers,
 }

@@ -11,7 +11,15 @@ import typer
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import ConstantWords
-from isamap.cli.model_files import FUSION, FUSIONS, WEIGHTS, compile_whole, is_model, refuse_beside_model
+from isamap.cli.model_files import (
+    DEVICES,
+    FUSION,
+    FUSIONS,
+    WEIGHTS,
+    compile_whole,
+    is_model,
+    refuse_beside_model,
+)
 from isamap.cli.options import (
     AsJson,
     AsModel,
@@ -107,6 +115,9 @@ WorkspaceLimit = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+DeviceCount = Annotated[
+    str, typer.Option("--devices", metavar="N", help="Of a model, cores to which its kernels are dealt.")
+]
 DumpFolder = Annotated[
     str | None,
     typer.Option(
@@ -153,6 +164,7 @@ def compile_command(
     weights: WeightsPlace = "embedded",
     fusion: FusionName = FUSION,
     workspace: WorkspaceLimit = "",
+    devices: DeviceCount = DEVICES,
     as_json: AsJson = False,
 ) -> Answer:
     """Write the code of a kernel, or of a whole model, on a machine."""
@@ -166,7 +178,7 @@ def compile_command(
         })  # fmt: skip
         return compile_whole(
             kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
-            fusion, workspace, force=force, cache=not no_cache,
+            fusion, workspace, devices, force=force, cache=not no_cache,
         )  # fmt: skip
     _refuse_beside_kernel(constant, workspace, fusion)
     choices = Choices(
@@ -185,8 +197,9 @@ def _refuse_beside_kernel(constant: list[str] | None, workspace: str, fusion: st
     if constant:
         said = "`--constant` is about an input of a model, and this is a kernel"
         raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))
-    if workspace or fusion != FUSION:
-        said = f"`{'--workspace' if workspace else '--fusion'}` is about a model, and this is a kernel"
+    of_models = {"--workspace": workspace, "--fusion": fusion != FUSION, "--devices": devices != DEVICES}
+    for option in (option for option, given in of_models.items() if given):
+        said = f"`{option}` is about a model, and this is a kernel"
         raise UsageProblem(Diagnostic("usage", said, help="give the path of an .onnx file"))
 
 

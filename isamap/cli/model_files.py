@@ -11,14 +11,17 @@ from isamap.cli.import_command import imported
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_count, read_number
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S
+from isamap.report.mappings import time_text
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
-    from isamap.onnx.compiling import Library
+    from isamap.onnx.compiling import How, Library
+    from isamap.onnx.devices import Dealt
     from isamap.onnx.fusing import Fuse
     from isamap.onnx.program import Program
 
 FUSION = "greedy"
+DEVICES = "1"
 FUSIONS = ("none", "greedy", "cpsat")
 MOST_WORKSPACE = 1 << 40
 WEIGHTS = ("embedded", "file")
@@ -51,6 +54,7 @@ def compile_whole(
     threads: str,
     fusion: str = FUSION,
     workspace: str = "",
+    devices: str = DEVICES,
     *,
     force: bool,
     cache: bool,
@@ -58,7 +62,14 @@ def compile_whole(
     """The files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.onnx.compiling import How, compile_program_of, fuse_of, warnings_of
+    from isamap.onnx.compiling import (
+        MAX_DEVICES,
+        How,
+        compile_program_of,
+        fuse_of,
+        refuse_both,
+        warnings_of,
+    )
     from isamap.onnx.partition import no_room
     from isamap.plan.plugins import check_name
 
@@ -72,7 +83,9 @@ def compile_whole(
         read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S),
         cache=cache,
         threads=read_count(threads, "--threads", 1, MAX_THREADS),
+        devices=read_count(devices, "--devices", 1, MAX_DEVICES),
     )
+    refuse_both(how)
     method = read_choice(fusion, "--fusion", FUSIONS)
     room = read_count(workspace, "--workspace", 1, MOST_WORKSPACE) if workspace else 0
     is_apart = read_choice(weights, "--weights", WEIGHTS) == "file"
@@ -87,22 +100,37 @@ def compile_whole(
     if room and emitted.workspace_bytes > room:
         raise no_room(emitted.workspace_bytes, room)
     folder = Path(output if output is not None else f"{program.name}-{made.machine.name}")
-    summary = _summary(program, made, how.threads, method)
+    summary = _summary(program, made, how, method)
     files = dict(emitted.files)
     files["manifest.json"] = manifest_text(summary | {"ortools": ortools_version()}, files)
     paths = [str(path) for path in write_folder(folder, files, force=force)]
     lines = [
         f"{program.name} on {made.machine.name}: {made.kernels} kernels in {len(program.steps)} steps",
         f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes",
+        *([_told(made.dealt)] if made.dealt else []),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
-    warnings = warnings_of(fuse)
+    warnings = (*warnings_of(fuse), *(made.dealt.plan.warnings if made.dealt else ()))
     code = 4 if made.is_cut_short or warnings else 0
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)), code)
 
 
-def _summary(program: Program, made: Library, threads: int, method: str) -> dict[str, object]:
-    """What the answer and the manifest say of a model."""
+def _told(dealt: Dealt) -> str:
+    """What devices do side by side, and what that is said to take beside one device."""
+    count = sum(len(phase) > 1 for phase in dealt.phases)
+    beside = {0: "never side by side", 1: "side by side once"}.get(count, f"side by side {count} times")
+    times = f"{time_text(dealt.plan.cost_ns)} by the model, {time_text(dealt.alone_ns)} on one"
+    return f"devices: {dealt.devices}, {beside}; {times}"
+
+
+def _summary(program: Program, made: Library, how: How, method: str) -> dict[str, object]:
+    """What the answer and the manifest say of a model. Units: bytes, nanoseconds."""
+    devices: dict[str, object] = {"devices": how.devices}
+    if made.dealt:
+        devices["phases"] = [[list(part) for part in phase] for phase in made.dealt.phases]
+        devices["cost_ns"] = round(made.dealt.plan.cost_ns, 1)
+        devices["bound_ns"] = round(made.dealt.plan.bound_ns, 1)
+        devices["one_device_ns"] = round(made.dealt.alone_ns, 1)
     return {
         "model": program.name,
         "machine": made.machine.name,
@@ -110,7 +138,8 @@ def _summary(program: Program, made: Library, threads: int, method: str) -> dict
         "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
         "kernels": made.kernels,
         "steps": len(program.steps),
-        "threads": threads,
+        "threads": how.threads,
+        **devices,
         "fusion": method,
         "workspace_bytes": made.emitted.workspace_bytes,
         "weights_bytes": len(made.emitted.weights),

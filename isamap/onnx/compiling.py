@@ -19,7 +19,7 @@ from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
 from isamap.driver.compiling import compile_program
 from isamap.driver.given import given_count
-from isamap.driver.inputs import find_profile, machine_of
+from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.kept import key_of, recall_emitted
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
@@ -28,6 +28,7 @@ from isamap.ir import DTYPES
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
 from isamap.onnx.building import build_model
+from isamap.onnx.devices import Dealt, deal, places_of
 from isamap.onnx.emitting import Emitted, emit
 from isamap.onnx.fusing import Fuse, finished, fused
 from isamap.onnx.graph import Array
@@ -41,6 +42,7 @@ from isamap.onnx.program import Call, Program
 from isamap.onnx.types import stored
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
 
+MAX_DEVICES = 16
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or two before its first one."""
 SOURCE = "kernel"
@@ -57,6 +59,7 @@ class How:
     jobs: int = 0
     cache: bool = True
     threads: int = 1
+    devices: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,17 @@ class Library:
     machine: Machine
     model: bool
     kernels: int
+    is_cut_short: bool
+    dealt: Dealt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A kernel of a model. Units: bytes of its workspace; nanoseconds by the cost model."""
+
+    emitted: EmittedC
+    workspace_bytes: int
+    cost_ns: float
     is_cut_short: bool
 
 
@@ -83,23 +97,34 @@ def compile_program_of(
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
     jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
-    kernels: dict[str, EmittedC] = {}
-    needed: dict[str, int] = {}
-    is_cut_short = False
+    made: dict[str, Made] = {}
     found = done_side_by_side(_compiled, requests, jobs, here=True)
-    for done, (number, (emitted, size, cut_short)) in enumerate(found):
-        kernel = names[number]
-        watch(f"kernel {done + 1} of {len(requests)}: {kernel}")
-        kernels[kernel], needed[kernel] = emitted, size
-        is_cut_short |= cut_short
+    for done, (number, one) in enumerate(found):
+        watch(f"kernel {done + 1} of {len(requests)}: {names[number]}")
+        made[names[number]] = one
     watch("pack")
-    program = with_packed(program, kernels, machine, model=model)
-    kernels = {name: replace(emitted, packs=()) for name, emitted in kernels.items()}
+    program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
+    kernels = {name: replace(one.emitted, packs=()) for name, one in made.items()}
     _check_calls(program, kernels)
-    placed = plan(program, needed, find_pitches(program, machine))
-    return Library(
-        emit(program, kernels, placed, machine, apart=apart), machine, model, len(requests), is_cut_short
-    )
+    shared = None
+    if how.devices > 1:
+        watch(f"{how.devices} devices")
+        shared = _dealt(program, made, how)
+        program = shared.program
+    phases = shared.phases if shared else ()
+    needed = {name: one.workspace_bytes for name, one in made.items()}
+    placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
+    emitted = emit(program, kernels, placed, machine, apart=apart, phases=phases)
+    is_cut_short = any(one.is_cut_short for one in made.values())
+    return Library(emitted, machine, model, len(requests), is_cut_short, shared)
+
+
+def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
+    """The steps dealt to devices, by the machine's figures as they were measured here."""
+    name = machine_of(how.machine)
+    machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
+    costs = {kernel: one.cost_ns for kernel, one in made.items()}
+    return deal(program, costs, machine, how.devices, how.limit_s)
 
 
 def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
@@ -161,16 +186,17 @@ def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
             raise UsageProblem(Diagnostic("graph-damaged", said, help="mend the kernel, or the graph file"))
 
 
-def _compiled(request: Request) -> tuple[EmittedC, int, bool]:
-    """The C of a kernel, its workspace in bytes, and whether the clock cut its schedule short."""
+def _compiled(request: Request) -> Made:
+    """The C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
     try:
         made = compile_program(request)
     except NoMapping:
         if not request.packed:
             raise
         made = compile_program(replace(request, packed=()))  # each mapping reads its weights in place
-    size: Any = made.outcome.summary["workspace"]["fixed_bytes"]
-    return made.emitted, int(size), made.outcome.is_cut_short
+    summary: Mapping[str, Any] = made.outcome.summary
+    size, cost = int(summary["workspace"]["fixed_bytes"]), float(summary["schedule"]["cost"])
+    return Made(made.emitted, size, cost, made.outcome.is_cut_short)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,17 +319,24 @@ def compile_model(
     jobs: int = 0,
     threads: int = 1,
     fusion: Method = "greedy",
+    devices: int = 1,
 ) -> CompiledModel:
     """A model of a file, or one that was imported, compiled for a machine.
 
     `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
     processes kernels are compiled, 0 for as many as there are cores; so many `threads` share each kernel.
     `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
+    `devices` are cores to which whole kernels are dealt instead.
     Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
     """
     if fusion not in METHODS:
         raise _wrong(f"`fusion` is {', '.join(METHODS)}, not `{fusion}`")
-    how = How(machine, heuristic, limit_s, jobs=1, threads=given_count("threads", threads, 1, MAX_THREADS))
+    how = How(
+        machine, heuristic, limit_s, jobs=1,
+        threads=given_count("threads", threads, 1, MAX_THREADS),
+        devices=given_count("devices", devices, 1, MAX_DEVICES),
+    )  # fmt: skip
+    refuse_both(how)
     fuse = fuse_of(fusion, how)
     found = (
         model
@@ -326,7 +359,17 @@ def compile_whole(
     Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
     """
     _compile_ahead(program, how, jobs or all_jobs())
-    return CompiledModel(compile_program_of(program, how, runs=True, apart=apart), how.threads, warnings)
+    library = compile_program_of(program, how, runs=True, apart=apart)
+    warnings += library.dealt.plan.warnings if library.dealt else ()
+    return CompiledModel(library, max(how.threads, how.devices), warnings)
+
+
+def refuse_both(how: How) -> None:
+    """Nothing, where a core is either one of several threads or a device. Raises: UsageProblem."""
+    if how.threads > 1 and how.devices > 1:
+        said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
+        help_ = "give one of both; docs/graphs.md has what each of them took"
+        raise UsageProblem(Diagnostic("argument-mismatch", said, help=help_))
 
 
 def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:

@@ -23,6 +23,7 @@ from isamap.onnx.graph_file import weights_of
 from isamap.onnx.pitches import apart_bytes
 from isamap.onnx.planning import LINE_BYTES, Plan
 from isamap.onnx.program import Call, Move, Passed, Port, Program
+from isamap.plan.devices import Phase
 from isamap.version import __version__
 
 MOVES = ("isamap_moves.c", "isamap_moves.h")
@@ -46,10 +47,19 @@ class Emitted:
 
 
 def emit(
-    program: Program, kernels: Mapping[str, EmittedC], plan: Plan, machine: Machine, *, apart: bool = False
+    program: Program,
+    kernels: Mapping[str, EmittedC],
+    plan: Plan,
+    machine: Machine,
+    *,
+    apart: bool = False,
+    phases: Sequence[Phase] = (),
 ) -> Emitted:
-    """The files; with `apart`, weights are given to each call, and lie in `NAME.weights`."""
-    writer = _Writer(program, kernels, plan, apart)
+    """The files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
+
+    `phases` are steps by number, dealt to devices; without them, one step follows the other.
+    """
+    writer = _Writer(program, kernels, plan, apart, phases)
     name, weights = program.name, writer.weights
     files: dict[str, str | bytes] = {f"{name}.h": writer.header(machine), f"{name}.c": writer.source(machine)}
     if len(weights) > MOST_WRITTEN or apart:
@@ -71,9 +81,18 @@ def emit(
 class _Writer:
     """Writes the two files that are the model's own."""
 
-    def __init__(self, program: Program, kernels: Mapping[str, EmittedC], plan: Plan, apart: bool) -> None:
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, EmittedC],
+        plan: Plan,
+        apart: bool,
+        phases: Sequence[Phase],
+    ) -> None:
         self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
-        self.takes_pool = any(kernel.interface.takes_pool for kernel in kernels.values())
+        self.phases = phases or ((tuple(range(len(program.steps))),),)
+        self.is_dealt = any(len(phase) > 1 for phase in self.phases)
+        self.takes_pool = self.is_dealt or any(kernel.interface.takes_pool for kernel in kernels.values())
         own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
         members = Names(taken=own)
         self.inputs = [members.take(port.name) for port in program.inputs]
@@ -151,17 +170,81 @@ class _Writer:
         lines += [f'#include "{file}"' for file in includes]
         lines += ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
         lines += [f"  return {self.plan.size_bytes + LINE_BYTES - 1};", "}", ""]
+        lines += self._side_by_side()
         lines += [
             f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace) {{",
             f"  const uintptr_t mask = {LINE_BYTES - 1};",
             "  char *space = (char *)(((uintptr_t)workspace + mask) & ~mask);",
         ]
-        if self.apart:
-            lines.append("  const unsigned char *weights = inputs->weights;")
-        lines += ["  int status = 0;", "  (void)space, (void)inputs;"]
-        for number, step in enumerate(self.program.steps):
-            lines += self._call(number, step) if isinstance(step, Call) else self._move(step)
+        lines += self._begun()
+        for number, phase in enumerate(self.phases):
+            lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(phase[0])
         return "\n".join([*lines, "  return status;", "}", ""])
+
+    def _begun(self) -> list[str]:
+        """What stands before the steps of a function."""
+        weights = ["  const unsigned char *weights = inputs->weights;"] if self.apart else []
+        return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
+
+    def _steps(self, part: Sequence[int]) -> list[str]:
+        """Steps, one behind the other."""
+        steps = [(number, self.program.steps[number]) for number in part]
+        return [
+            line
+            for number, step in steps
+            for line in (self._call(number, step) if isinstance(step, Call) else self._move(step))
+        ]
+
+    # --- phases of several devices ---
+
+    def _side_by_side(self) -> list[str]:
+        """A function for each part of a phase, and one for the phase, which a pool performs part by part."""
+        if not self.is_dealt:
+            return []
+        name, most = self.program.name, max(map(len, self.phases))
+        taken = f"const {name}_inputs *inputs, const {name}_outputs *outputs, char *space"
+        lines = [
+            "/* What the parts of a phase share; each has a status of its own. */",
+            "typedef struct {",
+            f"  const {name}_inputs *inputs;",
+            f"  const {name}_outputs *outputs;",
+            "  char *space;",
+            f"  int status[{most}];",
+            f"}} {name}_shared;",
+            "",
+        ]
+        for number, phase in enumerate(self.phases):
+            if len(phase) == 1:
+                continue
+            for device, part in enumerate(phase):
+                lines += [f"static int {name}_part_{number}_{device}({taken}) {{", *self._begun()]
+                lines += [*self._steps(part), "  return status;", "}", ""]
+            lines += [
+                f"static void {name}_phase_{number}(void *argument, int64_t part) {{",
+                f"  {name}_shared *all = argument;",
+                f"  static int (*const parts[])({taken}) = {{",
+                *(f"    {name}_part_{number}_{device}," for device in range(len(phase))),
+                "  };",
+                "  all->status[part] = parts[part](all->inputs, all->outputs, all->space);",
+                "}",
+                "",
+            ]
+        return lines
+
+    def _phase(self, number: int, parts: int) -> list[str]:
+        """A phase of several parts: by the threads of a pool, or one part behind the other."""
+        function = f"{self.program.name}_phase_{number}"
+        return [
+            "  {",
+            f"    {self.program.name}_shared all = {{inputs, outputs, space, {{0}}}};",
+            "    isamap_pool *pool = inputs->pool;",
+            f"    if (pool != NULL) pool->parallel_for(pool, {parts}, {function}, &all);",
+            f"    else for (int64_t part = 0; part < {parts}; part++) {function}(&all, part);",
+            f"    for (int part = 0; part < {parts}; part++) {{",
+            "      if ((status = all.status[part]) != 0) return status;",
+            "    }",
+            "  }",
+        ]
 
     def _weights(self) -> list[str]:
         """Where weights are in the library."""

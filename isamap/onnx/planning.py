@@ -8,7 +8,7 @@ long as its step.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.onnx.pitches import room_bytes
@@ -29,20 +29,27 @@ class Plan:
     pitches: Mapping[str, int]
 
 
-def plan(program: Program, needed: Mapping[str, int], pitches: Mapping[str, int]) -> Plan:
+def plan(
+    program: Program,
+    needed: Mapping[str, int],
+    pitches: Mapping[str, int],
+    places: Sequence[tuple[int, int]] | None = None,
+) -> Plan:
     """The places of all tensors between steps; `needed` are the workspaces of kernels by name.
 
-    `pitches` are the distances of rows by tensor, where they are not dense (pitches.py).
+    `pitches` are the distances of rows by tensor, where they are not dense (pitches.py); `places` say from
+    when until before when each step runs, where that is not one behind the other.
     """
+    runs = places or [(n, n + 1) for n in range(len(program.steps))]
     outside = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
     begin: dict[str, int] = {}
     end: dict[str, int] = {}
     sizes: dict[str, int] = {}
-    for n, step in enumerate(program.steps):
+    for (first, behind), step in zip(runs, program.steps, strict=True):
         for passed in (*reads_of(step), *writes_of(step)):
             if passed.tensor not in outside:
-                begin.setdefault(passed.tensor, n)
-                end[passed.tensor] = n + 1
+                begin.setdefault(passed.tensor, first)
+                end[passed.tensor] = behind
                 sizes[passed.tensor] = room_bytes(passed, pitches)
     buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
     own = {
@@ -50,7 +57,7 @@ def plan(program: Program, needed: Mapping[str, int], pitches: Mapping[str, int]
         for n, step in enumerate(program.steps)
         if isinstance(step, Call) and needed.get(step.kernel)
     }
-    buffers += [Buffer(f"#{n}", n, n + 1, size, LINE_BYTES) for n, size in own.items()]
+    buffers += [Buffer(f"#{n}", *runs[n], size, LINE_BYTES) for n, size in own.items()]
     offsets = pack(buffers)
     total = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
     assert not check_placement(buffers, offsets, total), "the packer broke its rules"

@@ -8,17 +8,15 @@ of the plan stays as it is while a stretch is decided, so that no plan is worse 
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.plan.graph_check import cost_ns, far_ns, lives, peak_bytes
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
+from isamap.scheduler.graphs.asking import COMMAND, ask_for
 from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window, decide
-from isamap.scheduler.process.children import MEMORY_BYTES, Command, borrowed
-from isamap.scheduler.process.codec import read, write
-from isamap.scheduler.process.isolate import UNHEARD, why_unheard
+from isamap.scheduler.process.children import Command
 from isamap.source import Diagnostic
 
 WINDOW = 24
@@ -28,9 +26,6 @@ WHOLE = 48
 LONGEST = 2000
 """Places for which a tensor may stay near: what is kept longer is read from beyond."""
 EFFORT_PER_S = 0.2
-GRACE_S = 5.0
-
-COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))
 
 Ask = Callable[[Window], Decided | Diagnostic | None]
 
@@ -215,18 +210,7 @@ def _better(
 
 def ask_apart(window: Window, command: Command = COMMAND) -> Decided | Diagnostic | None:
     """What a process of its own decides; where it fails, the warning that says why."""
-    deadline = time.monotonic() + window.limit_s + GRACE_S
-    try:
-        with borrowed(command) as child:
-            child.wait(deadline)
-            child.send(write(window))
-            found = read(child.answer(deadline))
-            if not (found is None or isinstance(found, Decided)):
-                raise ValueError(f"a {type(found).__name__} is no answer")
-            child.is_busy = False
-            return found
-    except UNHEARD as error:
-        return why_unheard(error, window.limit_s, "plan")
+    return ask_for(Decided, window, window.limit_s, command)
 
 
 def ask_here(window: Window) -> Decided | None:

@@ -1,4 +1,4 @@
-"""The child process: windows of graphs from standard input, a line each, and what was decided of each.
+"""The child process: questions about graphs from standard input, a line each, and what was decided of each.
 
 python -m isamap.scheduler.graphs.solve MEMORY_BYTES
 """
@@ -10,6 +10,7 @@ import sys
 import traceback
 from importlib import import_module
 
+from isamap.scheduler.graphs.devices import Stretch, deal
 from isamap.scheduler.graphs.window import Window, decide
 from isamap.scheduler.process.children import READY
 from isamap.scheduler.process.codec import read, write
@@ -26,8 +27,9 @@ def main() -> None:
     try:
         for line in sys.stdin.buffer:
             job = read(line)
-            assert isinstance(job, Window), type(job)
-            answers.write(write(decide(job)).encode() + b"\n")
+            assert isinstance(job, Window | Stretch), type(job)
+            found = decide(job) if isinstance(job, Window) else deal(job)
+            answers.write(write(found).encode() + b"\n")
     except Exception:  # noqa: BLE001 - the caller reads what it was
         traceback.print_exc()
         sys.exit(1)

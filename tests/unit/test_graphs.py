@@ -163,7 +163,7 @@ def test_graphs_of_many_kernels_are_improved_in_pieces(monkeypatch: pytest.Monke
 def test_a_failing_solver_leaves_the_plan_and_is_told_of(
     program: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("isamap.scheduler.graphs.improving.GRACE_S", 3.0)
+    monkeypatch.setattr("isamap.scheduler.graphs.asking.GRACE_S", 3.0)
     problem, none, _ = random_problem(4, WHOLE)
     start = planned(problem, none)
     ask = partial(ask_apart, command=(sys.executable, "-c", program))

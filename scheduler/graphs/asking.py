@@ -1,0 +1,35 @@
+"""A question about a graph asked of CP-SAT in a process of its own: a crash or a hang there costs nothing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TypeVar
+
+from isamap.scheduler.process.children import MEMORY_BYTES, Command, borrowed
+from isamap.scheduler.process.codec import read, write
+from isamap.scheduler.process.isolate import UNHEARD, why_unheard
+from isamap.source import Diagnostic
+
+GRACE_S = 5.0
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))
+
+Answer = TypeVar("Answer")
+
+
+def ask_for(
+    kind: type[Answer], job: object, limit_s: float, command: Command = COMMAND
+) -> Answer | Diagnostic | None:
+    """What the process decides; where it fails, the warning that says why. Units: seconds of wall clock."""
+    deadline = time.monotonic() + limit_s + GRACE_S
+    try:
+        with borrowed(command) as child:
+            child.wait(deadline)
+            child.send(write(job))
+            found = read(child.answer(deadline))
+            if not (found is None or isinstance(found, kind)):
+                raise ValueError(f"a {type(found).__name__} is no answer")
+            child.is_busy = False
+            return found
+    except UNHEARD as error:
+        return why_unheard(error, limit_s, "plan")

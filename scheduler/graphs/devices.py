@@ -1,0 +1,244 @@
+"""Kernels of a graph dealt to devices by CP-SAT: in which phase, and on which device, each of them is.
+
+    dealt(problem, limit_s=10)      no dearer than one device by the model, nor than a deal level by level
+
+What is alone and what is side by side take turns: kernels before the first phase of several devices, in it,
+behind it, and so on. Long graphs are dealt in stretches of their order, one behind the other.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from isamap.plan.devices import DevicePlan, DeviceProblem, Phase, cost_ns, needs_of
+from isamap.scheduler.graphs.asking import ask_for
+from isamap.source import Diagnostic
+
+STRETCH = 32
+"""Kernels that are dealt as one question."""
+MOST_PHASES = 8
+"""Of several devices, in a stretch."""
+TENTHS = 10
+SEED = 0
+EFFORT_PER_S = 0.2
+
+Ask = Callable[["Stretch"], DevicePlan | Diagnostic | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Kernels to be dealt behind others, which left some tensors on a device; `start` is a possible deal."""
+
+    problem: DeviceProblem
+    wrote: Mapping[str, int]
+    start: tuple[Phase, ...]
+    limit_s: float
+
+
+def ask_apart(stretch: Stretch) -> DevicePlan | Diagnostic | None:
+    """What a process of its own decides; where it fails, the warning that says why."""
+    return ask_for(DevicePlan, stretch, stretch.limit_s)
+
+
+def dealt(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> DevicePlan:
+    """The best deal that is found. Units: seconds of wall clock."""
+    stop = time.monotonic() + limit_s
+    count = len(problem.jobs)
+    stretches = [range(at, min(at + STRETCH, count)) for at in range(0, count, STRETCH)]
+    phases: list[Phase] = []
+    failures: dict[Diagnostic, None] = {}
+    for number, stretch in enumerate(stretches):
+        own = replace(problem, jobs=problem.jobs[stretch.start : stretch.stop])
+        left = max(0.1, stop - time.monotonic()) / (len(stretches) - number)
+        start = by_levels(own)
+        job = Stretch(own, _wrote(problem, phases), start, left)
+        found = ask(job) if problem.devices > 1 and len(stretch) > 1 else None
+        if isinstance(found, Diagnostic):
+            failures[found] = None
+        chosen = found.phases if isinstance(found, DevicePlan) else start
+        phases += [tuple(tuple(n + stretch.start for n in part) for part in phase) for phase in chosen]
+    alone: tuple[Phase, ...] = ((tuple(range(count)),),) if count else ()
+    options = (tuple(_merged(phases)), by_levels(problem), alone)
+    best = min(options, key=lambda option: cost_ns(problem, option))
+    cost = cost_ns(problem, best)
+    return DevicePlan(best, cost, min(cost, least_ns(problem)), tuple(failures))
+
+
+def least_ns(problem: DeviceProblem) -> float:
+    """What no deal is below: an equal share for each device, and the longest chain of needs."""
+    ends: list[float] = []
+    for job, needs in zip(problem.jobs, needs_of(problem.jobs), strict=True):
+        ends.append(job.cost_ns + max((ends[n] for n in needs), default=0.0))
+    return max(sum(job.cost_ns for job in problem.jobs) / problem.devices, max(ends, default=0.0))
+
+
+def by_levels(problem: DeviceProblem) -> tuple[Phase, ...]:
+    """Whatever has what it needs is dealt to the devices, the longest first, where that pays."""
+    needs, done = needs_of(problem.jobs), set[int]()
+    phases: list[Phase] = []
+    while len(done) < len(problem.jobs):
+        ready = [n for n in range(len(problem.jobs)) if n not in done and needs[n] <= done]
+        done |= set(ready)
+        parts: list[list[int]] = [[] for _ in range(problem.devices)]
+        loads = [0.0] * problem.devices
+        for job in sorted(ready, key=lambda n: -problem.jobs[n].cost_ns):
+            device = loads.index(min(loads))
+            parts[device].append(job)
+            loads[device] += problem.jobs[job].cost_ns
+        pays = max(loads) + problem.start_ns < sum(loads)
+        phases.append(tuple(tuple(sorted(p)) for p in parts if p) if pays else (tuple(ready),))
+    return tuple(_merged(phases))
+
+
+def _merged(phases: Sequence[Phase]) -> Iterator[Phase]:
+    """With what is alone behind each other in one phase."""
+    alone: tuple[int, ...] = ()
+    for phase in phases:
+        if len(phase) == 1:
+            alone += phase[0]
+            continue
+        if alone:
+            yield (alone,)
+        alone = ()
+        yield phase
+    if alone:
+        yield (alone,)
+
+
+def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
+    """The device that wrote each tensor."""
+    return {
+        t: d for phase in phases for d, part in enumerate(phase) for n in part for t in problem.jobs[n].writes
+    }
+
+
+# --- the model --------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Model:
+    """`at` says of each kernel by slot and device whether it is there; even slots are the first device's."""
+
+    stretch: Stretch
+    model: Any
+    slots: int
+    at: list[dict[tuple[int, int], Any]]
+
+    def on(self, job: int, device: int) -> Any:
+        """Whether a kernel is on a device."""
+        return sum(var for (_, d), var in self.at[job].items() if d == device)
+
+
+def deal(stretch: Stretch) -> DevicePlan | None:
+    """The best deal of a stretch within its effort; None where nothing was found."""
+    from ortools.sat.python import cp_model
+
+    problem = stretch.problem
+    count = min(MOST_PHASES, max(1, len(problem.jobs) // 2))
+    places = [(s, d) for s in range(2 * count + 1) for d in range(problem.devices if s % 2 else 1)]
+    model = cp_model.CpModel()
+    made = _Model(
+        stretch, model, 2 * count + 1, [{p: model.new_bool_var("") for p in places} for _ in problem.jobs]
+    )
+    for own in made.at:
+        model.add_exactly_one(own.values())
+    _need(made)
+    model.minimize(sum(_times(made)))
+    _hint(made)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1  # several under a wall clock answer differently each time
+    solver.parameters.random_seed = SEED
+    solver.parameters.linearization_level = 2
+    solver.parameters.max_deterministic_time = EFFORT_PER_S * stretch.limit_s
+    solver.parameters.max_time_in_seconds = stretch.limit_s
+    if solver.solve(model) not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None
+    where = [next(p for p, var in own.items() if solver.value(var)) for own in made.at]
+    phases: list[Phase] = []
+    for slot in range(made.slots):
+        parts = [
+            tuple(n for n, place in enumerate(where) if place == (slot, d)) for d in range(problem.devices)
+        ]
+        if parts[0]:
+            phases.append(tuple(part for part in parts if part))
+    return DevicePlan(tuple(phases), cost_ns(problem, phases))
+
+
+def _need(made: _Model) -> None:
+    """What a kernel needs is in a slot before, or in its own part."""
+    for job, needs in enumerate(needs_of(made.stretch.problem.jobs)):
+        for other in needs:
+            when = [sum(s * v for (s, _), v in made.at[n].items()) for n in (other, job)]
+            made.model.add(when[0] <= when[1])
+            for (slot, device), var in made.at[job].items():
+                apart = [v for (s, d), v in made.at[other].items() if s == slot and d != device]
+                if apart:
+                    made.model.add_at_most_one(var, *apart)
+
+
+def _times(made: _Model) -> list[Any]:
+    """What each slot takes: the slowest of its parts, and to begin where there are several."""
+    model, problem = made.model, made.stretch.problem
+    whole = sum(round(job.cost_ns * TENTHS) for job in problem.jobs)
+    whole += sum(round(ns * TENTHS) * len(problem.jobs) for ns in problem.crossing_ns.values())
+    crossing = _crossing(made)
+    times: list[Any] = []
+    for slot in range(made.slots):
+        devices = range(problem.devices if slot % 2 else 1)
+        parts: list[Any] = []
+        for device in devices:
+            own = [round(j.cost_ns * TENTHS) * made.at[n][slot, device] for n, j in enumerate(problem.jobs)]
+            for job, cost, crosses in crossing:
+                both = model.new_bool_var("")
+                model.add(both >= made.at[job][slot, device] + crosses - 1)
+                own.append(cost * both)
+            parts.append(sum(own))
+        if len(parts) == 1:
+            times += parts
+            continue
+        longest, runs = model.new_int_var(0, whole, ""), model.new_bool_var("")
+        for part in parts:
+            model.add(longest >= part)
+        for own_at in made.at:
+            for device in devices[1:]:  # none is left out: a part alone would be the first one's
+                model.add_implication(own_at[slot, device], runs)
+                model.add(own_at[slot, device] <= sum(other[slot, device - 1] for other in made.at))
+        times += [longest, round(problem.start_ns * TENTHS) * runs]
+    return times
+
+
+def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
+    """Kernels, what a tensor costs that they read from another device, and whether that is so."""
+    problem = made.stretch.problem
+    writers = {t: n for n, job in enumerate(problem.jobs) for t in job.writes}
+    found: list[tuple[int, int, Any]] = []
+    for number, job in enumerate(problem.jobs):
+        for tensor in dict.fromkeys(job.reads):
+            cost = round(problem.crossing_ns.get(tensor, 0.0) * TENTHS)
+            writer, device = writers.get(tensor), made.stretch.wrote.get(tensor)
+            if not cost or (writer is None and device is None):
+                continue
+            crosses = made.model.new_bool_var("")
+            for d in range(problem.devices):
+                there = made.on(writer, d) if writer is not None else int(d == device)
+                made.model.add(crosses >= made.on(number, d) - there)
+            found.append((number, cost, crosses))
+    return found
+
+
+def _hint(made: _Model) -> None:
+    """The start, as far as there are slots for its phases."""
+    where: dict[int, tuple[int, int]] = {}
+    slot = 0
+    for phase in made.stretch.start:
+        odd = len(phase) > 1  # what is side by side is in odd slots, each in one of its own
+        slot += 1 if odd != bool(slot % 2) else 2 if odd else 0
+        if slot >= made.slots:
+            return
+        where |= {n: (slot, d) for d, part in enumerate(phase) for n in part}
+    for number, own in enumerate(made.at):
+        for place, var in own.items():
+            made.model.add_hint(var, where[number] == place)
