@@ -13,6 +13,7 @@ import argparse
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,11 +30,9 @@ CALLS = 10
 def row(path: Path, given: argparse.Namespace) -> str:
     """A row of the table."""
     program = import_model(path).whole()
-    ways = {"one": {}, "devices": {"devices": 2}, "threads": {"threads": 2}}
-    libraries = {
-        name: compile_program_of(program, How(given.hw, "greedy", given.limit, **way), runs=True)
-        for name, way in ways.items()
-    }
+    one = How(given.hw, "greedy", given.limit)
+    ways = {"one": one, "devices": replace(one, devices=2), "threads": replace(one, threads=2)}
+    libraries = {name: compile_program_of(program, how, runs=True) for name, how in ways.items()}
     models = {name: CompiledModel(made, 1 if name == "one" else 2) for name, made in libraries.items()}
     rng = np.random.default_rng(0)
     inputs = {n: rng.standard_normal(s).astype(np.float32) for n, (_, s) in models["one"].inputs.items()}

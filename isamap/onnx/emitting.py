@@ -7,7 +7,7 @@ Each kernel is a file of its own, as `isamap compile` writes it; `mlp_run` calls
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -178,7 +178,8 @@ class _Writer:
         ]
         lines += self._begun()
         for number, phase in enumerate(self.phases):
-            lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(phase[0])
+            alone = (n for part in phase for n in part)
+            lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(alone)
         return "\n".join([*lines, "  return status;", "}", ""])
 
     def _begun(self) -> list[str]:
@@ -186,7 +187,7 @@ class _Writer:
         weights = ["  const unsigned char *weights = inputs->weights;"] if self.apart else []
         return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
 
-    def _steps(self, part: Sequence[int]) -> list[str]:
+    def _steps(self, part: Iterable[int]) -> list[str]:
         """Steps, one behind the other."""
         steps = [(number, self.program.steps[number]) for number in part]
         return [
