@@ -71,9 +71,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=10.0)
     parser.add_argument("--turns", type=int, default=60)
     given = parser.parse_args()
-    print(
-        "| graph | kernels | phases | predicted: one / two | one / devices / threads, µs | devices | threads |"
-    )
+    print("| graph | kernels | phases | predicted | one / devices / threads, µs | devices | threads |")
     print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in given.graphs:

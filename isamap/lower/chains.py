@@ -5,11 +5,13 @@
 
 A core out of order overlaps chains that its window reaches. Functions of dozens of operations fill it: two
 of them behind each other take their latencies, not their intervals. Side by side they take at most half of
-the registers; the others are for what functions compute in between.
+the registers beside those that hold what several chains read; the others are for what functions compute in
+between.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -163,17 +165,23 @@ def _most(
     values: Mapping[str, Value],
     machine: Machine,
 ) -> int:
-    """How many chains stand side by side."""
+    """How many chains stand side by side: in half of the registers that what several of them read leaves."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}
+    files = {name: file_of(machine, value.memory) for name, value in values.items()}
+    within = {
+        name: last.get(name, n) <= chain[-1] for chain in chains for n in chain for name in touched[n].writes
+    }
+    common = Counter(files[name] for name, is_within in within.items() if not is_within)
     most = MOST
     for chain in chains:
         alive: dict[str, set[str]] = {}
         for n in chain:
             for name in touched[n].writes:
-                alive.setdefault(file_of(machine, values[name].memory), set()).add(name)
+                if within[name]:
+                    alive.setdefault(files[name], set()).add(name)
             for file, names in alive.items():
-                count = machine.memories[file].count
-                most = min(most, max(1, count // 2 // max(1, len(names)))) if count else most
+                if count := machine.memories[file].count:
+                    most = min(most, max(1, (count - common[file]) // 2 // max(1, len(names))))
                 names -= {name for name in names if last.get(name, n) <= n}
     return most
 
