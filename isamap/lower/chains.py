@@ -11,8 +11,7 @@ between.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.ir import Index
@@ -167,22 +166,36 @@ def _most(
 ) -> int:
     """How many chains stand side by side: in half of the registers that what several of them read leaves."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}
-    files = {name: file_of(machine, value.memory) for name, value in values.items()}
-    within = {
-        name: last.get(name, n) <= chain[-1] for chain in chains for n in chain for name in touched[n].writes
+    own = {
+        name
+        for chain in chains
+        for n in chain
+        for name in touched[n].writes
+        if last.get(name, n) <= chain[-1]
     }
-    common = Counter(files[name] for name, is_within in within.items() if not is_within)
+    files = {name: file_of(machine, value.memory) for name, value in values.items()}
+    common = _alive([one.writes - own for one in touched], range(len(touched)), last, files)
     most = MOST
     for chain in chains:
-        alive: dict[str, set[str]] = {}
-        for n in chain:
-            for name in touched[n].writes:
-                if within[name]:
-                    alive.setdefault(files[name], set()).add(name)
-            for file, names in alive.items():
-                if count := machine.memories[file].count:
-                    most = min(most, max(1, (count - common[file]) // 2 // max(1, len(names))))
-                names -= {name for name in names if last.get(name, n) <= n}
+        alive = _alive([one.writes & own for one in touched], chain, last, files)
+        for file, names in alive.items():
+            if count := machine.memories[file].count:
+                most = min(most, max(1, min(count // 2, count - common.get(file, 0)) // names))
+    return most
+
+
+def _alive(
+    writes: Sequence[frozenset[str]], chain: Iterable[int], last: Mapping[str, int], files: Mapping[str, str]
+) -> dict[str, int]:
+    """The most values that are alive at one time in each register file."""
+    alive: dict[str, set[str]] = {}
+    most: dict[str, int] = {}
+    for n in chain:
+        for name in writes[n]:
+            alive.setdefault(files[name], set()).add(name)
+        for file, names in alive.items():
+            most[file] = max(most.get(file, 1), len(names))
+            names -= {name for name in names if last.get(name, n) <= n}
     return most
 
 

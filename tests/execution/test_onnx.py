@@ -151,6 +151,21 @@ MODELS: dict[str, tuple[Any, dict[str, Array], list[str], dict[str, Array]]] = {
             "zb": np.asarray(3, np.int8),
         },
     ),
+    "a zero point that sums of known weights take out": (
+        [
+            ("MatMulInteger", ["a", "b", "za", "zb"], ["y"], {}),
+            ("MatMulInteger", ["a", "b", "za"], ["z"], {}),
+        ],
+        {"a": RNG.integers(0, 255, (3, 8), np.uint8), "za": np.asarray(120, np.uint8)},
+        ["y", "z"],
+        {"b": RNG.integers(-128, 127, (8, 4), np.int8), "zb": np.zeros(4, np.int8)},
+    ),
+    "a zero point of each row": (
+        [("MatMulInteger", ["a", "b", "za"], ["y"], {})],
+        {"a": RNG.integers(0, 255, (3, 8), np.uint8)},
+        ["y"],
+        {"b": RNG.integers(-128, 127, (8, 4), np.int8), "za": np.asarray([[0], [7], [255]], np.uint8)},
+    ),
 }
 
 

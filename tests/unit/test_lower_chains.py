@@ -46,6 +46,17 @@ def test_functions_that_wait_for_each_other_stand_side_by_side() -> None:
     assert names[first : first + 4] == ["tanh_zmm_f32"] * 4
 
 
+def test_values_that_all_chains_read_count_once_beside_those_of_each() -> None:
+    value = "tanh(tanh(x[i] * b0[0] + b1[0]) * b2[0] + b3[0]) * b4[0] + b5[0]"
+    given = " ".join(f"in b{n}: f32[1];" for n in range(6))
+    text = TWICE.format(n=1024, value=value).replace("out y", f"{given} out y")
+    program = compile_kernel(Request(Source("t.ir", text), "x86-avx512", {}, heuristic="greedy")).program
+    assert program is not None
+    names = [issue.instruction for issue in max(runs(program.body), key=len)]
+    first = names.index("tanh_zmm_f32")
+    assert names[first : first + 4] == ["tanh_zmm_f32"] * 4
+
+
 def test_one_function_of_a_chain_waits_for_none_and_stays() -> None:
     names = longest("tanh(x[i]) * 2")
     first = names.index("tanh_zmm_f32")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.applied import Applied
 from isamap.onnx.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
@@ -70,11 +72,16 @@ def multiplied(
     depth = {"k": left.shape[-1]}
     k = "k" if left.shape[-1] != 1 else "0"
     total = accumulator(text, inside, shape, result)
-    text.loop(loops, f"{total.at(at)} = 0;")
+    of_left, of_right = (None if _is_zero(point) else point for point in points)
+    start = "0"
+    if of_left is not None and of_right is None and right.known is not None and inside == "i32":
+        start = _taken_out(text, (left, right), of_left, at, k)
+        of_left = None
+    text.loop(loops, f"{total.at(at)} = {start};")
     terms: list[str] = []
     for value, point, index in (
-        (left, points[0], (*at[:-2], at[-2], k)),
-        (right, points[1], (*at[:-2], k, at[-1])),
+        (left, of_left, (*at[:-2], at[-2], k)),
+        (right, of_right, (*at[:-2], k, at[-1])),
     ):
         there = broadcast_index(value.shape, index)
         term = cast(text.read(value).term(there), inside).text
@@ -86,6 +93,23 @@ def multiplied(
     done = finished(text, total, result)
     kept = (*batch, *(left.shape[-2:-1] if a.rank > 1 else ()), *(right.shape[-1:] if b.rank > 1 else ()))
     return done.shaped(kept)
+
+
+def _is_zero(point: Value | None) -> bool:
+    return point is not None and point.known is not None and not np.any(point.known)
+
+
+def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str) -> str:
+    """What the left factor's zero point takes from each sum: times the sum of a column of known weights.
+
+    Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
+    """
+    left, right = factors
+    assert right.known is not None
+    sums = Value.of(right.known.astype(np.int64).sum(axis=-2).astype(np.int32))
+    column = text.read(sums).term(broadcast_index(sums.shape, (*at[:-2], at[-1]))).text
+    there = broadcast_index(left.shape, (*at[:-2], at[-2], k))
+    return f"i32(0) - {cast(_point(text, point, left, there), 'i32').text} * {column}"
 
 
 def _point(text: Text, point: Value, value: Value, there: Sequence[str]) -> Term:
