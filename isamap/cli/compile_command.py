@@ -180,7 +180,7 @@ def compile_command(
             kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
             fusion, workspace, devices, force=force, cache=not no_cache,
         )  # fmt: skip
-    _refuse_beside_kernel(constant, workspace, fusion)
+    _refuse_beside_kernel(constant, workspace, fusion, devices)
     choices = Choices(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, search, tuned, packed, cold,
@@ -192,7 +192,7 @@ def compile_command(
     )
 
 
-def _refuse_beside_kernel(constant: list[str] | None, workspace: str, fusion: str) -> None:
+def _refuse_beside_kernel(constant: list[str] | None, workspace: str, fusion: str, devices: str) -> None:
     """Nothing, where no option is about models. Raises: UsageProblem."""
     if constant:
         said = "`--constant` is about an input of a model, and this is a kernel"
