@@ -185,8 +185,7 @@ def compile_command(
         schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
         no_cache, tune, tune_limit, search, tuned, packed, cold,
     )  # fmt: skip
-    shown = Shown(report, trace)
-    libraries = read_libraries(portfolio, library)
+    libraries, shown = read_libraries(portfolio, library), Shown(report, trace)
     return _of_kernel(
         kernel, hw, sizes, choices, libraries, output, force, emit, stop_after, dump_passes, shown
     )

@@ -62,30 +62,10 @@ def compile_whole(
     """The files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.onnx.compiling import (
-        MAX_DEVICES,
-        How,
-        compile_program_of,
-        fuse_of,
-        refuse_both,
-        warnings_of,
-    )
+    from isamap.onnx.compiling import compile_program_of, fuse_of, warnings_of
     from isamap.onnx.partition import no_room
-    from isamap.plan.plugins import check_name
 
-    if len(machines) > 1:
-        said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
-        raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
-    check_name("heuristic", heuristic)
-    how = How(
-        machines[0],
-        heuristic,
-        read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S),
-        cache=cache,
-        threads=read_count(threads, "--threads", 1, MAX_THREADS),
-        devices=read_count(devices, "--devices", 1, MAX_DEVICES),
-    )
-    refuse_both(how)
+    how = _how(machines, heuristic, limit, threads, devices, cache=cache)
     method = read_choice(fusion, "--fusion", FUSIONS)
     room = read_count(workspace, "--workspace", 1, MOST_WORKSPACE) if workspace else 0
     is_apart = read_choice(weights, "--weights", WEIGHTS) == "file"
@@ -113,6 +93,29 @@ def compile_whole(
     warnings = (*warnings_of(fuse), *(made.dealt.plan.warnings if made.dealt else ()))
     code = 4 if made.is_cut_short or warnings else 0
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)), code)
+
+
+def _how(
+    machines: Sequence[str], heuristic: str, limit: str, threads: str, devices: str, *, cache: bool
+) -> How:
+    """How kernels are compiled, as the words of a command say. Raises: UsageProblem."""
+    from isamap.onnx.compiling import MAX_DEVICES, How, refuse_both
+    from isamap.plan.plugins import check_name
+
+    if len(machines) > 1:
+        said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
+        raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
+    check_name("heuristic", heuristic)
+    how = How(
+        machines[0],
+        heuristic,
+        read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S),
+        cache=cache,
+        threads=read_count(threads, "--threads", 1, MAX_THREADS),
+        devices=read_count(devices, "--devices", 1, MAX_DEVICES),
+    )
+    refuse_both(how)
+    return how
 
 
 def _told(dealt: Dealt) -> str:

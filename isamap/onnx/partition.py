@@ -118,7 +118,7 @@ def pose(
     groups = tuple(
         Group(
             cone.root, tuple(sorted(cone.inner)), edges.reads(cone), price.cost_ns, price.workspace_bytes,
-            sum(size_bytes(p.dtype, p.shape) for p in reads_of(made) if p.tensor not in edges.makers),
+            sum(lines(size_bytes(p.dtype, p.shape)) for p in reads_of(made) if p.tensor not in edges.makers),
         )
         for cone, made, price in kept
     )  # fmt: skip

@@ -28,7 +28,7 @@ def program_view(program: Program, prices: Prices) -> GraphView:
     groups = tuple(
         Group(
             n, (), nodes[n].reads, price.cost_ns, price.workspace_bytes,
-            sum(size_bytes(p.dtype, p.shape) for p in reads_of(step) if p.tensor not in makers),
+            sum(lines(size_bytes(p.dtype, p.shape)) for p in reads_of(step) if p.tensor not in makers),
         )
         for n, (step, price) in enumerate(zip(program.steps, found, strict=True))
     )  # fmt: skip

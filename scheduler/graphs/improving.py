@@ -154,7 +154,7 @@ def _possible(problem: GraphProblem, free: set[int], before: set[str]) -> tuple[
 
 def _choice(group: Group, problem: GraphProblem) -> Choice:
     reads = tuple(t for t in group.reads if t in problem.makers)
-    passing = min(group.passing_bytes, problem.near.capacity_bytes) // SCALE * SCALE
+    passing = min(-(-group.passing_bytes // SCALE) * SCALE, problem.near.capacity_bytes)
     return Choice(group.root, group.inner, reads, group.cost_ns, group.workspace_bytes, passing)
 
 

@@ -10,7 +10,7 @@ import pytest
 from random_graphs import least_ns, random_problem
 
 from isamap.plan.graph_check import check_graph_plan, peak_bytes
-from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Near
+from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group, Near
 from isamap.scheduler.graphs import pieces
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
@@ -94,6 +94,19 @@ def test_a_plan_for_less_room_is_found_where_there_is_one() -> None:
         improved(problem, start, 5.0, start.peak_bytes - step, ask_here).peak_bytes for step in (64, 256)
     )
     assert room < start.peak_bytes
+
+
+def test_what_passes_counts_in_whole_lines_beside_what_stays_near() -> None:
+    nodes = tuple(
+        GraphNode(name, "kernel", reads, (name,))
+        for name, reads in (("a", ("x",)), ("b", ("x",)), ("c", ("a",)), ("d", ("b", "c")))
+    )
+    groups = tuple(
+        Group(n, (), tuple(t for t in node.reads if t != "x"), 10.0, 0, 4) for n, node in enumerate(nodes)
+    )
+    problem = GraphProblem(nodes, dict.fromkeys("abcd", 512), groups, frozenset("d"), Near(1024, 1.0))
+    found = improved(problem, planned(problem, range(4)), 5.0, 1 << 20, ask_here)
+    assert check_graph_plan(problem, found) == ()
 
 
 def corrupted(problem: GraphProblem, plan: GraphPlan) -> dict[str, GraphPlan]:
