@@ -21,6 +21,7 @@ from isamap.codegen.c_interface import (
     body_parameters,
     body_symbols,
     build_interface,
+    clean,
     entry_text,
     header_text,
 )
@@ -62,7 +63,7 @@ def emit_library_call(
         [f"/* {title}", f"   Emitted by isamap {__version__}. Compile with -O2. */"],
         [f'#include "{name}.h"'],
         *(text.splitlines() for text in helper_texts(used)),
-        [f"/* {library.library.summary} */", prototype.text],
+        [f"/* {clean(library.library.summary)} */", prototype.text],
         body.text([f"  {prototype.name}({given});"]),
         entry,
     ]
@@ -76,7 +77,8 @@ def _title(program: LoweredProgram, library: Installed) -> str:
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
     of = "; ".join(t for t in (sizes, ranges) if t)
     first = f"{program.kernel.name} by {library.library.name}{': ' if of else ''}{of}"
-    return f"{first}\n   Calls {library.library.summary} ({library.origin}): link with {library.link}"
+    called = clean(f"Calls {library.library.summary} ({library.origin}): link with {library.link}")
+    return f"{first}\n   {called}"
 
 
 def _text(

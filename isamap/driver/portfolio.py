@@ -19,7 +19,7 @@ from isamap.codegen.c_library import emit_library_call
 from isamap.codegen.cache import digest
 from isamap.codegen.child import RunProblem
 from isamap.codegen.fills import FILLS, make_arrays, make_scalars
-from isamap.codegen.toolchain import compile_library, pool_files
+from isamap.codegen.toolchain import CompilerRefused, compile_library, pool_files
 from isamap.driver.compiling import Program, manifest
 from isamap.driver.kept import Warned
 from isamap.driver.runnable import Prepared
@@ -170,12 +170,16 @@ def ready_calls(
         performed = find_call(kernel, library.library, detect_features())
         if performed is None:
             continue
-        theirs = _prepared(prepared, kernel, library, performed)
-        wrong = _wrong(theirs)
+        try:
+            theirs = _prepared(prepared, kernel, library, performed)
+            wrong = _wrong(theirs)
+        except CompilerRefused as problem:  # it cannot be linked with
+            findings.append(_not_taken(library, performed, kernel.name, problem.diagnostics[0]))
+            continue
         if wrong is None:
             ready.append(theirs)
         else:
-            findings.append(wrong)
+            findings.append(_not_taken(library, performed, kernel.name, wrong))
     if not ready and not findings:
         findings.append(_not_computed(kernel, installed))
     return ready, tuple(findings)
@@ -200,15 +204,19 @@ def _wrong(theirs: Theirs) -> Diagnostic | None:
     for at, fill in cases:
         case = verify_case(theirs.prepared, at, fill)
         if not case.ok:
-            first, kernel = case.problems[0], theirs.prepared.compiled.interface.name
-            return Diagnostic(
-                "library-wrong",
-                f"{theirs.function} of {theirs.name} is not taken: it does not compute {kernel}",
-                severity="warning",
-                notes=(first.message, *first.notes[:2]),
-                help="mend its description, or describe what it computes on this processor",
-            )
+            return case.problems[0]
     return None
+
+
+def _not_taken(library: Installed, performed: Performed, kernel: str, problem: Diagnostic) -> Diagnostic:
+    function = performed.call.prototype.name
+    return Diagnostic(
+        "library-wrong",
+        f"{function} of {library.library.name} is not taken: it does not compute {kernel}",
+        severity="warning",
+        notes=(problem.message, *problem.notes[:2]),
+        help="mend its description, or describe what it computes on this processor",
+    )
 
 
 def _not_computed(kernel: Kernel, installed: Sequence[Installed]) -> Diagnostic:

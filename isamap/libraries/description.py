@@ -20,7 +20,7 @@ from typing import Literal
 
 from isamap.ir import Kernel
 from isamap.libraries.fields import CALL, FILE, FORM, INTERFACE, LIBRARY
-from isamap.libraries.prototype import Parameter, Prototype, read_prototype
+from isamap.libraries.prototype import IDENTIFIER, Parameter, Prototype, read_prototype
 from isamap.library_calls import FOLDER, SUFFIX, shipped_descriptions
 from isamap.machine.families import Row, check_variables, describe_row, read_rows
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
@@ -144,14 +144,18 @@ def _read(source: Source, folder: Path) -> Library:
         for node in read_items(keys.get("files"), "`files`", findings)
         for one in (read_mapping(node, "a file", FILE, findings),)
     )
+    threads, environment = _texts(keys, "threads", findings), _pairs(keys, "environment", findings)
+    for name in (*threads, *environment):
+        if not IDENTIFIER.fullmatch(name):
+            findings.report("not-a-name", f"`{name}` is no name of a variable", read_tree(source).span)
     found = Library(
         texts["library"],
         texts["summary"],
         places,
         tuple(calls),
         texts["link"],
-        _texts(keys, "threads", findings),
-        tuple(_pairs(keys, "environment", findings).items()),
+        threads,
+        tuple(environment.items()),
         folder,
         tuple(s.text for s in sources),
     )
@@ -205,6 +209,9 @@ def _call(
         findings.report("library-call", prototype, text.span, f"types: {', '.join(known)}, and others of C")
         return None
     named = Prototype(substitute_text(symbols, {"NAME": prototype.name}), prototype.parameters)
+    if not IDENTIFIER.fullmatch(named.name):
+        findings.report("library-call", f"`symbols` makes `{named.name}` of it, which is no name", text.span)
+        return None
     forms = [
         form
         for layout in layouts
@@ -248,7 +255,9 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
 
 
 def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
-    """Whether a parameter takes it: a pointer tensors, and one to what may be written no inputs."""
+    """Whether a parameter takes it: a pointer tensors, one to what may be written no inputs."""
+    if argument.kind == "number" and "." in argument.text and parameter.most is not None:
+        return False
     if argument.kind == "pointer" and kernel.operand(argument.text).role == "in" and not parameter.is_const:
         return False
     return parameter.is_pointer == (argument.kind in ("pointer", "address"))

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WHOLE = re.compile(r"\s*void\s+([A-Za-z_][A-Za-z0-9_]*)\s*\((.*)\)\s*", re.DOTALL)
 _PARAMETER = re.compile(r"(const )?([A-Za-z_][A-Za-z0-9_]*)( ?\*)? ?([A-Za-z_][A-Za-z0-9_]*)?")
 WIDTHS = {

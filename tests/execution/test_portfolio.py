@@ -126,8 +126,13 @@ def test_a_slower_call_leaves_the_code_as_it_is(folder: Path, capsys: pytest.Cap
 
 @pytest.mark.parametrize(
     ("source", "said"),
-    [(WRONG, "should be"), (CRASHES, "touched memory"), (BESIDE, "touched memory")],
-    ids=["wrong", "crashes", "beside"],
+    [
+        (WRONG, "should be"),
+        (CRASHES, "touched memory"),
+        (BESIDE, "touched memory"),
+        (FAST.replace("fake_total", "fake_sum"), "undefined symbol: fake_total"),
+    ],
+    ids=["wrong", "crashes", "beside", "without it"],
 )
 def test_a_call_that_computes_something_else_is_never_taken(
     source: str,
@@ -144,6 +149,14 @@ def test_a_call_that_computes_something_else_is_never_taken(
     assert warning["message"] == "fake_total of fake is not taken: it does not compute spread"
     assert said in warning["notes"][0]
     assert "fake_total" not in Path("out/spread.c").read_text(encoding="utf-8")
+
+
+def test_a_file_that_is_no_library_is_not_taken(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    library = FakeLibrary.describe(folder)
+    (folder / NAME).write_text("no library", encoding="utf-8")
+    found = compiled(capsys, library)
+    assert codes(found) == ["library-wrong"]
+    assert found["portfolio"]["chosen"] == "isamap"
 
 
 def test_of_several_libraries_the_fastest_is_taken_and_all_are_told(
