@@ -50,6 +50,10 @@ class Flow:
     out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way; of
     an input, how much later it is there than its unit is free again. So many `issues` bring an input, and so
     many are `queued` beside those that compute; 0 for any number.
+
+    Where an instruction reads registers, `loaded` brings all tiles of an input there once. Sums that it holds
+    there come from their scratchpad, and go back, by what `around` takes where all of them are summed at
+    once; where parts are, by `between` from one part to the next, and by `apart` before the first.
     """
 
     begun: Busy
@@ -58,6 +62,10 @@ class Flow:
     latency_ns: float = 0.0
     issues: int = 0
     queued: int = 0
+    loaded: Busy = ()
+    around: Busy = ()
+    between: Busy = ()
+    apart: Busy = ()
 
 
 @dataclass(frozen=True, slots=True)

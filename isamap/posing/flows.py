@@ -22,6 +22,7 @@ from isamap.machine.banks import banks_of
 from isamap.match import (
     OperandTile,
     Suppliers,
+    Supply,
     Tile,
     WayOut,
     Written,
@@ -37,6 +38,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
 from isamap.posing.banked import bank_ns, moved_bank_ns
+from isamap.posing.register_moves import loaded, stored
 from isamap.source import added
 from isamap.transform.companions import Outcome, outcome
 
@@ -61,12 +63,17 @@ def with_flows(
             moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
             busy = _busy(moves, _brought(moves, moves.operand))
             late_ns = _late_ns(moves)
-            flow = Flow(busy, latency_ns=late_ns, issues=_issues(moves), queued=_queued(moves))
+            brought = loaded(moves.operand, tile, moves.home, moves.tiles, suppliers)
+            flow = Flow(
+                busy, latency_ns=late_ns, issues=_issues(moves), queued=_queued(moves), loaded=brought
+            )
             if operand.is_accumulator:
                 found = outcome(kernel, number, tuple(f.statement for f in taken))
                 flow = _of_sums(moves, found)
                 ways = _ways_out(moves, found) if taken else []
-                if ways and all(way.held for way in ways):
+                passes = bool(ways) and all(way.held for way in ways)
+                flow = _through_registers(moves, flow, found, passes=passes)
+                if passes:
                     mover = ""  # nothing of them is left in a buffer to go later
                 for memory, count in _registers_beside(ways, suppliers.machine).items():
                     if memory == moves.operand.memory:
@@ -133,12 +140,33 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     )
 
 
+def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: bool) -> Flow:
+    """The flow of sums with what brings them from their scratchpad into registers and back.
+
+    Where these begin with what sums start from, it is no load, unless only parts are summed at once; where
+    they pass finished sums on, it is no store.
+    """
+    known = moves.operand, moves.tile, moves.home, moves.tiles, moves.suppliers
+    loads, stores = loaded(*known), stored(*known)
+    first = start_of_sum(moves.tile, found)
+    begins = first is not None and _held_beginning(moves, first[0]) is not None
+    apart = (*_busy(moves, _brought(moves, first[0])), *loads) if begins and first is not None else ()
+    around = (*(() if begins else loads), *(() if passes else stores))
+    return replace(flow, around=around, between=(*loads, *stores), apart=apart if loads else ())
+
+
+def _held_beginning(moves: _Moves, first: OperandTile) -> Supply | None:
+    """What sets registers to what sums start from, where an instruction holds them there."""
+    if moves.suppliers.is_addressable(first.memory):
+        return None
+    return held_beginning(first, moves.suppliers)
+
+
 def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
     """What sums start from: in registers that hold them, by the first product itself, or in a scratchpad."""
     if begun_by(first, moves.tile, moves.suppliers):
         return []
-    in_registers = not moves.suppliers.is_addressable(first.memory)
-    set_by = held_beginning(first, moves.suppliers) if in_registers else None
+    set_by = _held_beginning(moves, first)
     return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
 
 

@@ -21,6 +21,7 @@ from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.simulate.machine_time import WINDOW, MachineTime, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
+from isamap.simulate.swept import swept
 
 LEFT_OUT = (
     "branches, address arithmetic, and how many issues the processor takes in at once",
@@ -146,7 +147,7 @@ class _Walk:
                 if spent is not None:
                     if state.watcher is not None:
                         state.watcher.repeated(mark, state.now, spent, alike - turn)
-                    state.skip(spent, done, alike - turn)
+                    state.skip(spent, done, alike - turn, swept(loop, self.env, range(turn, alike)))
                     turn, times = alike, []
                     alike = self._alike(loop, turn, trips)
         self.env.pop(loop.turn.variable, None)

@@ -7,18 +7,16 @@ cross the links between levels, each link one after the other. All times are nan
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from isamap.ir import Index
 from isamap.machine.banks import Banks, Runs
 from isamap.simulate.reuse import Weights
+from isamap.simulate.spans import Spans
 
-# Scratchpads are looked at in pieces of so many bytes: a row of a tile.
-PIECE = 32
-Piece = tuple[str, int]
 # Issues in flight: what the reorder buffers of server cores hold, as no description says it.
 WINDOW = 256
 
@@ -78,6 +76,20 @@ class Step:
     varying: Varying | None = None
 
 
+class Swept(NamedTuple):
+    """Bytes of a scratchpad, from `begin` on up to `end`, that an iteration of a loop writes, or reads.
+
+    Up to so many `turns` later it is the bytes behind them `by` at least and at most so many.
+    """
+
+    memory: str
+    written: bool
+    begin: int
+    end: int
+    by: tuple[int, int]
+    turns: int
+
+
 class Watcher(Protocol):
     """Told what happens, as it happens. Units: nanoseconds."""
 
@@ -123,9 +135,9 @@ class MachineTime:
         # Per unit with a queue when the last issues began that fill it, and when the newest issue came.
         self.queues: dict[int, deque[float]] = {}
         self.front = 0.0
-        # When the last write and the last read of each piece of a scratchpad are done.
-        self.written: dict[Piece, float] = {}
-        self.read: dict[Piece, float] = {}
+        # When the last write and the last read of the bytes of each scratchpad are done.
+        self.written: defaultdict[str, Spans] = defaultdict(Spans)
+        self.read: defaultdict[str, Spans] = defaultdict(Spans)
         self._line_ns = [line_bytes / bandwidth for bandwidth in bandwidths]
         # Work done so far: busy time per unit, then lines per link, then issues.
         self.done = [0.0] * (units + len(bandwidths) + 1)
@@ -139,11 +151,9 @@ class MachineTime:
         """
         entered = self._entered(step)
         start = max(entered, self.units[step.unit])
-        pieces = [(touch, piece) for touch in step.touches for piece in _pieces(touch, env or {})]
-        for touch, piece in pieces:
-            # What is only written has to be so behind what was written before, not begun behind it.
-            written = self.written.get(piece, 0.0) - (0.0 if touch.reads else step.latency_ns)
-            start = max(start, written, self.read.get(piece, 0.0) if touch.writes else 0)
+        touched = [(touch, touch.place.evaluate(env or {})) for touch in step.touches]
+        for touch, begin in touched:
+            start = max(start, self._free(touch, begin, step.latency_ns))
         if step.link >= 0:
             start = max(start, self._cross(step, entered))
         start, longest_ns = self._through_banks(step, start, entered, env or {})
@@ -159,11 +169,11 @@ class MachineTime:
                 # What is written comes in first, and goes out some time.
                 start = max(start, self._fetch(level, 2 * share if writes else share, entered))
         end = start + max(step.latency_ns, longest_ns)
-        for touch, piece in pieces:
+        for touch, begin in touched:
             if touch.writes:
-                self.written[piece] = end
+                self.written[touch.memory].set(begin, begin + touch.size, end)
             if touch.reads:
-                self.read[piece] = max(end, self.read.get(piece, 0.0))
+                self.read[touch.memory].lift(begin, begin + touch.size, end)
         if step.writes >= 0:
             self.ready[step.writes] = end
         self.now = max(self.now, end)
@@ -175,6 +185,13 @@ class MachineTime:
         self.steps += 1
         if self.watcher is not None:
             self.watcher.issued(step, booked, start, end)
+
+    def _free(self, touch: Touch, begin: int, latency_ns: float) -> float:
+        """When bytes of a scratchpad are written that an issue reads, and read that it overwrites."""
+        # What is only written has to be so behind what was written before, not begun behind it.
+        end, early_ns = begin + touch.size, 0.0 if touch.reads else latency_ns
+        written = self.written[touch.memory].latest(begin, end) - early_ns
+        return max(written, self.read[touch.memory].latest(begin, end)) if touch.writes else written
 
     def _entered(self, step: Step) -> float:
         """When an issue is on its way: as soon as those before it are, and its unit's queue has room; without
@@ -243,22 +260,27 @@ class MachineTime:
         moved = zip(done[first:-1], self._line_ns, strict=True)
         return [*done[:first], *(lines * each for lines, each in moved)]
 
-    def skip(self, by_ns: float, work: Sequence[float], times: int) -> None:
-        """As if what took `by_ns` and did `work` had happened so often again."""
+    def skip(self, by_ns: float, work: Sequence[float], times: int, swept: Iterable[Swept]) -> None:
+        """As if what took `by_ns`, did `work` and touched scratchpads had happened so often again.
+
+        Units and links that did nothing, and bytes that nothing `swept`, are where they were.
+        """
         later = by_ns * times
-        self.units = [t + later for t in self.units]
-        self.links = [t + later for t in self.links]
+        first = len(self.units)
+        worked = {unit for unit, done in enumerate(work[:first]) if done}
+        crossed = {link for link, done in enumerate(work[first:-1]) if done}
+        self.units = [t + later * (unit in worked) for unit, t in enumerate(self.units)]
+        self.links = [t + later * (link in crossed) for link, t in enumerate(self.links)]
         self.ready = [t + later for t in self.ready]
         self.retired = deque([t + later for t in self.retired], maxlen=WINDOW)
-        self.queues = {u: deque([t + later for t in q], maxlen=q.maxlen) for u, q in self.queues.items()}
-        self.front += later
-        self.written = {piece: t + later for piece, t in self.written.items()}
-        self.read = {piece: t + later for piece, t in self.read.items()}
+        for unit in worked & self.queues.keys():
+            self.queues[unit] = deque([t + later for t in self.queues[unit]], self.queues[unit].maxlen)
+            if len(self.queues[unit]) == self.queues[unit].maxlen:
+                self.front = max(self.front, self.queues[unit][0])
+        known = [(part, (self.written if part.written else self.read)[part.memory]) for part in swept]
+        moved = [(part, spans, spans.between(part.begin, part.end)) for part, spans in known]
+        for part, spans, touched in moved:
+            for begin, end, time in touched:
+                spans.lift(begin + part.by[0], end + part.by[1], time + by_ns * part.turns)
         self.now += later
         self.done = [d + times * w for d, w in zip(self.done, work, strict=True)]
-
-
-def _pieces(touch: Touch, env: Mapping[str, int]) -> list[Piece]:
-    """The pieces of a scratchpad that an issue touches."""
-    first = touch.place.evaluate(env)
-    return [(touch.memory, n) for n in range(first // PIECE, -(-(first + touch.size) // PIECE))]

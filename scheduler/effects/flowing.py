@@ -33,6 +33,8 @@ from isamap.source import added
 # hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way
 # at once beside those of the sums, it waits for all of it.
 SWEEPS = ((2, 0.0), (4, 1 / 2))
+# Sums of so many parts at most go out and come back once less than that: the share that this is.
+AGAIN = ((1, 0.0), (2, 1 / 2), (4, 3 / 4))
 # Up to so many of which the last one counts, where filling hides behind that alone.
 LAST_SWEEPS = (1, 2, 4)
 
@@ -43,9 +45,10 @@ def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
 
 
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
-    """These units, and links that they share."""
+    """These units, and links that they share; with those that load and store sums of parts."""
     flows = [flow for _, flow in flowing(operands)]
-    return tuple(sorted({u for f in flows for busy in (f.begun, f.finished) for u, _ in busy}))
+    found = {u for f in flows for busy in (f.begun, f.finished, f.around, f.between) for u, _ in busy}
+    return tuple(sorted(found))
 
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
@@ -55,14 +58,29 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
         return Const(0)
     if not operand.is_accumulator:
         once = Const(_of(flow.begun, unit))
-        return Cases(
+        moved = Cases(
             tiling.space.stage(operand),
             tuple(
                 (value, times(once, *again) if value == 1 else once if value else Const(0))
                 for value in tiling.space.stage_values(operand)
             ),
         )
-    return Const(_of(flow.begun, unit) + _of(flow.finished, unit))
+        others = (tiling.steps[a.name] for a in tiling.space.axes if a.name not in operand.axes)
+        return total([moved, times(_of(flow.loaded, unit), *others)])
+    around = Const(_of(flow.begun, unit) + _of(flow.finished, unit) + _of(flow.around, unit))
+    return total([around, _between_parts(tiling, flow, unit)])
+
+
+def _between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
+    """How long a unit is busy with sums that leave registers and come back, for each part that is summed."""
+    between, apart = _of(flow.between, unit), _of(flow.apart, unit)
+    if not between and not apart:
+        return Const(0)
+    parts = times(*(tiling.blocks[axis.name] for axis in tiling.space.axes if axis.is_reduction))
+    again: Cost = parts
+    for most, share in reversed(AGAIN):
+        again = Threshold(parts, most, times(share, parts) if share else Const(0), again)
+    return total([times(between, again), Threshold(parts, 1, Const(0), Const(apart))])
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:

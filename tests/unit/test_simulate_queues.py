@@ -8,9 +8,11 @@ import pytest
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
+from isamap.ir import Index
 from isamap.kernels import kernel_path
+from isamap.simulate import events
 from isamap.simulate.events import simulate
-from isamap.simulate.machine_time import MachineTime, Step
+from isamap.simulate.machine_time import MachineTime, Step, Touch
 from isamap.source import Source
 
 LOAD, COMPUTE, BUS = 0, 1, 2
@@ -59,6 +61,41 @@ def test_what_is_read_over_a_link_that_is_busy_waits_and_what_is_written_goes_fi
     assert time.units == [10, 10, 35]
     time.issue(issue(LOAD, 10, link=5), [])
     assert time.units == [45, 10, 40], "it ends no sooner than its bytes have crossed"
+
+
+def test_neighbouring_bytes_of_a_scratchpad_do_not_wait_for_each_other() -> None:
+    time = machine()
+
+    def filled(byte: int) -> Step:
+        return replace(issue(LOAD, 10), touches=(Touch("spad", Index.of(byte), 1, False, True),))
+
+    def read(byte: int) -> Step:
+        return replace(issue(COMPUTE, 100), touches=(Touch("spad", Index.of(byte), 1, True, False),))
+
+    time.issue(filled(0), [])
+    time.issue(read(0), [])
+    time.issue(filled(1), [])
+    assert time.units == [20, 110, 0], "the copy beside is filled while this one is read"
+    time.issue(filled(0), [])
+    assert time.units == [120, 110, 0], "and this one when it has been read"
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 128, 64), (32, 256, 96)])
+def test_loops_of_which_not_all_iterations_are_run_take_as_long(
+    m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = Source("gemm_s8s8.ir", kernel_path("gemm_s8s8").read_text())
+    asked = Request(text, "vector-dsp", {"M": m, "N": n, "K": k}, heuristic="greedy")
+    made = compile_kernel(asked, "emit")
+    assert made.program
+    assert made.machine
+    assert made.problem
+    some = simulate(made.program, made.machine, made.problem)
+    monkeypatch.setattr(events, "MOST_TURNS", 1 << 30)
+    monkeypatch.setattr(events, "SAME", -2.0)
+    whole = simulate(made.program, made.machine, made.problem)
+    assert some.run < whole.run == whole.issues == some.issues
+    assert some.total_ns == pytest.approx(whole.total_ns, rel=0.03)
 
 
 def test_buffers_that_share_bytes_of_a_scratchpad_wait_for_each_other() -> None:
