@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from functools import cache
 
+from isamap.driver.request import BEST_FORM
 from isamap.ir import Loop
+from isamap.ir.walk import reads
 from isamap.source import Source
 from isamap.syntax import parse_kernel
+from isamap.transform.statements import statements
 
 
 @cache
@@ -19,3 +22,24 @@ def has_temporaries(text: str) -> bool:
     if any(isinstance(statement, Loop) and statement.ordered for statement in kernel.body):
         return False
     return any(o.role == "temp" for o in kernel.operands)
+
+
+@cache
+def form_of(text: str) -> str | None:
+    """The form in which a kernel of a whole model is compiled. Raises: as `parse_kernel`.
+
+    The best one of kernels that sum rows several times, as a norm, a softmax; products are left as written,
+    whose forms take longer to search than they save.
+    """
+    reductions = 0
+    for statement in statements(parse_kernel(Source("kernel", text))):
+        summed = {axis.name for axis in statement.reduction_axes}
+        if statement.sequence:
+            return None
+        if statement.assign.op is None or not summed:
+            continue
+        rows = {r.buffer for r in reads(statement.assign.value) if any(summed & i.symbols for i in r.index)}
+        if len(rows) > 1:
+            return None
+        reductions += 1
+    return BEST_FORM if reductions > 1 else None

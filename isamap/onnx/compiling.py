@@ -21,6 +21,7 @@ from isamap.driver.compiling import compile_program
 from isamap.driver.given import given_count
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.kept import key_of, recall_emitted
+from isamap.driver.passes import form_of
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
@@ -106,17 +107,12 @@ def compile_program_of(
     program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
     kernels = {name: replace(one.emitted, packs=()) for name, one in made.items()}
     _check_calls(program, kernels)
-    shared = None
-    if how.devices > 1:
-        watch(f"{how.devices} devices")
-        shared = _dealt(program, made, how)
-        program = shared.program
-    phases = shared.phases if shared else ()
+    shared = _dealt(program, made, how) if how.devices > 1 else None
+    program, phases = (shared.program, shared.phases) if shared else (program, ())
     needed = {name: one.workspace_bytes for name, one in made.items()}
     placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
     emitted = emit(program, kernels, placed, machine, apart=apart, phases=phases)
-    is_cut_short = any(one.is_cut_short for one in made.values())
-    return Library(emitted, machine, model, len(requests), is_cut_short, shared)
+    return Library(emitted, machine, model, len(made), any(m.is_cut_short for m in made.values()), shared)
 
 
 def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
@@ -143,6 +139,7 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
         Request(
             Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
             profile=profile, cache=how.cache, threads=how.threads, packed=packed.get(kernel, ()),
+            transform=form_of(text),
         )
         for kernel, text in program.kernels.items()
     ]  # fmt: skip
@@ -392,7 +389,7 @@ def _asked(request: Request) -> dict[str, Any]:
     return {
         "kernel": request.kernel.text, "machine": request.machine, "heuristic": request.heuristic,
         "limit_s": request.limit_s, "threads": request.threads, "packed": request.packed,
-        "model": request.model, "builds": False,
+        "model": request.model, "builds": False, "transform": bool(request.transform),
     }  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from isamap.driver.compiling import compile_program
+from isamap.driver.passes import form_of
 from isamap.driver.request import Request
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.machine import Machine
@@ -62,7 +63,8 @@ class Prices:
 
     def _priced(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[Price | None]:
         new = list(dict.fromkeys(t for t in texts if t is not None and t not in self.known))
-        asked = [replace(self.request, kernel=Source(self.request.kernel.name, text)) for text in new]
+        name = self.request.kernel.name
+        asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
         for done, (number, price) in enumerate(done_side_by_side(_price, asked, self.jobs, here=True)):
             self.watch(f"price {done + 1} of {len(asked)}")
             self.known[new[number]] = price

@@ -14,7 +14,7 @@ import isamap
 import isamap.driver.length_versions
 from isamap.driver import ahead
 from isamap.driver.api import is_kept
-from isamap.driver.passes import has_temporaries
+from isamap.driver.passes import form_of, has_temporaries
 from isamap.torch import kernels
 
 
@@ -118,3 +118,12 @@ def test_kernels_of_models_that_keep_values_are_compiled_in_blocks() -> None:
     assert has_temporaries(SOFTMAX)
     assert not has_temporaries(asked(1)["kernel"])
     assert not has_temporaries(SOFTMAX.replace("for m in 64 { most", "seq m in 64 { most"))
+
+
+def test_kernels_of_whole_models_have_another_form_where_they_sum_rows_again() -> None:
+    assert form_of(SOFTMAX) == "best"
+    assert form_of(SOFTMAX.replace("for m in 64 { most", "seq m in 64 { most")) is None
+    assert form_of(asked(1)["kernel"]) is None
+    sums = "for m in 8 { s[m] = 0; } for m in 8, k in 8 { s[m] += a[m, k] * b[k]; }"
+    product = "kernel p() { in a: f32[8, 8]; in b: f32[8]; out s: f32[8]; out t: f32[8]; " + sums
+    assert form_of(f"{product} {sums.replace('s[', 't[')} }}") is None
