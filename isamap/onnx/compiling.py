@@ -13,7 +13,6 @@ import numpy as np
 
 from isamap.codegen.c import EmittedC
 from isamap.codegen.child import permission_refused
-from isamap.codegen.in_process import large_room
 from isamap.codegen.toolchain import build_pool, find_compiler
 from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
@@ -37,9 +36,10 @@ from isamap.onnx.importing import Imported, import_model
 from isamap.onnx.packing import packed_of, with_packed
 from isamap.onnx.partition import METHODS, Method, Partition
 from isamap.onnx.pitches import find_pitches
-from isamap.onnx.planning import LINE_BYTES, plan
+from isamap.onnx.planning import plan
 from isamap.onnx.pricing import Prices
 from isamap.onnx.program import Call, Program
+from isamap.onnx.rooms import Kept, Room
 from isamap.onnx.types import stored
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
 
@@ -196,21 +196,6 @@ def _compiled(request: Request) -> Made:
     return Made(made.emitted, size, cost, made.outcome.is_cut_short)
 
 
-@dataclass(frozen=True, slots=True)
-class _Lying:
-    """Bytes in memory, from the beginning of a line on."""
-
-    room: Any
-    start: int
-
-
-def _lying(content: bytes) -> _Lying:
-    room = large_room(len(content) + LINE_BYTES)
-    start = -(-ctypes.addressof(room) // LINE_BYTES) * LINE_BYTES
-    ctypes.memmove(start, content, len(content))
-    return _Lying(room, start)
-
-
 class CompiledModel:
     """A model that is called with its inputs by name, and gives its results by name.
 
@@ -232,8 +217,8 @@ class CompiledModel:
         self._loaded = load_library(str(path))
         self._run: Any = self._loaded[f"{self.emitted.name}_run"]
         self._run.argtypes = (ctypes.c_void_p,) * 3
-        self._rooms: list[Any] = []
-        self._weights = _lying(self.emitted.weights) if self.emitted.is_apart else None
+        self._rooms: list[Room] = []
+        self._weights = Kept.of(self.emitted.weights) if self.emitted.is_apart else None
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -262,18 +247,21 @@ class CompiledModel:
         """
         given = [self._given(port.name, inputs) for port in self.emitted.inputs]
         made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
-        room = large_room(self.emitted.workspace_bytes + 64)
-        pointers = self._pointers([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        room, run = self._room(), self._run
+        room.point([a.ctypes.data for a in given], [a.ctypes.data for a in made])
         kept = (given, made, room)  # they live as long as the call
-        workspace, run = ctypes.addressof(room), self._run
-        return lambda kept=kept: int(run(*pointers, workspace))
+        return lambda kept=kept: int(run(*room.places))
 
-    def _pointers(self, given: Sequence[int], made: Sequence[int]) -> tuple[Any, Any]:
+    def _room(self) -> Room:
         first: list[int | None] = [self._weights.start] if self._weights is not None else []
         if self.emitted.takes_pool:
             first.append(self._pool.address if self._pool else None)
-        inputs = (ctypes.c_void_p * (len(given) + 3))(*first, *given)
-        return inputs, (ctypes.c_void_p * (len(made) + 1))(*made)
+        return Room.of(
+            first,
+            inputs=len(self.emitted.inputs),
+            outputs=len(self.emitted.outputs),
+            workspace_bytes=self.emitted.workspace_bytes,
+        )
 
     def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
         """A call by the addresses of its inputs and of its results, dense arrays in their order.
@@ -283,8 +271,9 @@ class CompiledModel:
         try:
             room = self._rooms.pop()
         except IndexError:
-            room = large_room(self.emitted.workspace_bytes + 64)
-        status = int(self._run(*self._pointers(given, made), ctypes.addressof(room)))
+            room = self._room()
+        room.point(given, made)
+        status = self._run(*room.places)
         self._rooms.append(room)
         if status:
             said = f"`{self.emitted.name}_run` returned {status}"

@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
+from isamap.torch.handing import handed_on
 from isamap.torch.kernels import Options
 from isamap.torch.layers import with_whole_layers
 from isamap.torch.program import Program, make_program
-from isamap.torch.whole import whole_program
+from isamap.torch.whole import Whole, whole_program
 
 Seen = Callable[[str, Program], None]
 """Is told of each program that is made, and of which kind of graph: "forward", "backward" or "inference"."""
@@ -26,27 +27,33 @@ def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | Non
 def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Callable[..., Any]:
     """A backend that tells what it makes."""
     common: Any = import_module("torch._dynamo.backends.common")
-    compile_module = common.aot_autograd(
-        fw_compiler=_of_kind("forward", options, seen),
-        bw_compiler=_of_kind("backward", options, seen),
-        inference_compiler=_of_kind("inference", options, seen),
-        decompositions=_decompositions(),
-    )
 
     def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:
-        return compile_module(with_whole_layers(module, inputs), inputs)
+        made: list[Whole] = []
+        compile_module = common.aot_autograd(
+            fw_compiler=_of_kind("forward", options, seen, made),
+            bw_compiler=_of_kind("backward", options, seen, made),
+            inference_compiler=_of_kind("inference", options, seen, made),
+            decompositions=_decompositions(),
+        )
+        compiled = compile_module(with_whole_layers(module, inputs), inputs)
+        return handed_on(compiled, made[0]) if len(made) == 1 else compiled
 
     return compile_whole
 
 
-def _of_kind(kind: str, options: Options, seen: Seen) -> Callable[[Any, Sequence[Any]], Any]:
+def _of_kind(
+    kind: str, options: Options, seen: Seen, made: list[Whole]
+) -> Callable[[Any, Sequence[Any]], Any]:
     functorch: Any = import_module("torch._functorch.aot_autograd")
 
     def compile_graph(module: Any, inputs: Sequence[Any]) -> Any:
         if any(_is_open(node) for node in module.graph.nodes):
             return functorch.make_boxed_func(_by_size(module, kind, options, seen))
-        whole = options.pack and not options.portfolio and kind == "inference"
-        program = (whole_program if whole else make_program)(module.graph, options)
+        if options.pack and not options.portfolio and kind == "inference":
+            program = whole_program(module.graph, options, made)
+        else:
+            program = make_program(module.graph, options)
         seen(kind, program)
         return functorch.make_boxed_func(program.call)
 

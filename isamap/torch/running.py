@@ -143,18 +143,28 @@ def _arena(units: Sequence[Any], last: dict[Any, int]) -> tuple[dict[Any, int], 
     return {buffers[name][0]: offset for name, offset in offsets.items()}, end
 
 
-def looking(node: Any) -> Step:
-    """The address of a tensor that kernels read, copied first where it does not lie as was foretold."""
+def as_foretold(node: Any) -> Callable[[Any], Any]:
+    """What gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
     torch: Any = import_module("torch")
     found = lying(node)
 
-    def look(values: Values, addresses: Addresses) -> None:
-        tensor = values[node]
+    def seen(tensor: Any) -> Any:
         if tensor.is_neg():
             tensor = tensor.resolve_neg()
         if tensor.stride() != found.strides:
             tensor = torch.empty_strided(found.sizes, found.strides, dtype=tensor.dtype).copy_(tensor)
-        values[node,], addresses[node] = tensor, tensor.data_ptr()  # torch goes on with its own
+        return tensor
+
+    return seen
+
+
+def looking(node: Any) -> Step:
+    """The address of a tensor that kernels read, as was foretold."""
+    seen = as_foretold(node)
+
+    def look(values: Values, addresses: Addresses) -> None:
+        tensor = values[node,] = seen(values[node])  # torch goes on with its own
+        addresses[node] = tensor.data_ptr()
 
     return look
 

@@ -44,9 +44,11 @@ def translated(graph: Any, known: Mapping[Any, Any], name: str) -> Model:
 
 
 def given_back(output: Any) -> list[Any]:
-    """The nodes that a graph gives back, in order."""
+    """The nodes that a graph gives back, in order. Raises: NotTaken."""
     found: Any = output.args[0]
-    return list(found) if type(found) in (tuple, list) else [found]
+    if type(found) not in (tuple, list):
+        raise NotTaken("its result is no list")
+    return list(found)
 
 
 def is_translated(node: Any) -> bool:

@@ -10,7 +10,8 @@ has no operator is performed by kernels of its groups, one by one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from threading import Lock
@@ -24,20 +25,22 @@ from isamap.torch.graph import is_result, is_view, seen_through
 from isamap.torch.kernels import Options
 from isamap.torch.packing import version_of, weights_of
 from isamap.torch.program import Program, Ran, make_program, ran_of
-from isamap.torch.running import Addresses, Values, looking, making
+from isamap.torch.running import Values, as_foretold, making
 from isamap.torch.translation import given_back, is_translated, translated
 
 MOST_MADE = 8
 """How often a library is made: weights that go on changing are sooner packed kernel by kernel."""
 
 
-def whole_program(graph: Any, options: Options) -> Program:
-    """The program of a graph of inference, one library where that is possible."""
+def whole_program(graph: Any, options: Options, made: list[Whole] | None = None) -> Program:
+    """The program of a graph of inference, one library where that is possible, which is added to `made`."""
     weights = weights_of(graph)
     try:
-        whole = _Whole(graph, options, weights)
+        whole = Whole(graph, options, weights)
     except NotTaken as reason:
         return replace(make_program(graph, options, weights), why_apart=lambda said=str(reason): said)
+    if made is not None:
+        made.append(whole)
     return Program(whole.run, whole.told, lambda: whole.why_apart)
 
 
@@ -46,11 +49,11 @@ class _Made:
     """A library, and the weights that it was made of: held, so that nothing else gets their addresses."""
 
     library: CompiledModel
-    key: tuple[tuple[int, int], ...]
+    key: tuple[int, ...]
     weights: tuple[Any, ...]
 
 
-class _Whole:
+class Whole:
     """A graph, and its library as soon as weights are known."""
 
     def __init__(self, graph: Any, options: Options, weights: frozenset[Any]) -> None:
@@ -65,9 +68,12 @@ class _Whole:
         self.open = [n for n in graph.nodes if n.op != "output" and n not in known]
         _check(self.open, self.output, known)
         self.weights = [n for n in self.inputs if n in weights and n.users]
-        self.given = [n for n in self.inputs if n not in weights]
-        self.looked_at = [looking(node) for node in self.given]
-        self.making = [(node, making(node)) for node in given_back(self.output)]
+        self.places = [self.inputs.index(node) for node in self.weights]
+        self.given = [(n, as_foretold(node)) for n, node in enumerate(self.inputs) if node not in weights]
+        self.making = [making(node) for node in given_back(self.output)]
+        tensor: Any = import_module("torch").Tensor
+        self._address, self._version = tensor.data_ptr, tensor._version.__get__
+        self._seen: list[tuple[Sequence[Any], Sequence[Any]]] | None = None
         self._lock = Lock()
         self._made: _Made | None = None
         self._count = 0
@@ -92,29 +98,40 @@ class _Whole:
                 yield ran_of(node, "kernel", f"one of the {count} of a library that is called once")
 
     def run(self, given: Sequence[Any]) -> Any:
-        """The results for such inputs."""
-        torch: Any = import_module("torch")
-        values: Values = dict(zip(self.inputs, given, strict=True))
-        tensors = [values[node] for node in self.weights]
-        key = tuple([(tensor.data_ptr(), version_of(tensor)) for tensor in tensors])
-        made = self._made
+        """The results for such inputs; with nothing to spare, as it counts for each call."""
+        key, made = self._key([given[place] for place in self.places]), self._made
         if made is None or made.key != key:
-            made = self._made_of(values, key)
+            made = self._made_of(given, key)
         if made is None:
             assert self._apart is not None, "it is made where there is no library"
             return self._apart.run(given)
-        addresses: Addresses = {}
-        with torch.no_grad():
-            for look in self.looked_at:
-                look(values, addresses)
-            for node, make in self.making:
-                values[node] = make()
-        places = [addresses[node] for node in self.given]
-        made.library.call_at(places, [values[node].data_ptr() for node, _ in self.making])
-        return torch.fx.node.map_arg(self.output.args[0], values.__getitem__)
+        read = [seen(given[place]) for place, seen in self.given]
+        results = [make() for make in self.making]
+        made.library.call_at([t.data_ptr() for t in read], [t.data_ptr() for t in results])
+        if self._seen is not None:
+            self._seen.append((given, results))
+        return results
 
-    def _made_of(self, values: Mapping[Any, Any], key: tuple[tuple[int, int], ...]) -> _Made | None:
+    @contextmanager
+    def watched(self, seen: list[tuple[Sequence[Any], Sequence[Any]]]) -> Generator[None]:
+        """Notes what calls are given, and what they give back."""
+        self._seen = seen
+        try:
+            yield
+        finally:
+            self._seen = None
+
+    def _key(self, tensors: Sequence[Any]) -> tuple[int, ...]:
+        """By what weights are known: where they lie, and how often they have changed."""
+        try:
+            versions: tuple[int, ...] = tuple(map(self._version, tensors))
+        except RuntimeError:  # of tensors for inference, whose changes torch does not count
+            versions = tuple(map(version_of, tensors))
+        return (*map(self._address, tensors), *versions)
+
+    def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> _Made | None:
         """The library of such weights; None where there is none, and kernels of groups are there instead."""
+        values = dict(zip(self.inputs, given, strict=True))
         with self._lock:
             if self._made is not None and self._made.key == key:
                 return self._made

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from threading import Thread
 from typing import Any
 
@@ -12,6 +13,7 @@ torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 layers = torch.nn
 
 import isamap.torch as backend  # noqa: E402 - after the skip
+from isamap.torch import compiling  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy", "pack": True}
 ONE = "of a library that is called once"
@@ -27,6 +29,23 @@ def _new_graphs() -> Iterator[None]:
 
 def compiled(model: Any) -> Any:
     return torch.compile(model, backend=backend.backend, options=OPTIONS)
+
+
+@contextmanager
+def patched(around: list[int]) -> Generator[None]:
+    """Counts the calls of what AOT makes."""
+    with pytest.MonkeyPatch.context() as patch:
+        handed_on = compiling.handed_on
+
+        def counted(compiled: Any, whole: Any) -> Any:
+            def call(*given: Any) -> Any:
+                around.append(1)
+                return compiled(*given)
+
+            return handed_on(call, whole)
+
+        patch.setattr(compiling, "handed_on", counted)
+        yield
 
 
 def normed(*, bias: bool = True, **more: Any) -> Any:
@@ -195,3 +214,15 @@ def test_threads_find_the_weights_of_now() -> None:
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_a_graph_that_hands_on_what_it_gets_is_called_without_what_is_around_it() -> None:
+    model, x = normed(), torch.randn(1, 4, 5, 5)
+    around: list[int] = []
+
+    fast = compiled(model)
+    with torch.no_grad(), patched(around):
+        first, second, third = (fast(x) for _ in range(3))
+        torch.testing.assert_close(third, model(x))
+        assert len({y.data_ptr() for y in (first, second, third)}) == 3
+    assert around == [1]
