@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from models import in_turns, pairs
+from models import drawn, in_turns, pairs
 from small_graphs import NETWORKS
 
 from isamap.onnx import CompiledModel, import_model
@@ -56,7 +56,7 @@ def row(path: Path, given: argparse.Namespace) -> tuple[str, float, float]:
     spent = time.process_time() - started
     made = {m: CompiledModel(compile_program_of(p, how, runs=True)) for m, p in programs.items()}
     rng = np.random.default_rng(0)
-    inputs = {n: rng.standard_normal(s).astype(np.float32) for n, (_, s) in made["none"].inputs.items()}
+    inputs = {n: drawn(rng, dtype, shape) for n, (dtype, shape) in made["none"].inputs.items()}
     found = {m: model(inputs) for m, model in made.items()}
     for one in found.values():
         for mine, wanted in zip(one.values(), found["none"].values(), strict=True):

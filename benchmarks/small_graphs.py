@@ -263,9 +263,9 @@ def _mixer() -> onnx.ModelProto:
     return net.done(net.add("Add", x, y))
 
 
-def _cart_pole(steps: int) -> onnx.ModelProto:
-    """A cart with a pole, so many steps of Euler's, for 2048 carts; the force is a function of the state."""
-    net = Layers(f"cart_pole_{steps}", 4, 2048)
+def cart_pole(steps: int, carts: int = 2048) -> onnx.ModelProto:
+    """Carts with poles, so many steps of Euler's; the force is a function of the state."""
+    net = Layers(f"cart_pole_{steps}", 4, carts)
     bounds = [[net.constant(value=np.array([v], np.int64)) for v in (n, n + 1, 0)] for n in range(4)]
     x, speed, angle, turn = (net.add("Slice", "x", *bound) for bound in bounds)
 
@@ -333,7 +333,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {
     "rotary": _rotary,
     "batch_norms": _batch_norms,
     "mixer": _mixer,
-    "cart_pole_2": lambda: _cart_pole(2),
+    "cart_pole_2": lambda: cart_pole(2),
     "inverted_residual": _inverted,
     "towers": _towers,
 }
