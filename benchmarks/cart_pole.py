@@ -142,7 +142,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=100)
     parser.add_argument("--hw", default="host")
     given = parser.parse_args()
-    rng = np.random.default_rng(0)
+    rng: Any = np.random.default_rng(0)
     action: Any = rng.integers(0, 2, (given.steps, given.carts)).astype(np.float32)
     state: dict[str, Any] = {name: rng.uniform(-0.05, 0.05, given.carts).astype(np.float32) for name in STATE}
     calls = by_isamap(action, state, given.hw) | by_torch(action, state) | by_jax(action, state)
