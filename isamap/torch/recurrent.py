@@ -15,11 +15,14 @@ bf16; the state is rounded where products read it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from isamap.torch.terms import TYPES
 from isamap.torch.writing import Several, Writer, shape_of, wide_of
+
+MOST_AHEAD = 1 << 24
+"""Elements of products with the input that are computed for all steps at once; more, a step at a time."""
 
 
 class _Layer:
@@ -35,6 +38,7 @@ class _Layer:
         self.g = self.axis("g", self.gates)
         self.step = step = self.axis("t", self.steps)
         self.t = f"{self.steps - 1} - t" if is_backwards and step == "t" else step
+        self.is_ahead = self.steps * self.gates * self.batch * self.units <= MOST_AHEAD
         self.h = self.values()
         self.seen = self.values(self.stored) if self.stored != self.dtype else self.h
         self.y = to.temporary(self.dtype, (self.steps, self.batch, self.units))
@@ -58,8 +62,10 @@ class _Layer:
         return f"{sums}[{number}, {self.n}, {self.j}]"
 
     def gate_now(self, sums: str, number: int | str) -> str:
-        """That of sums for all steps."""
-        return f"{sums}[{self.step}, {number}, {self.n}, {self.j}]"
+        """That of products with the input, at this step."""
+        return (
+            f"{sums}[{self.step}, {number}, {self.n}, {self.j}]" if self.is_ahead else self.gate(sums, number)
+        )
 
     def each(self, more: Mapping[str, int], *statements: str) -> str:
         """Statements for each unit, and along further axes: steps and gates in front, others behind."""
@@ -70,17 +76,21 @@ class _Layer:
         return f"for {head} {{ {body} }}" if head else body
 
     def of_input(self, *biases: Any) -> str:
-        """The name of the products of all steps with the input, behind biases.
+        """The name of the products with the input, behind biases: of all steps, where these are not too many.
 
-        Shapes: [steps, gates, batch, units].
+        Shapes: [steps, gates, batch, units], or of one step.
         """
-        name = self.to.temporary(self.dtype, (self.steps, self.gates, self.batch, self.units))
+        sizes = (self.gates, self.batch, self.units)
+        name = self.to.temporary(self.dtype, (self.steps, *sizes) if self.is_ahead else sizes)
+        put: Callable[[str], None] = (
+            (lambda text: self.to.loop({}, text)) if self.is_ahead else self.body.append
+        )
         at = self.gate_now(name, self.g)
-        axes = {"t": self.steps, "g": self.gates}
-        self.to.loop({}, self.each(axes, f"{at} = {self.total(biases)};"))
+        axes = {**({"t": self.steps} if self.is_ahead else {}), "g": self.gates}
+        put(self.each(axes, f"{at} = {self.total(biases)};"))
         element = self.to.read(self.x, (self.t, self.n, self.axis("k", self.features)))
         weight = self.to.read(self.w, (self.g, self.j, self.axis("k", self.features)))
-        self.to.loop({}, self.each({**axes, "k": self.features}, f"{at} += {element} * {weight};"))
+        put(self.each({**axes, "k": self.features}, f"{at} += {element} * {weight};"))
         return name
 
     def total(self, biases: Sequence[Any]) -> str:

@@ -11,6 +11,7 @@ torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 layers = torch.nn
 
 import isamap.torch as backend  # noqa: E402 - after the skip
+from isamap.torch import recurrent  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy", "pack": True}
 
@@ -47,6 +48,14 @@ CASES: Mapping[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
 def test_a_layer_gives_what_torch_gives(name: str) -> None:
     make, shape = CASES[name]
     model, x = make(), torch.randn(shape)
+    with torch.no_grad():
+        for mine, wanted in zip(listed(compiled(model)(x)), listed(model(x)), strict=True):
+            torch.testing.assert_close(mine, wanted)
+
+
+def test_products_with_a_long_input_are_computed_a_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = layers.LSTM(6, 8), torch.randn(5, 1, 6)
+    monkeypatch.setattr(recurrent, "MOST_AHEAD", 100)
     with torch.no_grad():
         for mine, wanted in zip(listed(compiled(model)(x)), listed(model(x)), strict=True):
             torch.testing.assert_close(mine, wanted)
