@@ -12,6 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# Issues in flight: what the reorder buffers of server cores hold, as no description says it.
+IN_FLIGHT = 256
+
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:

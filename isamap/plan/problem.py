@@ -49,7 +49,8 @@ class Flow:
     `begun` is what brings it there: an input, or what sums begin with. Of sums, `finished` is what takes them
     out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way; of
     an input, how much later it is there than its unit is free again. So many `issues` bring an input, and so
-    many are `queued` beside those that compute; 0 for any number.
+    many are `queued` beside those that compute. Of what fills a buffer for later, so many
+    are issued `early` before what is computed waits.
 
     Where an instruction reads registers, `loaded` brings all tiles of an input there once. Sums that it holds
     there come from their scratchpad, and go back, by what `around` takes where all of them are summed at
@@ -62,6 +63,7 @@ class Flow:
     latency_ns: float = 0.0
     issues: int = 0
     queued: int = 0
+    early: int = 0
     loaded: Busy = ()
     around: Busy = ()
     between: Busy = ()

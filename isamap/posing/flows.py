@@ -19,6 +19,7 @@ from math import prod
 from isamap.ir import Kernel
 from isamap.machine import Link, Machine, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
+from isamap.machine.timings import IN_FLIGHT
 from isamap.match import (
     OperandTile,
     Suppliers,
@@ -64,8 +65,14 @@ def with_flows(
             busy = _busy(moves, _brought(moves, moves.operand))
             late_ns = _late_ns(moves)
             brought = loaded(moves.operand, tile, moves.home, moves.tiles, suppliers)
+            early = _early(moves, max(ns for _, ns in busy))
             flow = Flow(
-                busy, latency_ns=late_ns, issues=_issues(moves), queued=_queued(moves), loaded=brought
+                busy,
+                latency_ns=late_ns,
+                issues=_issues(moves),
+                queued=_queued(moves),
+                early=early,
+                loaded=brought,
             )
             if operand.is_accumulator:
                 found = outcome(kernel, number, tuple(f.statement for f in taken))
@@ -233,13 +240,31 @@ def _late_ns(moves: _Moves) -> float:
 
 
 def _queued(moves: _Moves) -> int:
-    """How many moves, and issues that compute, wait in the queues of their units; 0 where one has none."""
+    """How many moves, and issues that compute, wait in the queues of their units; those in flight where one
+    has none.
+    """
+    depths = _depths(moves)
+    return sum(depths) if all(depths) else IN_FLIGHT
+
+
+def _early(moves: _Moves, moved_ns: float) -> int:
+    """How many moves are issued before what is computed waits for them: as many as their queue holds, and as
+    go on beside what waits in the queue of the unit that computes; those in flight where one has none.
+    """
+    move, computes = _depths(moves)
+    if not (move and computes):
+        return IN_FLIGHT
+    return move + int(computes * moves.option.interval_ns * _issues(moves) / moved_ns)
+
+
+def _depths(moves: _Moves) -> tuple[int, int]:
+    """How many issues the queues hold of the unit that moves, and of that which computes; 0 where none."""
     machine = moves.suppliers.machine
     move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
     assert move is not None, "homes are those that something moves to"
-    units = {machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction)}
-    depths = [machine.units[unit].queued or 0 for unit in units]
-    return sum(depths) if all(depths) else 0
+    units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
+    move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)
+    return move_count, compute_count
 
 
 def _taken_out(moves: _Moves, written: Written) -> list[Moved]:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from isamap.lower.lower import lower
 from isamap.lower.program import Condition, LoweredProgram
 from isamap.machine import Machine
+from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem
 from isamap.plan.trial import Evaluation, Fact, Trial
-from isamap.simulate.machine_time import WINDOW, MachineTime, Watcher
+from isamap.simulate.machine_time import MachineTime, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
 from isamap.simulate.swept import swept
@@ -30,7 +31,7 @@ LEFT_OUT = (
     "lines that fall into the same set of a cache, and loads that lie on two lines",
     "stores that a later load has to wait for, but in scratchpads",
     "threads: one performs all parts of a parallel loop",
-    f"how many issues are in flight: {WINDOW} are assumed",
+    f"how many issues are in flight: {IN_FLIGHT} are assumed",
 )
 # Two iterations of a loop take the same time when they differ by less than this part of it.
 SAME = 0.005
@@ -161,7 +162,7 @@ class _Walk:
         if len(times) < 2:
             return None
         last = times[-1]
-        filled = WINDOW // max(1, steps) + 2
+        filled = IN_FLIGHT // max(1, steps) + 2
         if len(times) >= filled and abs(last - times[-2]) <= SAME * last and fastest <= (1 + SAME) * last:
             return last
         if len(times) >= filled + MOST_TURNS or self.state.steps > MOST_STEPS:

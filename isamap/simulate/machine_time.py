@@ -14,11 +14,9 @@ from typing import NamedTuple, Protocol
 
 from isamap.ir import Index
 from isamap.machine.banks import Banks, Runs
+from isamap.machine.timings import IN_FLIGHT
 from isamap.simulate.reuse import Weights
 from isamap.simulate.spans import Spans
-
-# Issues in flight: what the reorder buffers of server cores hold, as no description says it.
-WINDOW = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +127,7 @@ class MachineTime:
         self.units = [0.0] * units
         self.links = [0.0] * len(bandwidths)
         self.ready = [0.0] * registers
-        self.retired: deque[float] = deque([0.0] * WINDOW, maxlen=WINDOW)
+        self.retired: deque[float] = deque([0.0] * IN_FLIGHT, maxlen=IN_FLIGHT)
         self.now = 0.0
         self.steps = 0
         # Per unit with a queue when the last issues began that fill it, and when the newest issue came.
@@ -272,7 +270,7 @@ class MachineTime:
         self.units = [t + later * (unit in worked) for unit, t in enumerate(self.units)]
         self.links = [t + later * (link in crossed) for link, t in enumerate(self.links)]
         self.ready = [t + later for t in self.ready]
-        self.retired = deque([t + later for t in self.retired], maxlen=WINDOW)
+        self.retired = deque([t + later for t in self.retired], maxlen=IN_FLIGHT)
         for unit in worked & self.queues.keys():
             self.queues[unit] = deque([t + later for t in self.queues[unit]], self.queues[unit].maxlen)
             if len(self.queues[unit]) == self.queues[unit].maxlen:

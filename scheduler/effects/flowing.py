@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from math import prod
 
-from isamap.plan.cost import Add, Cases, Const, Cost, Decision, Threshold, largest, times, total
+from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.problem import Busy, Flow, TileAxis, TileOperand
 from isamap.scheduler.deciding.crossing import crossing, name_of
 from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
@@ -35,6 +35,9 @@ from isamap.source import added
 SWEEPS = ((2, 0.0), (4, 1 / 2))
 # Sums of so many parts at most go out and come back once less than that: the share that this is.
 AGAIN = ((1, 0.0), (2, 1 / 2), (4, 3 / 4))
+# Of what fills a buffer of two copies, in up to so many times the issues that are on their way at once: the
+# share that is issued before what is computed is, which waits for it.
+BEFORE = ((1.0, 0.0), (1.5, 1 / 6), (2.5, 1 / 2), (5.0, 3 / 4))
 # Up to so many of which the last one counts, where filling hides behind that alone.
 LAST_SWEEPS = (1, 2, 4)
 
@@ -141,9 +144,10 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled, late = times(_longest(flow.begun), *again), _late(tiling, operand, flow, again)
     serial = total([filled, computing, late])
+    early = _filled_early(tiling, operand, flow, computing, again)
     if operand.windows:
         windows = _swept_windows(tiling, operand, flow, filled, total([computing, late]))
-        return _by_copies(tiling, operand, _in_queues(tiling, operand, flow, windows, serial), Const(0))
+        return _by_copies(tiling, operand, _in_queues(tiling, operand, flow, windows, serial), early)
     sweeps, waits = _sweeps(tiling, operand), serial
     for most, share in reversed(SWEEPS):
         part = total([filled, times(share, computing), *([late] if share else [])])
@@ -152,7 +156,35 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     # The first tile of each filling waits for its last use before, and what is computed waits for it.
     tiles = prod(issues_along(a) for a in option.axes if a.name in operand.axes)
     firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
-    return _by_copies(tiling, operand, largest([waits, total([computing, firsts, late])]), Const(0))
+    return _by_copies(tiling, operand, largest([waits, total([computing, firsts, late])]), early)
+
+
+def _filled_early(
+    tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]
+) -> Cost:
+    """Filling a buffer of two copies: each filling begins when the block before last is read, and register
+    blocks share what is issued for it; of more than are on their way at once, what is computed waits.
+    """
+    turns = times(*(tiling.turns[axis.name] for axis in tiling.space.register_axes))
+    axes = _moved_axes(tiling, operand)
+    shared = CeilDiv(times(*(tiling.block[a.name] for a in axes)), turns)
+    each = flow.early * prod(a.extent for a in axes) / flow.issues  # elements: solvers count whole numbers
+    filled, late = times(_longest(flow.begun), *again), _late(tiling, operand, flow, again)
+    waits = total([filled, computing, late])
+    for most, share in reversed(BEFORE):
+        part = total([times(share, filled), computing]) if share else Const(0)
+        waits = Threshold(shared, int(most * each), part, waits)
+    sweeps, read = _sweeps(tiling, operand), computing
+    for most, part in ((2, times(1 / 2, computing)), (1, Const(0))):
+        read = Threshold(sweeps, most, part, read)
+    return largest([times(1 / 2, total([read, late])), waits])
+
+
+def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
+    """The axes that blocks are cut along, and moved; taps share what one of them brings."""
+    taps = {window.tap for window in operand.windows}
+    axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
+    return [a for a in axes if a.name not in taps]
 
 
 def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
@@ -165,11 +197,7 @@ def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost
 
 def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
     """One of two costs, after whether the issues that fill a block once find room in queues."""
-    if not flow.queued:
-        return few
-    taps = {window.tap for window in operand.windows}
-    axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
-    axes = [a for a in axes if a.name not in taps]
+    axes = _moved_axes(tiling, operand)
     most = flow.queued // 2 if operand.windows else flow.queued  # windows are read to their end
     held = most * prod(a.extent for a in axes) // flow.issues  # in elements: solvers count whole numbers
     return Threshold(times(*(tiling.block[a.name] for a in axes)), held, few, largest([few, many]))

@@ -88,3 +88,4 @@ def test_sums_that_registers_hold_for_a_part_of_them_go_out_and_come_back(m: int
     found = simulate(made.program, made.machine, made.problem)
     for unit, busy_ns in found.busy_ns:
         assert made.schedule.cost_ns >= 0.95 * busy_ns, unit
+    assert 0.6 < made.schedule.cost_ns / found.total_ns < 1.2, "fillings that many moves are issued for wait"
