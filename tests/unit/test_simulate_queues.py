@@ -80,7 +80,7 @@ def test_neighbouring_bytes_of_a_scratchpad_do_not_wait_for_each_other() -> None
     assert time.units == [120, 110, 0], "and this one when it has been read"
 
 
-@pytest.mark.parametrize(("m", "n", "k"), [(64, 128, 64), (32, 256, 96)])
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 128, 64), (48, 128, 128)])
 def test_loops_of_which_not_all_iterations_are_run_take_as_long(
     m: int, n: int, k: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
