@@ -142,7 +142,10 @@ def main() -> None:
             fastest = min(median(found) for other, found in times.items() if other not in OWN)
             for own, found in ratios.items():
                 found.append(fastest / median(times[own]))
-                print(f"  the fastest of the others over {own}: {found[-1]:.2f}", flush=True)
+                least = min(min(found) for other, found in times.items() if other not in OWN) / min(
+                    times[own]
+                )
+                print(f"  the fastest of the others over {own}: {found[-1]:.2f}, by least times {least:.2f}")
     for own, found in ratios.items():
         print(f"geometric mean of {own}: {geometric_mean(found):.2f}")
 
