@@ -22,11 +22,12 @@ from isamap.bench.cases import F32
 from isamap.bench.kept_rows import spread
 from isamap.bench.products import gemm_cases, product_source
 from isamap.driver.inputs import find_profile, machine_of, named_kernel
-from isamap.driver.portfolio import contender_of, measured_sizes, ready_calls, with_faster
+from isamap.driver.portfolio import check_ran, contender_of, measured_sizes, ready_calls, with_faster
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.libraries.description import shipped_libraries
 from isamap.libraries.installed import find_installed
+from isamap.source import IsamapError
 from isamap.tune.choices import OURS
 from isamap.tune.measured import SECONDS
 
@@ -64,6 +65,8 @@ def measured(request: Request, rounds: int) -> tuple[str, Rounds]:
     for number in range(rounds):
         order = list(contenders) if number % 2 else list(contenders)[::-1]
         found.append({name: contenders[name].turn(SECONDS) for name in order})
+    for name, contender in contenders.items():
+        check_ran(name, contender)
     return taken.program.outcome.summary["portfolio"]["chosen"], found
 
 
@@ -88,7 +91,11 @@ def main() -> None:
     for name, request in questions(given.rows, given.vectors, given.hw):
         if time.monotonic() > stop:
             break
-        taken, found = measured(replace(request, limit_s=given.limit), given.rounds)
+        try:
+            taken, found = measured(replace(request, limit_s=given.limit), given.rounds)
+        except IsamapError as error:
+            print(f"{name:>22} {error.diagnostics[0].message}", flush=True)
+            continue
         others = [other for other in found[0] if other != TAKEN]
         fastest = min(others, key=lambda other: median(costs[other] for costs in found))
         times = ", ".join(f"{o} {median(c[o] for c in found) / 1e3:.1f}" for o in others)

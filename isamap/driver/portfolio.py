@@ -243,6 +243,8 @@ def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[
     contenders |= {theirs.name: contender_of(theirs.prepared, sizes) for theirs in ready}
     turns = {name: lambda c=contender: c.turn(SECONDS) for name, contender in contenders.items()}
     rounds = play(turns, time.monotonic_ns, time.monotonic_ns() + PATIENCE_NS)
+    for name, contender in contenders.items():  # what failed has no time, and nothing is faster than it
+        check_ran(name, contender)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     found: list[Choice] = []
     for key, theirs in zip(keys, ready, strict=True):
@@ -275,9 +277,15 @@ def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
     made = Contender(prepared.compiled, arrays, symbols, scalars, LIMITS.seconds, [], threads)
     made.processor_time = threads == 1
     made.run(FEWEST_CALLS)
-    if made.failure:
-        raise RunProblem(Diagnostic("nothing-ran", f"`{prepared.compiled.interface.name}`: {made.failure}"))
+    check_ran(prepared.compiled.interface.name, made)
     return made
+
+
+def check_ran(name: str, contender: Contender) -> None:
+    """Nothing, where all calls came to their end. Raises: RunProblem."""
+    if contender.failure:
+        said = f"`{name}` could not be measured: {contender.failure}"
+        raise RunProblem(Diagnostic("nothing-ran", said, help="repeat it, or leave out `--portfolio`"))
 
 
 def _told(

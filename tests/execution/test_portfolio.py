@@ -24,6 +24,7 @@ from fake_library import (
 from isamap.cli import main
 from isamap.driver import portfolio
 from isamap.tune.choices import Choices
+from isamap.tune.measured import Contender
 
 SIZES = "-D P=400 Q=600"
 Turns = Mapping[str, Callable[[], float]]
@@ -242,6 +243,20 @@ def test_of_several_values_of_a_size_a_library_has_to_win_at_each(
     measured = told["libraries"][0]["measured"]
     assert [(m["sizes"]["P"], m["ratio"]) for m in measured] == list(zip((40, 2000), shares, strict=True))
     assert told["chosen"] == chosen
+
+
+def test_code_that_fails_while_it_is_measured_leaves_no_choice(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(self: Contender, _: float) -> float:
+        self.failure = "its library is gone"
+        return float("inf")
+
+    monkeypatch.setattr(Contender, "turn", gone)
+    found = answer(capsys, f"compile spread.ir {SIZES}", FakeLibrary.build(folder, FAST), code=1)
+    assert codes(found) == ["nothing-ran"]
+    assert found["diagnostics"][0]["message"] == "`isamap` could not be measured: its library is gone"
+    assert Choices.open().count() == 0
 
 
 def test_two_libraries_of_one_name_are_refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
