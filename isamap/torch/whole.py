@@ -54,7 +54,7 @@ class _Made:
 
 
 class Whole:
-    """A graph, and its library as soon as weights are known."""
+    """A graph of inference, and its library as soon as weights are known."""
 
     def __init__(self, graph: Any, options: Options, weights: frozenset[Any]) -> None:
         """Raises: NotTaken."""
