@@ -11,7 +11,6 @@ from isamap.cli.import_command import imported
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_count, read_number
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S
-from isamap.report.mappings import time_text
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
@@ -120,6 +119,8 @@ def _how(
 
 def _told(dealt: Dealt) -> str:
     """What devices do side by side, and what that is said to take beside one device."""
+    from isamap.report.mappings import time_text
+
     count = sum(len(phase) > 1 for phase in dealt.phases)
     beside = {0: "never side by side", 1: "side by side once"}.get(count, f"side by side {count} times")
     times = f"{time_text(dealt.plan.cost_ns)} by the model, {time_text(dealt.alone_ns)} on one"

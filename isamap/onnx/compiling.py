@@ -16,7 +16,6 @@ from isamap.codegen.child import permission_refused
 from isamap.codegen.toolchain import build_pool, find_compiler
 from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
-from isamap.driver.compiling import compile_program
 from isamap.driver.given import given_count
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.kept import key_of, recall_emitted
@@ -37,7 +36,7 @@ from isamap.onnx.packing import packed_of, with_packed
 from isamap.onnx.partition import METHODS, Method, Partition
 from isamap.onnx.pitches import find_pitches
 from isamap.onnx.planning import plan
-from isamap.onnx.pricing import Prices
+from isamap.onnx.pricing import Prices, compiled
 from isamap.onnx.program import Call, Program
 from isamap.onnx.rooms import Kept, Room
 from isamap.onnx.types import stored
@@ -186,11 +185,11 @@ def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
 def _compiled(request: Request) -> Made:
     """The C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
     try:
-        made = compile_program(request)
+        made = compiled(request)
     except NoMapping:
         if not request.packed:
             raise
-        made = compile_program(replace(request, packed=()))  # each mapping reads its weights in place
+        made = compiled(replace(request, packed=()))  # each mapping reads its weights in place
     summary: Mapping[str, Any] = made.outcome.summary
     size, cost = int(summary["workspace"]["fixed_bytes"]), float(summary["schedule"]["cost"])
     return Made(made.emitted, size, cost, made.outcome.is_cut_short)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from isamap.driver.compiling import Program as Compiled
 from isamap.driver.compiling import compile_program
 from isamap.driver.passes import form_of
 from isamap.driver.request import Request
@@ -93,10 +94,21 @@ def no_kernel(name: str) -> UsageProblem:
     )
 
 
+def compiled(request: Request) -> Compiled:
+    """A kernel in a form that takes tensors as steps pass them. Raises: as `compile_program`.
+
+    A form of joined dimensions asks for dense ones, and steps may pass rows that lie further apart.
+    """
+    made = compile_program(request)
+    if any(t.given is not None for t in made.emitted.interface.tensors):
+        made = compile_program(replace(request, transform=None))
+    return made
+
+
 def _price(request: Request) -> Price | None:
     """What the greedy schedule of a kernel costs."""
     try:
-        made = compile_program(request)
+        made = compiled(request)
     except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours
         return None
     summary: Mapping[str, Any] = made.outcome.summary
