@@ -50,7 +50,7 @@ def form_in_blocks(
     asked = asked_blocks(request)
     if asked:
         return Rewrite(in_blocks(make_guards_explicit(kernel), asked), steps), asked
-    whole = canonical_form(request, kernel, problem_of, clock)
+    whole = canonical_form(request, kernel, machine, problem_of, clock)
     whole = replace(whole, steps=(*steps, *whole.steps))
     if request.schedule is not None or request.transform != BEST_FORM:
         return whole, ()

@@ -20,6 +20,7 @@ from isamap.driver.blocking import of_nests
 from isamap.driver.matching import forms_of
 from isamap.driver.recalled import problem_key, recall_problem, remember_problem
 from isamap.driver.request import BEST_FORM, Request
+from isamap.driver.row_room import with_row_room
 from isamap.driver.stages import Clock
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
@@ -130,14 +131,16 @@ ProblemOf = Callable[[Kernel, Extent], Problem]
 """The problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
 
 
-def canonical_form(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
+def canonical_form(
+    request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
+) -> Rewrite:
     """A bound kernel as it is matched: guards explicit and, where forms are chosen, what is dense as one.
 
     What is read beyond an array lies in a padded copy of it or, where that is cheaper, edges are apart.
     """
     if request.transform != BEST_FORM:
-        return Rewrite(make_guards_explicit(kernel), ())
-    padded, apart = _dense(kernel), edges_apart(kernel)
+        return Rewrite(with_row_room(make_guards_explicit(kernel), kernel, machine), ())
+    padded, apart = _dense(kernel, machine), edges_apart(kernel)
     if apart is None:
         return padded
     asked = problem_of, "greedy", clock  # both have the same middle, which a quick plan misses alike
@@ -145,7 +148,7 @@ def canonical_form(request: Request, kernel: Kernel, problem_of: ProblemOf, cloc
     copies = {o.name for o in padded.kernel.operands} - {o.name for o in kernel.operands}
     if plan is not None and _share_ns(request, padded.kernel, plan, copies) < LEAST_COPY * plan.ns:
         return padded
-    cut = _dense(apart.kernel)
+    cut = _dense(apart.kernel, machine)
     if plan_ns(request, cut.kernel, *asked) < (float("inf") if plan is None else plan.ns):
         return Rewrite(cut.kernel, (*apart.steps, *cut.steps))
     return padded
@@ -159,8 +162,8 @@ def _share_ns(request: Request, canonical: Kernel, plan: _Plan, written: Set[str
     return added(ns or 0.0 for n, ns in nests if known[n.statement].assign.target.buffer in written)
 
 
-def _dense(kernel: Kernel) -> Rewrite:
-    return dense_form(make_guards_explicit(kernel))
+def _dense(kernel: Kernel, machine: Machine) -> Rewrite:
+    return dense_form(with_row_room(make_guards_explicit(kernel), kernel, machine))
 
 
 def choose_form(
@@ -206,13 +209,13 @@ def _cheapest(
     if not found:
         return written
     forms = (written, *(improvement.rewrite for improvement in found))
-    costs = [_cost_ns(request, form.kernel, sizes, problem_of, "greedy", clock) for form in forms]
+    costs = [_cost_ns(request, form.kernel, machine, sizes, problem_of, "greedy", clock) for form in forms]
     order = sorted(range(len(forms)), key=lambda i: costs[i])
     rivals = [i for i in order if costs[i] <= RIVAL * costs[order[0]]][:MOST_RIVALS]
     if len(rivals) == 1 or request.heuristic == "greedy":
         return forms[order[0]]
     # A quick plan misses what takes several decisions at once, in one form and not in another.
-    asked = sizes, problem_of, request.heuristic, clock
+    asked = machine, sizes, problem_of, request.heuristic, clock
     searched = {i: _cost_ns(request, forms[i].kernel, *asked) for i in rivals}
     return forms[min(rivals, key=lambda i: searched[i])]
 
@@ -220,6 +223,7 @@ def _cheapest(
 def _cost_ns(
     request: Request,
     kernel: Kernel,
+    machine: Machine,
     sizes: Mapping[str, int | Range],
     problem_of: ProblemOf,
     heuristic: str,
@@ -227,7 +231,7 @@ def _cost_ns(
 ) -> float:
     """What a heuristic's plan of a form costs. Units: nanoseconds of the model."""
     try:
-        canonical = _dense(bind(kernel, dict(sizes))).kernel
+        canonical = _dense(bind(kernel, dict(sizes)), machine).kernel
     except (NoMapping, UsageProblem):
         return float("inf")
     return plan_ns(request, canonical, problem_of, heuristic, clock)

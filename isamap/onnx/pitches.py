@@ -11,23 +11,16 @@ dense rows.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import gcd, prod
+from math import prod
 
-from isamap.ir import Index
 from isamap.machine import Machine
-from isamap.machine.model import caches_from_nearest, line_bytes
+from isamap.machine.cache_sets import uncrowding_bytes
 from isamap.onnx.program import Call, Passed, Program, reads_of, writes_of
 from isamap.onnx.types import size_bytes
-
-FEW_PLACES = 4
-"""Rows that begin at no more different places of a way than these crowd it."""
 
 
 def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
     """The distance of rows by tensor, for those whose rows are moved apart. Units: bytes."""
-    way, line = _way_bytes(machine), line_bytes(machine)
-    if not way or not line:
-        return {}
     kept = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
     seen: dict[str, set[int]] = {}
     for step in program.steps:
@@ -35,22 +28,8 @@ def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
             row = size_bytes(passed.dtype, passed.shape[-1:]) if len(passed.shape) > 1 else 0
             seen.setdefault(passed.tensor, set()).add(row if isinstance(step, Call) else 0)
     rows = {tensor: min(sizes) for tensor, sizes in seen.items() if len(sizes) == 1 and tensor not in kept}
-    return {tensor: row + line for tensor, row in rows.items() if row and _is_crowded(row, way, line)}
-
-
-def _is_crowded(row: int, way: int, line: int) -> bool:
-    """Whether rows so long begin at a few places of a way only. Units: bytes."""
-    return row % line == 0 and way // gcd(row, way) <= FEW_PLACES
-
-
-def _way_bytes(machine: Machine) -> int:
-    """What a way of the nearest cache holds; 0 where it is not stated."""
-    for name in caches_from_nearest(machine)[:1]:
-        memory = machine.memories[name]
-        ways = dict(memory.decl.attributes).get("ways")
-        if isinstance(ways, Index) and ways.value and memory.capacity_bytes:
-            return memory.capacity_bytes // ways.value
-    return 0
+    apart = {tensor: (row, uncrowding_bytes(row, machine)) for tensor, row in rows.items()}
+    return {tensor: row + more for tensor, (row, more) in apart.items() if more}
 
 
 def room_bytes(passed: Passed, pitches: Mapping[str, int]) -> int:

@@ -1,0 +1,33 @@
+"""Which distances of rows let them fall into a few sets of the nearest cache.
+
+What reads rows side by side at such a distance evicts one by another (docs/decisions/0025-conflict-misses.md,
+0068-rows-of-models.md). Neighbouring rows a line further apart begin in sets of their own.
+"""
+
+from __future__ import annotations
+
+from math import gcd
+
+from isamap.ir import Index
+from isamap.machine.model import Machine, caches_from_nearest, line_bytes
+
+FEW_PLACES = 4
+"""Rows that begin at no more different places of a way than these crowd it."""
+
+
+def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
+    """What should lie between rows so long: a line, or nothing where they crowd no cache. Units: bytes."""
+    way, line = _way_bytes(machine), line_bytes(machine)
+    if not way or not line or not row_bytes or row_bytes % line:
+        return 0
+    return line if way // gcd(row_bytes, way) <= FEW_PLACES else 0
+
+
+def _way_bytes(machine: Machine) -> int:
+    """What a way of the nearest cache holds; 0 where it is not stated."""
+    for name in caches_from_nearest(machine)[:1]:
+        memory = machine.memories[name]
+        ways = dict(memory.decl.attributes).get("ways")
+        if isinstance(ways, Index) and ways.value and memory.capacity_bytes:
+            return memory.capacity_bytes // ways.value
+    return 0
