@@ -67,6 +67,8 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
                 found = _found(nest_model, solver, status, job.floor_ns)
                 stopped = status != "OPTIMAL" and solver.wall_time >= left.wall_s
                 spent = float(solver.response_proto.deterministic_time)
+                if not job.holds_best and found.contender < 0:
+                    denials -= denials % 2  # what the second had no time to confirm, it did not contradict
                 return replace(found, denials=denials, is_stopped=stopped, effort=spent)
             denials += 1
         if not job.holds_best and not denials % 2:

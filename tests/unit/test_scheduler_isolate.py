@@ -330,6 +330,20 @@ def test_that_is_not_believed_when_a_second_configuration_finds_something() -> N
     assert found.bound_ns == pytest.approx(16)
 
 
+def test_that_the_second_configuration_had_no_time_is_no_denial() -> None:
+    """The first one may be right: the best schedule known is none of those that it was asked about."""
+    _, job = asked(ask_here)
+
+    def run(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
+        late = configuration == SECOND
+        solver, status = run_solver(nest_model, Limits(0.0, 1.0) if late else limits, configuration, tell)
+        assert status == ("UNKNOWN" if late else "INFEASIBLE")
+        return solver, status
+
+    found = search(job, lambda _: None, run)
+    assert (found.status, found.denials, found.contender) == ("UNKNOWN", 0, -1)
+
+
 def test_the_second_configuration_differs_in_everything() -> None:
     assert SECOND.presolve != USUAL.presolve
     assert SECOND.linearization != USUAL.linearization
