@@ -39,7 +39,8 @@ class SimulatedRow:
 
     Units: nanoseconds of one call, by the simulator and by the cost model; of the roofs; of each unit's work.
     `instructions` are all that are issued. `checked` says on what the result was compared: "in full", or the
-    label of the copy whose sizes were cut. `left_out` says why there are no times.
+    label of the copy whose sizes were cut. `left_out` says why there are no times, `warnings` what
+    was said while the schedule was looked for.
     """
 
     case: int
@@ -63,6 +64,7 @@ class SimulatedRow:
     checked: str = ""
     compile_seconds: float = 0.0
     left_out: str = ""
+    warnings: str = ""
 
     @property
     def key(self) -> str:
@@ -86,7 +88,7 @@ class SimulatedRow:
     @staticmethod
     def from_json(data: dict[str, Any]) -> SimulatedRow:
         """The row that `as_json` gave."""
-        return SimulatedRow(**{f.name: data[f.name] for f in fields(SimulatedRow)})
+        return SimulatedRow(**{f.name: data[f.name] for f in fields(SimulatedRow) if f.name in data})
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +144,7 @@ def _simulated(
         is_right=is_right,
         checked=checked,
         left_out="" if is_right else "the result is wrong",
+        warnings="; ".join(finding.message for finding in made.schedule.findings),
     )
 
 

@@ -132,12 +132,14 @@ HEAD = (
 
 
 def simulated_table(rows: Sequence[SimulatedRow], heading: str) -> str:
-    """One line per row, `heading` over their labels; rows without times say why."""
+    """One line per row, `heading` over their labels; below, why rows have no times, and warnings."""
     lines: list[Sequence[str]] = [("row", heading, *HEAD)]
     lines += [_line(row) for row in rows if not row.left_out]
     found = table(lines, right=(0, *range(2, 10)))
     left_out = [f"{row.case:4}  {row.label}: {row.left_out}" for row in rows if row.left_out]
-    return "\n".join([found, *(["", "left out:", *left_out] if left_out else [])])
+    warned = [f"{row.case:4}  {row.label}: {row.warnings}" for row in rows if row.warnings]
+    named = {"left out:": left_out, "warnings:": warned}
+    return "\n".join([found, *(line for title, own in named.items() if own for line in ("", title, *own))])
 
 
 def _line(row: SimulatedRow) -> Sequence[str]:
@@ -183,6 +185,7 @@ COLUMNS = (
         "is_right",
         "checked",
         "left_out",
+        "warnings",
     ),
 )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from isamap.ir import Const, Constraint, Expr, Index, Kernel, Read, Scalar
+from isamap.ir.bind import comparison_holds
 from isamap.libraries.description import Argument, Form, Library, LibraryCall
 from isamap.match.patterns.unify import Binding, unify
 from isamap.match.tiles.operand_tiles import tensor_strides
@@ -209,10 +210,7 @@ def _truth(check: Constraint, kernel: Kernel) -> bool | None:
     if check.comparison == "<=":
         check = replace(check, left=_largest(check.left, kernel))
     gap = (check.right - check.left).value
-    if gap is None:
-        return None
-    holds = {"<=": gap >= 0, "<": gap > 0, ">=": gap <= 0, ">": gap < 0, "==": gap == 0, "!=": gap != 0}
-    return holds[check.comparison]
+    return None if gap is None else comparison_holds(0, check.comparison, gap)
 
 
 def _largest(index: Index, kernel: Kernel) -> Index:

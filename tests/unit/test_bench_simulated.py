@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isamap.bench import simulated
 from isamap.bench.cases import S8, SIMULATED_FORMS
 from isamap.bench.convolutions import ConvCase, conv_cases
 from isamap.bench.layer_kinds import CONVOLUTION_LAYERS, PRODUCT_LAYERS, LayerKind, touched, with_margin
@@ -25,7 +26,7 @@ from isamap.bench.simulated_suite import (
     summarise_simulated,
 )
 from isamap.ir import bind, interpret
-from isamap.source import UsageProblem
+from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 
 PRODUCT = GemmCase(0, "small", 40, 6, 70, True, False)
@@ -92,6 +93,8 @@ def test_rows_go_through_json_and_back() -> None:
     assert (ROW.roof_ns, ROW.bound_by) == (150.0, "memory")
     assert replace(ROW, array_ns=150.0).bound_by == "array"
     assert replace(ROW, machine="gemmini").key != ROW.key
+    older = {key: value for key, value in ROW.as_json().items() if key != "warnings"}
+    assert SimulatedRow.from_json(older) == ROW
 
 
 def test_means_are_those_of_rows_with_times() -> None:
@@ -104,7 +107,9 @@ def test_means_are_those_of_rows_with_times() -> None:
     assert summary.error == pytest.approx((2 / 0.95) ** 0.5 - 1)
     assert summary.furthest is slow
     assert [row.case for row in summary.worst] == [1, 0]
-    text = f"{simulated_table([ROW, slow, gone], 'images')}\n{simulated_text(summary)}"
+    warned = replace(slow, warnings="the solver ended")
+    text = f"{simulated_table([ROW, warned, gone], 'images')}\n{simulated_text(summary)}"
+    assert "warnings:\n   1  1x64x56x56: the solver ended\n" in text
     assert "   2  1x64x56x56: no instruction" in text
     assert "geometric mean of 2 rows: 38 %; least: 19 % (row 1), 75 % (row 0)" in text
     assert "furthest 0.50 (row 1)" in text
@@ -124,6 +129,21 @@ def test_a_row_is_compiled_checked_and_simulated(kind: LayerKind[Any], case: Any
     assert row.instructions > 0
     assert row.array_ns == pytest.approx(row.operations / 2048), "32 x 32 cells, two operations each"
     assert max(row.busy_ns.values()) <= row.simulated_ns
+
+
+def test_a_row_says_what_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = vars(simulated)["_compiled"]
+
+    def warning(*given: Any) -> Any:
+        kernel, made = compiled(*given)
+        found = (Diagnostic("solver-failed", "the solver ended", severity="warning"),)
+        assert made.schedule is not None
+        return kernel, replace(made, schedule=replace(made.schedule, findings=found))
+
+    assert simulate_row(*KINDS[1], S8, RULES).warnings == ""
+    monkeypatch.setattr(simulated, "_compiled", warning)
+    row = simulate_row(*KINDS[1], S8, RULES)
+    assert (row.left_out, row.warnings) == ("", "the solver ended")
 
 
 @pytest.mark.exhaustive
