@@ -16,7 +16,8 @@ The C of an instruction that performs an elementary function on every lane of a 
       memcpy(z, &x, sizeof x);
     }
 
-Where a definition holds below some size only, C's library computes lanes beyond, behind a branch.
+Where a definition holds below some size only, C's library computes lanes beyond, behind a branch and in a
+function of its own.
 
 Compilers make registers of that, also where they are told to leave loops alone, as emitted loops are.
 """
@@ -33,7 +34,7 @@ from isamap.codegen.c_steps import call_text
 from isamap.codegen.cmodel import Model, ModelOperand, build_model
 from isamap.ir import BOOL, F32, OPS, Assign, Call, Const, Expr, Index, Instruction, Loop, Read, Scalar
 from isamap.kernels import list_functions
-from isamap.machine import PARTS, EmitCall
+from isamap.machine import ANSWERS, PARTS, EmitCall
 from isamap.syntax.functions import definition
 
 FUNCTIONS = tuple(name for name in list_functions() if name in OPS)
@@ -81,7 +82,8 @@ def part_text(name: str, emit: EmitCall) -> str:
     """The function of a part, as `scale_f32x16`, that a machine has an instruction for."""
     part, _, kind = name.rpartition("_")
     given = ", ".join(f"{kind} {p}" for p in PARTS[part])
-    return f"static inline {kind} {name}({given}) {{\n  return ({kind}){call_text(emit)};\n}}\n"
+    made = "int" if part in ANSWERS else kind
+    return f"static inline {made} {name}({given}) {{\n  return ({made}){call_text(emit)};\n}}\n"
 
 
 def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...]:
@@ -154,14 +156,15 @@ static inline $F number_$n($U whole) {
 """,
 }
 _BOTH = {
-    "every": """\
-/* Whether something holds everywhere. */
-static inline int every_$n($U where) {
+    "some_beyond": """\
+/* Whether a < b does not hold somewhere. */
+static inline int some_beyond_$n($F a, $F b) {
+  const $U within = where_$n(a < b);
   uint32_t bits[$N];
   uint32_t all = ~0u;
-  memcpy(bits, &where, sizeof bits);
+  memcpy(bits, &within, sizeof bits);
   for (int i = 0; i < $N; i++) all &= bits[i];
-  return all != 0u;
+  return all == 0u;
 }
 """,
     "choose": """\
@@ -236,30 +239,30 @@ def _text(name: str, n: str, types: tuple[str, str]) -> str:
     result = _value(found.result, n)
     if found.below is None:
         return "\n".join([*lines, f"  return {result};", "}", ""])
-    near = f"{given.name}_is_near"
-    lines.insert(
-        1, f"  const {types[1]} {near} = where_{n}(size_{n}({given.name}) < all_{n}({found.below!r}f));"
-    )
+    size, limit = f"size_{n}({given.name})", f"all_{n}({found.below!r}f)"
     lines.append(f"  const {types[0]} found = {result};")
-    lines.append(f"  return every_{n}({near}) ? found : {name}_far_{n}({given.name}, {near}, found);")
-    return _FAR[n == "f32"].replace("$f", name).replace("$n", n).replace("$F", types[0]).replace(
-        "$U", types[1]
-    ).replace("$N", n.removeprefix("f32x")) + "\n".join([*lines, "}", ""])
+    beyond = f"{name}_beyond_{n}({given.name}, found)"
+    lines.append(f"  return some_beyond_{n}({size}, {limit}) ? {beyond} : found;")
+    return _BEYOND[n == "f32"].replace("$f", name).replace("$n", n).replace("$F", types[0]).replace(
+        "$N", n.removeprefix("f32x")
+    ).replace("$B", repr(found.below)) + "\n".join([*lines, "}", ""])
 
 
-_FAR = (
+# A function of its own: the calls in it would keep nothing in registers around each place that computes it.
+_BEYOND = (
     """\
 /* Lanes that the definition is not for, by C's library. */
-static inline $F $f_far_$n($F x, $U near, $F found) {
+static __attribute__((noinline, cold)) $F $f_beyond_$n($F x, $F found) {
   for (int i = 0; i < $N; i++) {
-    if (near[i] == 0u) found[i] = __builtin_$ff(x[i]);
+    if (!(__builtin_fabsf(x[i]) < $Bf)) found[i] = __builtin_$ff(x[i]);
   }
   return found;
 }
 """,
     """\
-static inline float $f_far_f32(float x, uint32_t near, float found) {
-  return near != 0u ? found : __builtin_$ff(x);
+static inline float $f_beyond_f32(float x, float found) {
+  (void)found;
+  return __builtin_$ff(x);
 }
 """,
 )

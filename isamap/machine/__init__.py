@@ -37,7 +37,7 @@ if TYPE_CHECKING:
         line_bytes,
         unset_state,
     )
-    from isamap.machine.parts import PARTS
+    from isamap.machine.parts import ANSWERS, PARTS
     from isamap.machine.processor import detect_features, detect_machine, missing_features
 
 _HOMES = {
@@ -47,7 +47,7 @@ _HOMES = {
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
     "links": ("carried_ns", "shared_link"),
     "lengths": ("at_one_length", "passed_when_run"),
-    "parts": ("PARTS",),
+    "parts": ("ANSWERS", "PARTS"),
     "load": ("LineHint", "line_hints", "load_machine"),
     "emit_nodes": (
         "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "EmitValue",
@@ -59,6 +59,7 @@ _HOMES = {
 }  # fmt: skip
 
 __all__ = [
+    "ANSWERS",
     "PARTS",
     "Cost",
     "EmitArg",

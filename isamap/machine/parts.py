@@ -23,8 +23,11 @@ PARTS = {
     "at_least": ("x", "low"),
     "at_most": ("x", "high"),
     "if_less": ("a", "b", "c", "d"),
+    "some_beyond": ("a", "b"),
 }
 """The parts, and what they are given, by the names that calls use."""
+ANSWERS = frozenset({"some_beyond"})
+"""The parts that say whether something holds, by a number that is not 0; the others make floats."""
 KINDS = tuple(f"f32x{lanes}" for lanes in (4, 8, 16))
 
 

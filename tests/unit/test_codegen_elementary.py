@@ -195,13 +195,14 @@ def test_a_machine_performs_parts_of_functions_by_the_calls_that_it_names() -> N
     assert "bits_f32x16" in "".join(helper_texts(["exp_f32x16"]))
 
 
-@pytest.mark.parametrize("name", ["x86-avx2", "x86-avx512"])
-def test_parts_leave_functions_as_they_are(name: str) -> None:
+@pytest.mark.parametrize(("name", "lanes"), [("x86-avx2", 8), ("x86-avx512", 8), ("x86-avx512", 16)])
+def test_parts_leave_functions_as_they_are(name: str, lanes: int) -> None:
     machine = load_machine(name)
     if missing_features(machine):
         pytest.skip(f"this processor is no {name}")
     flags, given = (*FLAGS, *machine.target.flags, "-ffp-contract=off"), some_floats()[::16]
     given = given[: len(given) // 16 * 16].copy()
     for function in FUNCTIONS:
-        plain = performed(function, 8, given, flags)
-        np.testing.assert_array_equal(plain, performed(function, 8, given, flags, machine.target.parts))
+        plain = performed(function, lanes, given, flags)
+        parts = performed(function, lanes, given, flags, machine.target.parts)
+        np.testing.assert_array_equal(plain, parts)
