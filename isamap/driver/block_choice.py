@@ -4,8 +4,8 @@
 
 Axes are those of the last statement along which something shrinks that the kernel itself declares, one inside
 the other; blocks are as long as what shrinks, and what several statements go through in turns, fits into half
-of a cache, the rest of which is for what streams by. Inside ordered loops nothing is chosen: what these keep
-in caches is not priced.
+of a cache, the rest of which is for what streams by. Inside ordered loops of the kernel's own nothing is
+chosen but strips (`isamap.driver.strips`): what these keep in caches is not priced.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from isamap.driver.blocking import asked_blocks
 from isamap.driver.posing import ProblemOf, canonical_form, plan_ns
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.stages import Clock
+from isamap.driver.strips import in_strips
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
 from isamap.posing.hierarchy import Memories
@@ -54,6 +55,9 @@ def form_in_blocks(
     whole = replace(whole, steps=(*steps, *whole.steps))
     if request.schedule is not None or request.transform != BEST_FORM:
         return whole, ()
+    strips = in_strips(request, kernel, whole.kernel, problem_of, clock)
+    if strips is not None:
+        return Rewrite(strips[0], steps), strips[1]
     own = [o for o in kernel.operands if o.role == "temp"]
     offered = dict(offered_blocks(make_guards_explicit(kernel), own, machine)) if own else {}
     if not offered:

@@ -144,7 +144,7 @@ def canonical_form(
     if apart is None:
         return padded
     asked = problem_of, "greedy", clock  # both have the same middle, which a quick plan misses alike
-    plan = _plan(request, padded.kernel, *asked)
+    plan = quick_plan(request, padded.kernel, *asked)
     copies = {o.name for o in padded.kernel.operands} - {o.name for o in kernel.operands}
     if plan is not None and _share_ns(request, padded.kernel, plan, copies) < LEAST_COPY * plan.ns:
         return padded
@@ -154,7 +154,7 @@ def canonical_form(
     return padded
 
 
-def _share_ns(request: Request, canonical: Kernel, plan: _Plan, written: Set[str]) -> float:
+def _share_ns(request: Request, canonical: Kernel, plan: Plan, written: Set[str]) -> float:
     """What the statements take in a plan that write some arrays. Units: nanoseconds of the model."""
     known = statements(canonical)
     costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
@@ -241,12 +241,12 @@ def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
     """What a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
-    plan = _plan(request, canonical, problem_of, heuristic, clock)
+    plan = quick_plan(request, canonical, problem_of, heuristic, clock)
     return float("inf") if plan is None else plan.ns
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
     """A heuristic's schedule, of that problem."""
 
     schedule: Schedule
@@ -254,9 +254,9 @@ class _Plan:
     ns: float
 
 
-def _plan(
+def quick_plan(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
-) -> _Plan | None:
+) -> Plan | None:
     """A heuristic's plan, where there is one whose cost is known."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel) and not request.packed
@@ -267,4 +267,4 @@ def _plan(
             plan = load_heuristic(heuristic).schedule(problem, model, limit_s=limit_s, fixed={})
     except (NoMapping, Infeasible, UsageProblem):  # a rewrite may read a packed input at two places
         return None
-    return None if plan.cost_ns is None else _Plan(plan, problem, plan.cost_ns)
+    return None if plan.cost_ns is None else Plan(plan, problem, plan.cost_ns)

@@ -1,7 +1,7 @@
 """IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
 
 from isamap.ir.walk import distinct_reads, reads, symbols
-from isamap.transform.blocks import Blocks, in_blocks, shared_blocks
+from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, shared_blocks
 from isamap.transform.edges import edges_apart
 from isamap.transform.factors import factorisations, unfactored
 from isamap.transform.flattening import dense_form
@@ -30,6 +30,7 @@ __all__ = [
     "is_rewritable",
     "is_summed_everywhere",
     "make_guards_explicit",
+    "ordered_axes",
     "reads",
     "refused_rewrites",
     "rewrites",

@@ -8,7 +8,8 @@ What stands beside rows, other axes and arrays, is compared as text.
     T[c, 1] += X[c, 5 + r] * F[c, r];   Y[k, 5] += T[c, 1] * G[k, c];    in blocks of 4: row 1 of the second
 
 A temporary that is too short, a block that reads what another one left or has yet to fill, and rows computed
-twice in what lasts are found so.
+twice in what lasts are found so. Of rows that are known to be independent some are enough: equal blocks do
+the same.
 """
 
 from __future__ import annotations
@@ -38,14 +39,26 @@ Key = tuple[str, int]
 _ALL = -1  # a row that is not told from others, of arrays without rows
 
 
-def check_blocks(before: Kernel, after: Kernel, rows: Mapping[str, int]) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """The rows that are looked at, and the `turns` that compute them: iterations of the loop over blocks."""
+
+    rows: frozenset[int]
+    turns: frozenset[int]
+
+
+def check_blocks(
+    before: Kernel, after: Kernel, rows: Mapping[str, int], samples: Samples | None = None
+) -> tuple[str, ...]:
     """What the kernel in blocks does otherwise; nothing where it does the same.
 
-    `rows` says of arrays that both write which dimension their rows are; others have none.
+    `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
+    looked at where there are no `samples`.
     """
     numbers: dict[object, int] = {}
     known = frozenset(_ordered(before.body))
-    one, other = (_Trace(kernel, rows, numbers) for kernel in (before, after))
+    one = _Trace(before, rows, numbers, samples and samples.rows)
+    other = _Trace(after, rows, numbers, turns=samples and samples.turns)
     try:
         for trace in (one, other):
             trace.run(trace.kernel.body, {}, known)
@@ -71,11 +84,16 @@ def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Trace:
-    """What rows were computed from, so far; `numbers` stand for what was seen, in both kernels alike."""
+    """What rows were computed from, so far; `numbers` stand for what was seen, in both kernels alike.
+
+    `only` those rows and those `turns` of a loop over blocks are looked at, all where it is None.
+    """
 
     kernel: Kernel
     rows: Mapping[str, int]
     numbers: dict[object, int]
+    only: frozenset[int] | None = None
+    turns: frozenset[int] | None = None
     held: dict[Key, int] = field(default_factory=dict[Key, int])
 
     def run(self, body: tuple[Stmt, ...], at: Mapping[str, int], known: frozenset[str]) -> None:
@@ -90,6 +108,8 @@ class _Trace:
                 case Loop(axes, inner, True):
                     new = [a for a in axes if a.name not in known]
                     for turn in range(new[0].extent.evaluate({}) if new else 1):
+                        if new and self.turns is not None and turn not in self.turns:
+                            continue
                         self.run(inner, {**at, **{a.name: turn for a in new}}, known)
                 case Loop(axes, inner):
                     for assign in inner:
@@ -101,6 +121,8 @@ class _Trace:
     def assign(self, s: Assign, extents: Mapping[str, int], at: Mapping[str, int]) -> None:
         """One statement, for each row that it writes."""
         for row in self._rows_of(s.target, extents, at):
+            if self.only is not None and not self.only.issuperset(row.values()):
+                continue
             here = {**at, **row}
             (key,) = self._keys(s.target, extents, here)
             old: object = None

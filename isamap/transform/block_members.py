@@ -11,12 +11,14 @@ they write are used block by block alike, so that no statement needs what anothe
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from isamap.ir import Axis, Index, Kernel
-from isamap.transform.rewrite import accesses, shown
+from isamap.ir import Axis, Index, Kernel, Loop, Stmt
+from isamap.ir.dependences import check_dependences
+from isamap.ir.facts import known_facts
+from isamap.transform.rewrite import accesses, alone, shown
 from isamap.transform.shared_elements import Conflicts, never_meet, writes_all
-from isamap.transform.statements import Statement, statements
+from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +27,8 @@ class Members:
 
     `rows` names the axis of each that is cut; `shrunk` are temporaries with the dimension in which they
     shrink. `fillers` are the statements that fill these: they run for what is read. `moved` are statements
-    in between that take no part, and run before.
+    in between that take no part, and run before. The loop over blocks stands inside so many, `depth`, of the
+    ordered loops around them; `are_independent` says that no row needs another one.
     """
 
     given: tuple[Statement, ...]
@@ -33,6 +36,8 @@ class Members:
     rows: dict[int, str]
     shrunk: dict[str, int]
     moved: tuple[int, ...]
+    depth: int
+    are_independent: bool = False
 
     @property
     def fillers(self) -> frozenset[int]:
@@ -45,6 +50,11 @@ class Members:
         return all(
             str(r.index[self.shrunk[r.buffer]]) == name for r, name in reads if r.buffer in self.shrunk
         )
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The numbers of the ordered loops around them."""
+        return self.given[min(self.rows)].ordered_loops
 
     @property
     def written(self) -> frozenset[str]:
@@ -62,10 +72,13 @@ class Members:
         return {name: min(at[name]) for name in sorted(self.written) if at[name]} | self.shrunk
 
 
-def find_members(kernel: Kernel, axis: str, kept: frozenset[str] = frozenset()) -> Members | str:
+def find_members(
+    kernel: Kernel, axis: str, own: frozenset[str] = frozenset(), kept: frozenset[str] = frozenset()
+) -> Members | str:
     """The statements that share blocks of an axis; or why there are none. `kept` temporaries do not shrink.
 
-    The last statement over an axis of that name says how long it is, and in which ordered loops they stand.
+    The last statement over an axis of that name says how long it is, and in which ordered loops they stand;
+    around those of the axes `own` that of the blocks may stand.
     """
     given = statements(kernel)
     last = max((n for n, s in enumerate(given) if _axis(s, axis)), default=None)
@@ -81,10 +94,38 @@ def find_members(kernel: Kernel, axis: str, kept: frozenset[str] = frozenset()) 
         if wrong is None:
             break
         kept |= {wrong}
-    if not shrunk:
+    moved = tuple(n for n in run if min(rows) < n and n not in rows)
+    members = Members(given, extent, rows, shrunk, moved, len(given[last].sequence))
+    if _are_independent(kernel, members, axis):
+        members = replace(members, depth=_depth(members, own), are_independent=True)
+    if not shrunk and members.depth == len(given[last].sequence):
         return f"no temporary shrinks to blocks of `{axis}`"
-    members = Members(given, extent, rows, shrunk, tuple(n for n in run if min(rows) < n and n not in rows))
     return _objection(kernel, members) or members
+
+
+def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
+    """Whether no row needs what another one does, through all turns of the ordered loops around them.
+
+    Proved by the verifier of a kernel in which the axis is one loop around the statements, free of order.
+    """
+    if members.moved or {*members.rows.values()} != {axis}:
+        return False
+    inside: list[tuple[Statement, Stmt]] = []
+    for n in sorted(members.rows):
+        s = members.given[n]
+        inside.append((s, alone(replace(s, axes=tuple(a for a in s.axes if a.name != axis)))))
+    body = in_ordered_loops(inside, lambda a, inner: Loop((a,), inner, ordered=True))
+    whole = Loop((Axis(axis, Index.of(members.extent)),), body)
+    return not any(check_dependences(replace(kernel, body=(whole,)), known_facts(kernel)))
+
+
+def _depth(members: Members, own: frozenset[str]) -> int:
+    """In how many ordered loops that of independent blocks stands: in front of the kernel's own ones."""
+    around = members.given[min(members.rows)].sequence
+    first = next((d for d, a in enumerate(around) if a.name in own), len(around))
+    number = members.loops[first : first + 1]
+    inside = {n for n, s in enumerate(members.given) if s.ordered_loops[first : first + 1] == number}
+    return first if inside == members.rows.keys() else len(around)
 
 
 def _axis(s: Statement, name: str) -> Axis | None:

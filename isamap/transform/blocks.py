@@ -8,6 +8,12 @@
 with `T: f32[C, 4]` in place of `T: f32[C, 8]`: what a block fills is read while it is in a near cache. Blocks
 that differ from their neighbours in shape, at the edges of an image and where an axis ends, stand by
 themselves. Each block fills what it reads: the rows that two blocks read are computed in both.
+
+Where iterations of the axis are independent of each other through all turns of an ordered loop, the loop over
+blocks stands around that: what one turn leaves to the next stays near, or in registers.
+
+    seq t in T { for n in 64 {             →         seq n_block in 2 { seq t in T { for n in 32 {
+      c[n] = cos(a[n]); a[n] += c[n]; } }              c[n] = cos(a[n + 32*n_block]); … } } }
 """
 
 from __future__ import annotations
@@ -19,12 +25,13 @@ from itertools import count
 from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
 from isamap.ir.substitute import substitute_stmt
 from isamap.source import Diagnostic, UsageProblem
-from isamap.transform.block_check import check_blocks
+from isamap.transform.block_check import Samples, check_blocks
 from isamap.transform.block_members import Members, find_members
 from isamap.transform.rewrite import accepted, accesses, free_name, map_accesses, with_statements
-from isamap.transform.statements import Statement
+from isamap.transform.statements import Statement, statements
 
-MOST_ROWS = 1 << 14
+MOST = 1 << 14
+"""Rows that are looked at one by one, and blocks whose shapes are compared."""
 Span = tuple[int, int]
 """The first row, and the one behind the last."""
 
@@ -45,8 +52,9 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
 
     Raises: UsageProblem where statements may not share a loop, or share nothing.
     """
+    own = ordered_axes(kernel)
     for one in blocks:
-        found = shared_blocks(kernel, one)
+        found = shared_blocks(kernel, one, own)
         if isinstance(found, str):
             raise UsageProblem(
                 Diagnostic(
@@ -59,17 +67,26 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
     return kernel
 
 
-def shared_blocks(kernel: Kernel, blocks: Blocks) -> Kernel | str:
-    """The kernel with statements in one loop over blocks; or why not."""
+def ordered_axes(kernel: Kernel) -> frozenset[str]:
+    """The axes of a kernel's ordered loops."""
+    return frozenset(a.name for s in statements(kernel) for a in s.sequence)
+
+
+def shared_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset()) -> Kernel | str:
+    """The kernel with statements in one loop over blocks; or why not.
+
+    `own` are the axes of ordered loops that are no loops over blocks: around these the new one may stand.
+    """
     kept: frozenset[str] = frozenset()
     while True:
-        members = find_members(kernel, blocks.axis, kept)
+        members = find_members(kernel, blocks.axis, own, kept)
         if isinstance(members, str):
             return members
         if blocks.size >= members.extent:
             return kernel
-        if members.extent > MOST_ROWS:
-            return f"`{blocks.axis}` has {members.extent} iterations; the limit is {MOST_ROWS}"
+        what, each = ("blocks", blocks.size) if members.are_independent else ("iterations", 1)
+        if (many := members.extent // each) > MOST:
+            return f"`{blocks.axis}` has {many} {what}; the limit is {MOST}"
         rows = [_rows(members, span) for span in _spans(members.extent, blocks.size)]
         whole = {name for name in members.shrunk if _length(name, rows) >= _extent(kernel, members, name)}
         if not whole:
@@ -78,9 +95,18 @@ def shared_blocks(kernel: Kernel, blocks: Blocks) -> Kernel | str:
     after = _built(kernel, members, rows, blocks.axis)
     if not accepted(kernel, after, batched=True):
         return "what comes of it is no kernel"
-    said = check_blocks(kernel, after, members.dimensions)
+    samples = _samples(members.extent, blocks.size) if members.are_independent else None
+    said = check_blocks(kernel, after, members.dimensions, samples)
     assert not said, f"blocks broke their rules: {said[0]}"
     return after
+
+
+def _samples(extent: int, size: int) -> Samples:
+    """The first blocks and the last ones, where all are alike but that of what is left."""
+    whole = extent // size
+    turns = frozenset(t for t in (0, 1, whole - 1) if 0 <= t < whole)
+    rows = {r for t in turns for r in range(t * size, (t + 1) * size)}
+    return Samples(frozenset(rows.union(range(whole * size, extent))), turns)
 
 
 # --- which rows -------------------------------------------------------------------------------------------
@@ -185,7 +211,7 @@ def _built(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) ->
     turn = free_name(kernel, f"{axis}_block")
     numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
     first, last = min(members.rows), max(members.rows)
-    inside = [s for run in _runs(rows) for s in _run(members, run, turn, next(numbers))]
+    inside = [s for run in _runs(rows) for s in _run(members, run, turn, numbers)]
     moved = (members.given[n] for n in members.moved)
     operands = [_shrunk(o, members, rows) for o in kernel.operands]
     every = (*members.given[:first], *moved, *inside, *members.given[last + 1 :])
@@ -210,10 +236,13 @@ def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
     return tuple(y - x for x, y in zip(a.starts, b.starts, strict=True))
 
 
-def _run(members: Members, run: Sequence[Rows], turn: str, number: int) -> Iterator[Statement]:
+def _run(members: Members, run: Sequence[Rows], turn: str, numbers: Iterator[int]) -> Iterator[Statement]:
     """The statements of some blocks, in a loop over these where there are several."""
     first, following = run[0], run[min(1, len(run) - 1)]
     turns = Index.of(turn) if len(run) > 1 else Index.of(0)
+    around = (Axis(turn, Index.of(len(run))),) if len(run) > 1 else ()
+    loops = tuple(next(numbers) for _ in around)
+    inner = {n: next(numbers) for n in members.loops[members.depth :]}
 
     def start(mine: Span, its: Span) -> Index:
         return turns * (its[0] - mine[0]) + mine[0]
@@ -223,11 +252,12 @@ def _run(members: Members, run: Sequence[Rows], turn: str, number: int) -> Itera
         s, name = members.given[n], members.rows[n]
         cut = _cut(s, name, start(span, following.of[n]), span[1] - span[0])
         cut = map_accesses(cut, lambda r: _held(r, members, held))
-        if len(run) > 1:
-            around = Axis(turn, Index.of(len(run)))
-            loops = (*cut.ordered_loops, number)
-            cut = replace(cut, sequence=(*cut.sequence, around), ordered_loops=loops)
-        yield cut
+        outer, own = cut.sequence[: members.depth], cut.sequence[members.depth :]
+        yield replace(
+            cut,
+            sequence=(*outer, *around, *own),
+            ordered_loops=(*members.loops[: members.depth], *loops, *inner.values()),
+        )
 
 
 def _cut(s: Statement, name: str, start: Index, length: int) -> Statement:
