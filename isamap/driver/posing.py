@@ -43,10 +43,10 @@ Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 def extent_of(request: Request) -> Extent:
     """How much of the problem a request needs.
 
-    All of it where a person decides, or where more than the best schedule is asked for; where inputs are
-    packed before, so that copies of them cost nothing; and for cost models that have no floors.
+    All of it where a person decides, or where more than the best schedule is asked for; and for cost models
+    that have no floors.
     """
-    decided = of_nests(request.fixed) or request.schedule is not None or request.packed
+    decided = of_nests(request.fixed) or request.schedule is not None
     model = load_cost_model(request.cost_model)
     if decided or request.measures or request.best > 1 or not isinstance(model, FlooredModel):
         return "whole"
@@ -75,7 +75,7 @@ def problem_in(
         return build_problem(kernel, machine, sizes, request.threads, request.packed, named, matches)
     looks = FIRST_LOOKS if extent == "first" else None
     model = load_cost_model(request.cost_model)
-    return narrow_problem(kernel, machine, sizes, request.threads, model, looks, matches)
+    return narrow_problem(kernel, machine, sizes, request.threads, model, looks, matches, request.packed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def quick_plan(
 ) -> Plan | None:
     """A heuristic's plan, where there is one whose cost is known."""
     model = load_cost_model(request.cost_model)
-    may_narrow = isinstance(model, FlooredModel) and not request.packed
+    may_narrow = isinstance(model, FlooredModel)
     try:
         problem = problem_of(canonical, "narrow" if may_narrow else "whole")
         limit_s = 1.0 if heuristic == "greedy" else request.limit_s / MOST_RIVALS

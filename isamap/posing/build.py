@@ -25,7 +25,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.posing.frame import Frame
 from isamap.posing.matches import Matches, tiles_of
 from isamap.posing.option import option_of, reorders, whole_option
-from isamap.posing.packable import packed_options, require_packable
+from isamap.posing.packable import packed_options
 from isamap.posing.supply_costs import input_of
 from isamap.posing.unmatched import require_performed
 from isamap.transform import Statement, statements
@@ -47,8 +47,7 @@ def build_problem(
     Raises: NoMapping when a statement cannot be performed;
     UsageProblem for what cannot be packed.
     """
-    require_packable(kernel, packed)
-    frame = Frame.of(kernel, machine, sizes, threads, matches)
+    frame = Frame.of(kernel, machine, sizes, threads, matches, packed)
     nests: list[NestProblem] = []
     for number, statement in enumerate(statements(kernel)):
         options: list[NestOption] = []

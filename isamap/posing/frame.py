@@ -13,6 +13,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.posing.fusable import offered_once
 from isamap.posing.hierarchy import Memories
 from isamap.posing.matches import Matches, find_matches
+from isamap.posing.packable import require_packable
 from isamap.transform import Statement, accesses, statements
 
 
@@ -22,7 +23,7 @@ class Frame:
 
     `profile` are the numbers that sizes have in costs, `turns` how often ordered loops have each statement
     performed, in the order of the statements; so are `matches`,
-    which may perform them.
+    which may perform them. `packed` are inputs that the caller passes packed.
     """
 
     kernel: Kernel
@@ -33,6 +34,7 @@ class Frame:
     memories: Memories
     turns: tuple[int, ...]
     matches: tuple[Matches, ...]
+    packed: tuple[str, ...] = ()
 
     @staticmethod
     def of(
@@ -41,10 +43,14 @@ class Frame:
         sizes: Mapping[str, int | Range],
         threads: int,
         matches: Sequence[Matches] | None = None,
+        packed: Sequence[str] = (),
     ) -> Frame:
         """The frame of a kernel at these sizes, performed by so many threads; matches are found where they
         are not known.
+
+        Raises: UsageProblem for what cannot be packed.
         """
+        require_packable(kernel, packed)
         profile = {name: typical_size(value) for name, value in sizes.items()}
         suppliers, memories = suppliers_of(kernel, machine), Memories.of(machine)
         turns = tuple(
@@ -53,7 +59,7 @@ class Frame:
         )
         given = tuple(sorted(sizes.items()))
         known = tuple(matches) if matches else find_matches(kernel, machine)
-        return Frame(kernel, given, threads, profile, suppliers, memories, turns, known)
+        return Frame(kernel, given, threads, profile, suppliers, memories, turns, known, tuple(packed))
 
     def is_cold(self, number: int, tensor: str) -> bool:
         """Whether a statement finds an operand in no cache: none before it wrote it, and it runs once.

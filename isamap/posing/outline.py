@@ -31,6 +31,7 @@ from isamap.match import Mapping as Mapped
 from isamap.plan.problem import NestOption
 from isamap.posing.frame import Frame
 from isamap.posing.option import bare_option, option_of, reorders, whole_option
+from isamap.posing.packable import packed_in, with_packed
 from isamap.posing.supply_costs import input_of
 from isamap.transform import Statement
 
@@ -53,9 +54,14 @@ class Outline:
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
-    """An outline of each mapping of a statement that may be carried out, in the order of `tiles_of`."""
+    """An outline of each mapping of a statement that may be carried out, in the order of `tiles_of`.
+
+    None where something is packed that only sums take packed.
+    """
     suppliers, profile = frame.suppliers, profile_sizes(statement)
     found: list[Outline] = []
+    if packed_in(statement, frame.packed) and not statement.is_reduction:
+        return ()
     loops = Loops.of(statement)
     for mapping in frame.matches[number].mappings:
         pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
@@ -93,11 +99,12 @@ def _applied(
 
 
 def _supplied(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
-    option = option_of(tile, frame.suppliers, frame.kernel, frame.profile, prices_copies=False)
+    known = option_of(tile, frame.suppliers, frame.kernel, frame.profile, prices_copies=False)
+    option = known and with_packed(known, packed_in(tile.statement, frame.packed))
     if option is None:
         return None
     extents = {axis.name: axis.extent for axis in option.axes}
-    staged = {o.name for o in option.operands if o.staged_ns is not None}
+    staged = {o.name for o in option.operands if o.staged_ns is not None and not o.packed}
 
     def elements(operand: OperandTile) -> int:
         return prod(extents.get(name, 1) for name in operand.axes)
@@ -140,5 +147,6 @@ def _copied(
 
 
 def _whole(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
-    option = whole_option(tile, number, frame)
+    known = whole_option(tile, number, frame)
+    option = known and with_packed(known, packed_in(tile.statement, frame.packed))
     return None if option is None else Outline(place, option, _joined(tile.mapping), None)

@@ -87,6 +87,11 @@ def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
 # --- options ----------------------------------------------------------------------------------------------
 
 
+def packed_in(statement: Statement, packed: Sequence[str]) -> tuple[str, ...]:
+    """Those of the packed tensors that a statement reads."""
+    return tuple(name for name in packed if any(read.buffer == name for read in _reads_of(statement)))
+
+
 def packed_options(
     options: Sequence[NestOption], packed: Sequence[str], statement: Statement, machine: str
 ) -> list[NestOption]:
@@ -94,10 +99,10 @@ def packed_options(
 
     Raises: NoMapping when there are options, but none of them can.
     """
-    here = [name for name in packed if any(read.buffer == name for read in _reads_of(statement))]
+    here = packed_in(statement, packed)
     if not here or not options:
         return list(options)
-    made = [_with_packed(option, here) for option in options if statement.is_reduction]
+    made = [with_packed(option, here) for option in options if statement.is_reduction]
     found = [option for option in made if option is not None]
     if found:
         return found
@@ -118,7 +123,7 @@ def packed_options(
     )
 
 
-def _with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
+def with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
     """The option with those tensors packed; None where it cannot read one of them from a buffer."""
     served = {o.tensor for o in option.operands if _can_be_packed(o)}
     if not served.issuperset(packed):

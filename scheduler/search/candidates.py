@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import ceil, inf, prod
 
 from isamap.plan.cost import Cost, evaluate
@@ -18,6 +19,9 @@ from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.search.floors import floors_of
+
+RECALLED = 32
+"""Options whose prices are kept: those of the statements of one kernel that have been looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +87,39 @@ def open_options(
             mapping_of(nest.statement),
             *space.names(),
         }:
-            cost = part_cost(problem, nest, option, model)
-            floor = min(floors_of(cost, space, blocks))
+            cost, floor = _priced(problem, nest, space, model, blocks)
             start = starts.get((number, option.parts))
             found.append(OpenOption(number, space, cost, blocks, floor, start))
     return tuple(sorted(found, key=lambda o: (o.floor_ns, o.number)))
+
+
+def _priced(
+    problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
+) -> tuple[Cost, float]:
+    """What an option costs, and at least. Where nothing is fixed, what was found last is known."""
+    alone = NestProblem(nest.statement, (space.option,), turns=nest.turns)
+    own = replace(problem, nests=(alone,))
+    if space.fixed or getattr(model, "__hash__", None) is None:
+        return _bounded(own, space, model, blocks)
+    return _recalled(own, model)
+
+
+def _bounded(
+    problem: Problem, space: Space, model: CostModel, blocks: Sequence[RegisterBlock]
+) -> tuple[Cost, float]:
+    """The same of a problem of one option."""
+    (nest,) = problem.nests
+    cost = part_cost(problem, nest, space.option, model)
+    return cost, min(floors_of(cost, space, blocks))
+
+
+@lru_cache(maxsize=RECALLED)
+def _recalled(problem: Problem, model: CostModel) -> tuple[Cost, float]:
+    """The same, with nothing fixed: narrowing a problem asks first, and scheduling it again."""
+    (nest,) = problem.nests
+    (option,) = nest.options
+    space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
+    return _bounded(problem, space, model, space.register_blocks())
 
 
 def _issues(option: NestOption) -> int:

@@ -17,9 +17,11 @@ from isamap.ir import Kernel, Range
 from isamap.machine import Machine
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
+from isamap.posing.build import build_problem
 from isamap.posing.frame import Frame
 from isamap.posing.matches import Matches
 from isamap.posing.outline import Outline, outlines
+from isamap.posing.packable import packed_in
 from isamap.posing.unmatched import no_mapping, require_performed
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.search.floors import floors_of
@@ -49,15 +51,17 @@ def narrow_problem(
     model: CostModel,
     looks: int | None = None,
     matches: Sequence[Matches] | None = None,
+    packed: Sequence[str] = (),
 ) -> Problem:
     """The problem with the mappings that may win under a model that has floors, and what the others cost.
 
     With `looks`, after so many looks at mappings of a statement those that have not been seen are left, too,
     whether they may win or not. `matches` are the mappings of the statements where
-    they are known. Raises: NoMapping when a statement cannot be performed.
+    they are known; `packed` are inputs that the caller passes packed.
+    Raises: NoMapping when a statement cannot be performed; UsageProblem for what cannot be packed.
     """
     assert isinstance(model, FlooredModel), "only floors say what may be left out"
-    frame = Frame.of(kernel, machine, sizes, threads, matches)
+    frame = Frame.of(kernel, machine, sizes, threads, matches, packed)
     given, bare = statements(kernel), frame.problem(())
     # A sum may save what the statements cost that it takes along: they are priced before.
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
@@ -66,6 +70,8 @@ def narrow_problem(
         saved = added(priced[n].price_ns if n in priced else inf for n in along[number])
         judge = _Judge(frame, bare, number, model, model.least_ns, saved)
         found = _narrowed(outlines(given[number], number, frame), judge, looks)
+        if not found.nest.options and packed_in(given[number], packed):
+            return build_problem(kernel, machine, sizes, threads, packed, None, matches)  # which says why
         if not found.nest.options and all(number not in others for others in along):
             raise no_mapping(kernel, number, machine)
         priced[number] = found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import shutil
 import time
@@ -179,3 +180,38 @@ def test_files_are_compiled_apart_and_the_one_that_is_wrong_is_named() -> None:
     assert build(find_compiler(()), (), files, tuple(files)).stat().st_size
     with pytest.raises(CompilerRefused, match=r"f2\.c"):
         build(find_compiler(()), (), {**files, "f2.c": "int f2(void) { return }\n"}, tuple(files))
+
+
+def test_headers_that_most_files_include_are_parsed_once() -> None:
+    plain, vectors = "#include <stddef.h>\n", "#include <immintrin.h>\n"
+    texts = {"own.c": '#include "own.h"\n', "a.c": vectors, "b.c": plain + vectors, "c.c": vectors}
+
+    assert compiler_calls.shared_headers(texts) == ("", ())
+    headers, users = compiler_calls.shared_headers({**texts, "d.c": vectors})
+    assert (headers, users) == (vectors, ("a.c", "b.c", "c.c", "d.c"))
+    steps = compiler_calls.library_steps(("-O1",), ("own.c", "d.c"), (), users)
+    parsed = compiler_calls.HEADERS
+    assert steps.first == (("-O1", "-x", "c-header", "-o", f"{parsed}.gch", parsed),)
+    assert steps.apart[0] == ("-O1", "-c", "-o", "own.c.o", "own.c")
+    assert steps.apart[1] == ("-O1", "-include", parsed, "-c", "-o", "d.c.o", "d.c")
+    assert not compiler_calls.library_steps(("-O1",), ("own.c", "d.c")).first
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc keeps what it has parsed")
+def test_a_library_of_files_whose_headers_are_parsed_once_is_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = find_compiler(("-O1",), wanted="gcc")
+    files = {f"f{n}.c": f"#include <stdint.h>\nint32_t f{n}(void) {{ return {n}; }}\n" for n in range(6)}
+    calls: list[list[str]] = []
+    run = compiler_calls.run_compiler
+
+    def noted(words: list[str], folder: str | None) -> object:
+        calls.append(words)
+        return run(words, folder)
+
+    monkeypatch.setattr(compiler_calls, "run_compiler", noted)
+    once = ctypes.CDLL(str(build(found, ("-O1",), files, tuple(files))))
+    assert sum("c-header" in words for words in calls) == 1
+    assert sum("-include" in words for words in calls) == 6
+    assert [once[f"f{n}"]() for n in range(6)] == list(range(6))

@@ -21,7 +21,7 @@ from isamap.scheduler import AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
 from isamap.scheduler.search.narrowing import looked_at
-from isamap.source import Source
+from isamap.source import NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 
@@ -86,6 +86,33 @@ def test_schedules_found_while_pricing_are_as_good_as_those_found_again(
     assert again.cost_ns is not None
     assert found.cost_ns <= again.cost_ns * (1 + SAME)
     assert found.lower_bound_ns == again.lower_bound_ns
+
+
+@pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED[:3])
+def test_inputs_passed_packed_leave_the_same_schedule_among_fewer_mappings(
+    kernel: str, hw: str, sizes: dict[str, int], threads: int
+) -> None:
+    asked = canonical(kernel, sizes), load_machine(hw), sizes, threads
+    left = narrow_problem(*asked, MODEL, packed=("B",))
+    all_ = build_problem(*asked, packed=("B",))
+
+    assert sum(len(n.options) for n in left.nests) < sum(len(n.options) for n in all_.nests)
+    assert all(set(a.options) <= set(b.options) for a, b in zip(left.nests, all_.nests, strict=True))
+    assert all(o.packed for n in left.nests for p in n.options for o in p.operands if o.tensor == "B")
+    found, wanted = (schedule(problem, heuristic="greedy") for problem in (left, all_))
+    assert found.nests == wanted.nests
+    assert (found.cost_ns, found.lower_bound_ns) == (wanted.cost_ns, wanted.lower_bound_ns)
+
+
+def test_what_cannot_be_taken_packed_is_refused_as_of_all_mappings() -> None:
+    kernel, hw, sizes, threads = ASKED[2]
+    asked = canonical(kernel, sizes), load_machine(hw), sizes, threads
+    with pytest.raises(NoMapping) as found:
+        narrow_problem(*asked, MODEL, packed=("bias",))
+    with pytest.raises(NoMapping) as wanted:
+        build_problem(*asked, packed=("bias",))
+    assert found.value.diagnostics == wanted.value.diagnostics
+    assert found.value.diagnostics[0].code == "packed-in-place"
 
 
 def test_what_was_found_while_pricing_is_left_aside_where_decisions_are_fixed() -> None:
@@ -234,6 +261,7 @@ def test_all_mappings_are_there_where_a_person_decides_or_wants_more_than_one() 
 
     assert extent_of(plain) == "narrow"
     assert extent_of(replace(plain, heuristic="greedy")) == "first"
+    assert extent_of(replace(plain, packed=("B",))) == "narrow"
     assert extent_of(replace(plain, fixed={"nest0.mapping": 3})) == "whole"
     assert extent_of(replace(plain, schedule=source_of("gemm_f32"))) == "whole"
     assert extent_of(replace(plain, best=3)) == "whole"
