@@ -50,7 +50,8 @@ class Translation:
             if lying(value).dtype != dtype:
                 raise NotTaken("terms of several types")
             return self.name(value)
-        found = np.asarray(value).astype(DTYPES[dtype].numpy())
+        with np.errstate(over="ignore"):  # beyond f32 it is infinite, which clamps nothing
+            found = np.asarray(value).astype(DTYPES[dtype].numpy())
         if dtype != "f32" and float(found) != float(value):
             raise NotTaken(f"the number {value} in {dtype}")
         return self.constant(found)
