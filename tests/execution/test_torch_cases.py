@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from threading import Thread
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 
 torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 
+from torch_given import Case, ramp  # noqa: E402 - after the skip
 from torch_models import MODELS  # noqa: E402 - after the skip
 
 import isamap.torch as backend  # noqa: E402 - after the skip
@@ -54,14 +55,6 @@ def test_a_model_and_its_gradients_err_no_more_than_those_of_torch(name: str, dt
     for mine, other, true in zip(ours, theirs, exact, strict=True):
         least = 4 * unit * true.abs().max()
         assert (mine - true).abs().max() <= 2 * (other - true).abs().max() + least
-
-
-Case = tuple[Callable[[Any], Any], Callable[[], Any]]
-
-
-def ramp(*shape: int, dtype: Any = None) -> Any:
-    count = torch.Size(shape).numel()
-    return (torch.arange(count, dtype=dtype or torch.float32) - count // 2).reshape(shape)
 
 
 def randn(*shapes: tuple[int, ...]) -> Any:
