@@ -1,22 +1,28 @@
 """Models of torch by eager torch, inductor, onnxruntime and isamap, in alternation: medians and ratios.
 
-    python benchmarks/torch_models.py [MODEL …] [--bf16] [--rounds 20] [--pack] [--processor-time]
+    python benchmarks/torch_models.py [MODEL …] [--bf16] [--threads 2] [--pack] [--json FILE]
 
 Contenders take turns in another order each round; each call of a turn is timed by itself. What compiles
 takes its time before that, and is printed. Results are compared with those of torch. onnxruntime computes
 models that torch exports, and none in bf16, for which it has few kernels. With `portfolio`, torch performs
 what it is faster at. Recurrent layers reach compilers as `torch._dynamo.config.allow_rnn` asks.
+
+With `--json` each contender of a model is a line of a file as soon as the model is measured, an object with
+its `first_call_seconds`, in which it compiles. Lines that are there stay: a run that was ended has lost none.
 """
 
 from __future__ import annotations
 
 import argparse
 import io
+import json
 import random
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from statistics import geometric_mean, median
 from typing import Any
 
@@ -31,6 +37,15 @@ CONTENDERS = ("eager", "inductor", "onnxruntime", *OWN)
 TURN_S = 0.02
 MOST_CALLS = 10
 """Of a turn: fewer where a call takes longer than a share of the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A contender of a model. Units: `times` of calls in microseconds, the first call in seconds."""
+
+    times: list[float]
+    first_call_s: float
+    error: float
 
 
 def first_of(found: Any) -> Any:
@@ -79,13 +94,14 @@ def _turn(call: Callable[[], Any], clock: Callable[[], float], calls: int) -> li
 
 def measure(
     name: str, dtype: Any, given: argparse.Namespace, options: Mapping[str, Any], clock: Callable[[], float]
-) -> dict[str, list[float]]:
-    """Microseconds of each call by contender; compilations and errors are printed."""
+) -> dict[str, Timed]:
+    """What each contender took; compilations and errors are printed."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     model, inputs = MODELS[name]()
     model, inputs = model.eval().to(dtype), [x.to(dtype) for x in inputs]
     calls: dict[str, Callable[[], Any]] = {}
+    timed: dict[str, Timed] = {}
     wanted = first_of(model(*inputs))
     scale = wanted.abs().max().item()
     for contender in given.contenders:
@@ -96,15 +112,32 @@ def measure(
         error = (first_of(found(*inputs)) - wanted).abs().max().item() / scale
         calls[contender] = lambda found=found: found(*inputs)
         spent = time.perf_counter() - start
+        timed[contender] = Timed([], spent, error)
         print(f"  {contender}: first call {spent:.1f} s, largest difference to eager {error:.2g}", flush=True)
     start = time.perf_counter()
     calls["eager"]()
     count = max(1, min(MOST_CALLS, int(TURN_S / (time.perf_counter() - start))))
-    times: dict[str, list[float]] = {contender: [] for contender in calls}
     for _ in range(given.rounds):
         for contender in random.sample(sorted(calls), len(calls)):
-            times[contender] += _turn(calls[contender], clock, count)
-    return times
+            timed[contender].times.extend(_turn(calls[contender], clock, count))
+    return timed
+
+
+def _rows(
+    model: str, dtype: Any, given: argparse.Namespace, timed: Mapping[str, Timed]
+) -> list[dict[str, Any]]:
+    """A row for each contender."""
+    asked = {"threads": given.threads, "pack": given.pack, "heuristic": given.heuristic}
+    return [
+        {
+            "model": model, "dtype": str(dtype).removeprefix("torch."), **asked, "machine": given.machine,
+            "contender": contender, "clock": "processor" if given.processor_time else "wall",
+            "calls": len(one.times), "median_us": round(median(one.times), 2),
+            "least_us": round(min(one.times), 2),
+            "first_call_seconds": round(one.first_call_s, 2), "error": one.error,
+        }
+        for contender, one in timed.items()
+    ]  # fmt: skip
 
 
 def _arguments() -> argparse.Namespace:
@@ -117,6 +150,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--contenders", nargs="+", default=list(CONTENDERS), choices=CONTENDERS)
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="a line for each contender, added to a file"
+    )
     parser.add_argument("--processor-time", action="store_true", help="beside other programs: of this thread")
     asked = parser.parse_args()
     if asked.processor_time and asked.threads > 1:
@@ -136,7 +172,11 @@ def main() -> None:
     with torch.no_grad():
         for name in asked.models:
             print(f"{name}, {dtype}", flush=True)
-            times = measure(name, dtype, asked, options, clock)
+            timed = measure(name, dtype, asked, options, clock)
+            if asked.json:
+                with asked.json.open("a", encoding="utf-8") as file:
+                    file.writelines(f"{json.dumps(row)}\n" for row in _rows(name, dtype, asked, timed))
+            times = {contender: one.times for contender, one in timed.items()}
             for contender, found in times.items():
                 print(f"  {contender:11} median {median(found):9.1f} µs, least {min(found):9.1f} µs")
             fastest = min(median(found) for other, found in times.items() if other not in OWN)

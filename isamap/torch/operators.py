@@ -214,6 +214,19 @@ def _concat(to: Translation, node: Any) -> None:
     to.put(node, "Concat", *(to.term(part, node) for part in parts), axis=axis)
 
 
+def _stack(to: Translation, node: Any) -> None:
+    parts, axis = node.args[0], node.args[1] if len(node.args) > 1 else 0
+    axis %= node.meta["val"].dim()
+    sizes = to.integers(*(1 if n == axis else size for n, size in enumerate(node.meta["val"].shape)))
+    if len(parts) == 1:
+        to.put(node, "Reshape", to.term(parts[0], node), sizes)
+        return
+    names = [f"{node.name}.part.{n}" for n in range(len(parts))]
+    for name, part in zip(names, parts, strict=True):
+        to.put(node, "Reshape", to.term(part, node), sizes, result=name)
+    to.put(node, "Concat", *names, axis=axis)
+
+
 def _cut(to: Translation, node: Any, axis: int, first: int, end: int, *, whole: bool = True) -> None:
     """A part of a node's argument along an axis, which goes where it is not `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
@@ -289,6 +302,7 @@ OPERATIONS: Mapping[str, Translated] = {
     "t.default": _permute,
     "expand.default": _expand,
     "cat.default": _concat,
+    "stack.default": _stack,
     "slice.Tensor": _slice,
     "select.int": _select,
     "clone.default": _same,

@@ -18,11 +18,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from isamap.onnx.operators.recurrent import MOST_AHEAD
 from isamap.torch.terms import TYPES
 from isamap.torch.writing import Several, Writer, shape_of, wide_of
-
-MOST_AHEAD = 1 << 24
-"""Elements of products with the input that are computed for all steps at once; more, a step at a time."""
 
 
 class _Layer:

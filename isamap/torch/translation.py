@@ -15,9 +15,11 @@ from typing import Any
 from isamap.models.terms import NotTaken
 from isamap.onnx.graph import Graph, Model, Signature
 from isamap.torch.graph import is_result, lying, name_of
+from isamap.torch.layer_operators import LAYERS
 from isamap.torch.operators import OPERATIONS, PARTS, Translation
 
 OPSET = 20
+_PARTS = {**PARTS, **LAYERS}
 
 
 def translated(graph: Any, known: Mapping[Any, Any], name: str) -> Model:
@@ -30,13 +32,13 @@ def translated(graph: Any, known: Mapping[Any, Any], name: str) -> Model:
             continue
         if node.op == "placeholder":
             inputs.append(_signature(node))
-        elif is_result(node) and name_of(node.args[0]) not in PARTS:
+        elif is_result(node) and name_of(node.args[0]) not in _PARTS:
             if node.args[1] != 0:
                 raise NotTaken("a result that no operator has")
             made.names[node] = made.name(node.args[0])
         elif is_result(node):
-            PARTS[name_of(node.args[0])](made, node)
-        elif name_of(node) not in PARTS:
+            _PARTS[name_of(node.args[0])](made, node)
+        elif name_of(node) not in _PARTS:
             OPERATIONS[name_of(node)](made, node)
     outputs = tuple(_signature(node, made.name(node)) for node in given_back(output))
     found = Graph(name, tuple(made.nodes), tuple(inputs), outputs, made.constants)
@@ -54,7 +56,7 @@ def given_back(output: Any) -> list[Any]:
 def is_translated(node: Any) -> bool:
     """Whether there is a way to say a node, which may still say no for its arguments."""
     name = name_of(node)
-    return is_result(node) or name in OPERATIONS or name in PARTS
+    return is_result(node) or name in OPERATIONS or name in _PARTS
 
 
 def _signature(node: Any, name: str = "") -> Signature:

@@ -11,6 +11,7 @@ torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 layers = torch.nn
 
 import isamap.torch as backend  # noqa: E402 - after the skip
+from isamap.onnx.operators import recurrent as onnx_recurrent  # noqa: E402 - after the skip
 from isamap.torch import recurrent  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy", "pack": True}
@@ -25,8 +26,8 @@ def _whole_layers() -> Iterator[None]:
     torch._dynamo.reset()
 
 
-def compiled(model: Any) -> Any:
-    return torch.compile(model, backend=backend.backend, options=OPTIONS)
+def compiled(model: Any, *, pack: bool = True) -> Any:
+    return torch.compile(model, backend=backend.backend, options={**OPTIONS, "pack": pack})
 
 
 def listed(found: Any) -> list[Any]:
@@ -44,27 +45,52 @@ CASES: Mapping[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_a_layer_gives_what_torch_gives(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "pack"), [*((name, True) for name in CASES), ("gru", False), ("lstm", False)]
+)
+def test_a_layer_gives_what_torch_gives(name: str, pack: bool) -> None:
     make, shape = CASES[name]
     model, x = make(), torch.randn(shape)
     with torch.no_grad():
-        for mine, wanted in zip(listed(compiled(model)(x)), listed(model(x)), strict=True):
+        for mine, wanted in zip(listed(compiled(model, pack=pack)(x)), listed(model(x)), strict=True):
             torch.testing.assert_close(mine, wanted)
 
 
-def test_products_with_a_long_input_are_computed_a_step_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, x = layers.LSTM(6, 8), torch.randn(5, 1, 6)
-    monkeypatch.setattr(recurrent, "MOST_AHEAD", 100)
+@pytest.mark.parametrize("name", ["gru", "lstm"])
+def test_a_layer_begins_in_the_state_that_it_is_given(name: str) -> None:
+    make, shape = CASES[name]
+    model, x = make(), torch.randn(shape)
+    states = [torch.randn(1, shape[1], 8) for _ in range(1 + (name == "lstm"))]
+    given = tuple(states) if name == "lstm" else states[0]
     with torch.no_grad():
-        for mine, wanted in zip(listed(compiled(model)(x)), listed(model(x)), strict=True):
+        for mine, wanted in zip(listed(compiled(model)(x, given)), listed(model(x, given)), strict=True):
+            torch.testing.assert_close(mine, wanted)
+
+
+@pytest.mark.parametrize("module", [recurrent, onnx_recurrent])
+def test_products_with_a_long_input_are_computed_a_step_at_a_time(
+    module: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, x = layers.LSTM(6, 8), torch.randn(5, 1, 6)
+    monkeypatch.setattr(module, "MOST_AHEAD", 100)
+    with torch.no_grad():
+        fast = compiled(model, pack=module is onnx_recurrent)
+        for mine, wanted in zip(listed(fast(x)), listed(model(x)), strict=True):
             torch.testing.assert_close(mine, wanted)
 
 
 def test_a_layer_is_one_kernel() -> None:
     with torch.no_grad():
-        found = backend.explain(layers.GRU(6, 8), torch.randn(5, 3, 6), options=OPTIONS)
+        found = backend.explain(layers.GRU(6, 8), torch.randn(5, 3, 6), options={**OPTIONS, "pack": False})
     assert [n.operation for n in found.nodes if n.where.startswith("kernel")] == ["gru.default"]
+
+
+def test_a_layer_with_its_states_is_a_library_of_one_kernel() -> None:
+    with torch.no_grad():
+        found = backend.explain(layers.LSTM(6, 8), torch.randn(5, 3, 6), options=OPTIONS)
+    (ran,) = (n for n in found.nodes if n.operation == "lstm.default")
+    assert (ran.where, ran.why) == ("kernel", "one of the 1 of a library that is called once")
+    assert not [n for n in found.nodes if n.where == "eager"]
 
 
 def test_states_of_bf16_err_no_more_than_those_of_torch() -> None:

@@ -1,9 +1,23 @@
-"""Recurrent layers: a kernel for each direction, with a loop over the steps."""
+"""Recurrent layers: a kernel for each direction, with a loop over the steps.
+
+LSTM(x, w, r, b)  ->
+
+    for t in 50, a in 4, n in 16, j in 256 { s1[t, a, n, j] = b[0, a, j] + b[0, a + 4, j]; }
+    for t in 50, a in 4, n in 16, j in 256, k in 64 { s1[t, a, n, j] += x[t, n, k] * w[0, a, j, k]; }
+    seq t in 50 {
+      for a in 4, n in 16, j in 256 { s0[a, n, j] = s1[t, a, n, j]; }
+      for a in 4, n in 16, j in 256, k in 256 { s0[a, n, j] += h[n, k] * r[0, a, j, k]; }
+      … }
+
+Products with the input are computed for all steps at once, and weights of the state read at one place, which
+can be packed then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.applied import Applied
@@ -31,6 +45,8 @@ _USUAL: Mapping[str, tuple[str, ...]] = {
     "LSTM": ("Sigmoid", "Tanh", "Tanh"),
 }
 _GATES: Mapping[str, int] = {"RNN": 1, "GRU": 3, "LSTM": 4}
+MOST_AHEAD = 1 << 24
+"""Elements of products with the input that are computed for all steps at once; more, a step at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +161,51 @@ class _Way:
         term = self.text.read(given.shaped(sizes)).term([str(self.number), place, self.j])
         return cast(term, self.layer.inside).text
 
-    def products(
-        self, gates: Sequence[int], weights: Value, of: str, depth: int, into: Operand, first: int = 0
-    ) -> None:
-        """Adds products of the weights of gates that follow each other with the input, or with a state."""
-        layer = self.layer
-        sizes = (len(layer.directions), layer.gates, layer.units, depth)
-        read = self.text.read(weights.shaped(sizes))
-        gate = "a" if len(gates) > 1 else "0"
-        of_weights = f"a + {gates[0]}" if gate == "a" and gates[0] else gate if gate == "a" else str(gates[0])
-        weight = cast(read.term([str(self.number), of_weights, self.j, "k"]), layer.inside).text
-        target = into.at(
-            [f"a + {first}" if gate == "a" and first else gate if gate == "a" else str(first), self.n, self.j]
-        )
-        self.body.append(nest({"a": len(gates), **self.units, "k": depth}, f"{target} += {of} * {weight};"))
+    def of_input(self, with_state_bias: int) -> Operand:
+        """Biases, of the first gates those of the state too, and products with the input.
+
+        Shapes: [steps, gates, batch, units], of one step where it is computed in it, as for too many.
+        """
+        layer, sizes = self.layer, (self.layer.gates, self.layer.batch, self.layer.units)
+        is_ahead = layer.steps * prod(sizes) <= MOST_AHEAD
+        sums = self.text.temp(layer.inside, (layer.steps if is_ahead else 1, *sizes))
+        put = self.text.state if is_ahead else self.body.append
+        axes = {"t": layer.steps} if is_ahead else {}
+        for first, end, halves in (0, with_state_bias, 2), (with_state_bias, layer.gates, 1):
+            if first < end:
+                gate = _numbered("a", first, end - first)
+                biases = [b for half in range(halves) if (b := self.bias(gate, half=half)) != "0"]
+                begun = f"{sums.at(['t', gate, self.n, self.j])} = {' + '.join(biases) or '0'};"
+                put(nest({**axes, "a": end - first, **self.units}, begun))
+        weight = self.weight(self.o[1], _numbered("a", 0, layer.gates), layer.features)
+        added = f"{sums.at(['t', 'a', self.n, self.j])} += {self.input()} * {weight};"
+        put(nest({**axes, "a": layer.gates, **self.units, "k": layer.features}, added))
+        return sums
+
+    def begin_sums(self, count: int, starts: Callable[[str], str]) -> None:
+        """Begins the sums of the first gates in this step, each by its number."""
+        target = self.u.at(["a", self.n, self.j])
+        self.body.append(nest({"a": count, **self.units}, f"{target} = {starts(_numbered('a', 0, count))};"))
+
+    def of_state(self, first: int, count: int, state: Operand) -> None:
+        """Adds products of weights with a state to the sums of gates that follow each other."""
+        depth = self.layer.units
+        gate = _numbered("a", first, count)
+        target = self.u.at([gate, self.n, self.j])
+        factor = state.at([self.n, "k"])
+        statement = f"{target} += {factor} * {self.weight(self.o[2], gate, depth)};"
+        self.body.append(nest({"a": count, **self.units, "k": depth}, statement))
 
     def input(self) -> str:
         """An element of the input at this step."""
         index = [self.n, self.t, "k"] if self.is_turned else [self.t, self.n, "k"]
         return cast(self.text.read(self.o[0]).term(index), self.layer.inside).text
+
+    def weight(self, weights: Value, gate: str, depth: int) -> str:
+        """The weight of a gate's unit for one of so many numbers."""
+        sizes = (len(self.layer.directions), self.layer.gates, self.layer.units, depth)
+        read = self.text.read(weights.shaped(sizes))
+        return cast(read.term([str(self.number), gate, self.j, "k"]), self.layer.inside).text
 
     def each(self, *statements: str) -> None:
         """Statements for each unit, in this step."""
@@ -194,32 +236,18 @@ class _Way:
         return self.text.all_done()
 
 
-def _gate_sums(way: _Way, count: int, *, with_state_bias: int) -> None:
-    """Sums of biases and of products with the input."""
-    layer = way.layer
-    gate = "a" if layer.gates > 1 else "0"
-    for first, size, halves in ((0, with_state_bias, 2), (with_state_bias, layer.gates - with_state_bias, 1)):
-        if not size:
-            continue
-        place = (f"a + {first}" if first else "a") if size > 1 else str(first)
-        sums = " + ".join(b for half in range(halves) if (b := way.bias(place, half=half)) != "0") or "0"
-        way.body.append(
-            nest(
-                {"a": size, **way.units},
-                f"{way.u.at([place if layer.gates > 1 else '0', way.n, way.j])} = {sums};",
-            )
-        )
-    assert gate
-    way.products(range(layer.gates), way.o[1], way.input(), layer.features, way.u)
-    if count:
-        way.products(
-            range(count), way.o[2], way.h.at([way.n, "k" if layer.units != 1 else "0"]), layer.units, way.u
-        )
+def _numbered(axis: str, first: int, count: int) -> str:
+    """The numbers from the first on, along an axis where there are several."""
+    if count == 1:
+        return str(first)
+    return f"{axis} + {first}" if first else axis
 
 
 def _rnn(way: _Way) -> tuple[Value, ...]:
     way.begin(way.h, way.o.optional(5))
-    _gate_sums(way, 1, with_state_bias=1)
+    x = way.of_input(with_state_bias=1)
+    way.begin_sums(1, lambda gate: x.at(["t", gate, way.n, way.j]))
+    way.of_state(0, 1, way.h)
     way.advance({"h": (way.h, way.functions[0].replace("{0}", way.gate(0)))})
     return way.done()
 
@@ -230,7 +258,9 @@ def _lstm(way: _Way) -> tuple[Value, ...]:
     final = way.text.write(o[0].dtype, (way.layer.batch, way.layer.units))
     way.begin(way.h, o.optional(5))
     way.begin(cell, o.optional(6))
-    _gate_sums(way, 4, with_state_bias=4)
+    x = way.of_input(with_state_bias=4)
+    way.begin_sums(4, lambda gate: x.at(["t", gate, way.n, way.j]))
+    way.of_state(0, 4, way.h)
     next_cell, output = way.state(), way.state()
     c, following = way.of_unit(cell), way.of_unit(next_cell)
     entry, leave = way.state(), way.state()
@@ -261,27 +291,39 @@ def _seen(way: _Way, gate: int, part: int, cell: str) -> str:
 
 
 def _gru(way: _Way) -> tuple[Value, ...]:
-    o, f, layer = way.o, way.functions, way.layer
+    o, f = way.o, way.functions
     way.begin(way.h, o.optional(5))
     is_first = not o.integer("linear_before_reset", 0)
-    _gate_sums(way, 2, with_state_bias=3 if is_first else 2)
-    r, z, s = way.state(), way.state(), way.text.temp(layer.inside, (1, layer.batch, layer.units))
-    h, k = way.of_unit(way.h), "k" if layer.units != 1 else "0"
+    x = way.of_input(with_state_bias=3 if is_first else 0)
+    r, z = way.state(), way.state()
+    h = way.of_unit(way.h)
+
+    def of_input(gate: str) -> str:
+        return x.at(["t", gate, way.n, way.j])
+
+    def sums(gate: str) -> str:
+        u = way.u.at([gate, way.n, way.j])
+        return way.clipped(u if is_first else f"({of_input(gate)} + {u})")
+
+    if is_first:  # the state is reset, and then multiplied
+        way.begin_sums(3, of_input)
+        way.of_state(0, 2, way.h)
+    else:
+        way.begin_sums(3, lambda gate: way.bias(gate, half=1))
+        way.of_state(0, 3, way.h)
     way.each(
-        f"{way.of_unit(z)} = {f[0].replace('{0}', way.gate(0))};",
-        f"{way.of_unit(r)} = {f[0].replace('{0}', way.gate(1))};",
+        f"{way.of_unit(z)} = {f[0].replace('{0}', sums('0'))};",
+        f"{way.of_unit(r)} = {f[0].replace('{0}', sums('1'))};",
     )
-    inner = s.at(["0", way.n, way.j])
     if is_first:
         part = way.state()
         way.each(f"{way.of_unit(part)} = {way.of_unit(r)} * {h};")
-        way.products([2], o[2], part.at([way.n, k]), layer.units, way.u, first=2)
-        sums = way.gate(2)
+        way.of_state(2, 1, part)
+        inner = sums("2")
     else:
-        way.each(f"{inner} = {way.bias('2', half=1)};")
-        way.products([2], o[2], way.h.at([way.n, k]), layer.units, s)
-        sums = way.clipped(f"({way.u.at(['2', way.n, way.j])} + {way.of_unit(r)} * {inner})")
-    candidate = f[1].replace("{0}", sums)
+        u = way.u.at(["2", way.n, way.j])
+        inner = way.clipped(f"({of_input('2')} + {way.of_unit(r)} * {u})")
+    candidate = f[1].replace("{0}", inner)
     way.advance({"h": (way.h, f"(1 - {way.of_unit(z)}) * {candidate} + {way.of_unit(z)} * {h}")})
     return way.done()
 
