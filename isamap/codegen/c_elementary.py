@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from isamap.codegen.c_names import Names
@@ -167,6 +167,11 @@ static inline int some_beyond_$n($F a, $F b) {
   return all == 0u;
 }
 """,
+    "multiply_add": """\
+static inline $F multiply_add_$n($F a, $F b, $F c) {
+  return a * b + c;
+}
+""",
     "choose": """\
 static inline $F choose_$n($U where, $F a, $F b) {
   return of_bits_$n((bits_$n(a) & where) | (bits_$n(b) & ~where));
@@ -284,6 +289,8 @@ def _value(e: Expr, n: str) -> str:
             if c in (a, b) and d in (a, b) and c != d:
                 return f"{'at_least' if c == b else 'at_most'}_{n}({_value(d, n)}, {_value(c, n)})"
             return f"if_less_{n}({', '.join(_value(x, n) for x in (a, b, c, d))})"
+        case Call("add" | "sub" as op, (one, other)) if found := _multiplied(op, one, other):
+            return f"multiply_add_{n}({', '.join(_value(x, n) for x in found)})"
         case Call(op, args):
             shown = [_value(a, n) for a in args]
             if op in _CALLED or op in FUNCTIONS:
@@ -294,6 +301,23 @@ def _value(e: Expr, n: str) -> str:
             return f"where_{n}{text}" if OPS[op].result == "bool" else text
         case _:
             raise AssertionError(e)
+
+
+def _multiplied(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """The factors, and what their product is added to; of a difference, where a number takes the sign."""
+    match op, one, other:
+        case "add", Call("mul", (a, b)), c:
+            return a, b, c
+        case "add", c, Call("mul", (a, b)):
+            return a, b, c
+        case "sub", Call("mul", (a, b)), Const(value):
+            return a, b, replace(other, value=-value)
+        case "sub", c, Call("mul", (a, Const(value) as b)):
+            return a, replace(b, value=-value), c
+        case "sub", c, Call("mul", (Const(value) as a, b)):
+            return replace(a, value=-value), b, c
+        case _:
+            return None
 
 
 def build_call(

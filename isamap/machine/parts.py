@@ -24,6 +24,7 @@ PARTS = {
     "at_most": ("x", "high"),
     "if_less": ("a", "b", "c", "d"),
     "some_beyond": ("a", "b"),
+    "multiply_add": ("a", "b", "c"),
 }
 """The parts, and what they are given, by the names that calls use."""
 ANSWERS = frozenset({"some_beyond"})
