@@ -206,5 +206,5 @@ def test_parts_leave_functions_as_they_are(name: str, lanes: int) -> None:
         plain = performed(function, lanes, given, flags)
         alike = tuple((part, call) for part, call in machine.target.parts if "multiply_add" not in part)
         np.testing.assert_array_equal(plain, performed(function, lanes, given, flags, alike))
-        found = error_in_places(function, performed(function, lanes, given, flags, machine.target.parts), given)
-        assert found <= (definition(function).ulp or 0), f"{function} with products rounded once"
+        once = performed(function, lanes, given, flags, machine.target.parts)
+        assert error_in_places(function, once, given) <= (definition(function).ulp or 0), function
