@@ -32,7 +32,7 @@ from isamap.codegen.child import (
 )
 from isamap.codegen.fills import zeros_at_line
 from isamap.codegen.in_process import InProcess
-from isamap.codegen.toolchain import Compiled, compile_library
+from isamap.codegen.toolchain import Compiled, compile_library, compile_together
 from isamap.ir.domains import check_domain
 from isamap.lower.program import Header, Tensor
 from isamap.machine import Machine
@@ -182,12 +182,22 @@ def compile_packers(
     emitted: EmittedC, machine: Machine, model: bool = False, target: tuple[str, ...] | None = None
 ) -> tuple[Packer, ...]:
     """The programs that pack what a program takes packed. Raises: as `compile_library`."""
-    found: list[Packer] = []
-    for pack in emitted.packs:
-        packed = next(t for t in pack.interface.tensors if t.header is not None)
-        source = packed.header.source if isinstance(packed.header, Header) else packed.name
-        found.append(Packer(source, packed, compile_library(pack, machine, model, target=target)))
-    return tuple(found)
+    return tuple(_packer(compile_library(pack, machine, model, target=target)) for pack in emitted.packs)
+
+
+def compile_packers_together(
+    programs: Mapping[str, EmittedC], machine: Machine, model: bool = False
+) -> dict[str, tuple[Packer, ...]]:
+    """The same of several programs by name, as one library. Raises: as `compile_library`."""
+    packs = [pack for emitted in programs.values() for pack in emitted.packs]
+    made = iter(compile_together(packs, machine, model) if packs else ())
+    return {name: tuple(_packer(next(made)) for _ in emitted.packs) for name, emitted in programs.items()}
+
+
+def _packer(compiled: Compiled) -> Packer:
+    packed = next(t for t in compiled.interface.tensors if t.header is not None)
+    source = packed.header.source if isinstance(packed.header, Header) else packed.name
+    return Packer(source, packed, compiled)
 
 
 def packed_arrays(

@@ -154,20 +154,44 @@ def compile_library(
     `compiler` names one of COMPILERS. With a `target` it is a program for that architecture, which performs
     calls (emulated.py). Raises: MissingTool when there is none; CompilerRefused.
     """
-    model = model or emitted.model
+    (compiled,) = compile_together((emitted,), machine, model, compiler, target)
+    return compiled
+
+
+def compile_together(
+    programs: Sequence[EmittedC],
+    machine: Machine,
+    model: bool = False,
+    compiler: str | None = None,
+    target: tuple[str, ...] | None = None,
+) -> tuple[Compiled, ...]:
+    """Emitted C of several programs, of other names each, as one library; with a `target`, of one program.
+
+    Raises: as `compile_library`.
+    """
+    assert len(programs) == 1 or (programs and target is None), "a program for others serves one function"
+    model = model or any(one.model for one in programs)
     flags = MODEL_FLAGS if model else machine.target.flags
-    if emitted.strict:
+    if any(one.strict for one in programs):
         flags = (*flags, "-ffp-contract=off")
     allowed = COMPILERS if model else machine.target.toolchains
     features = () if model else machine.target.features
     found = find_compiler(flags, allowed, CROSS if target else compiler, features)
-    files = {f"{emitted.name}.c": emitted.source, f"{emitted.name}.h": emitted.header}
+    files = {f"{one.name}.c": one.source for one in programs}
+    files |= {f"{one.name}.h": one.header for one in programs}
     emissions = None if model else Emissions(machine)
-    served = None if target is None else Served(target, emitted.interface, tuple(features))
-    library = build(found, flags, files, f"{emitted.name}.c", emissions, served, emitted.links)
+    served = None if target is None else Served(target, programs[0].interface, tuple(features))
+    links = tuple(dict.fromkeys(link for one in programs for link in one.links))
+    library = build(found, flags, files, [f"{one.name}.c" for one in programs], emissions, served, links)
     permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
-    pool = build_pool(found) if emitted.interface.takes_pool and target is None else None
-    return Compiled(library, emitted.interface, permissions, found, model, pool)
+    takes_pool = any(one.interface.takes_pool for one in programs)
+    pool = build_pool(found) if takes_pool and target is None else None
+    return tuple(
+        Compiled(
+            library, one.interface, permissions, found, model, pool if one.interface.takes_pool else None
+        )
+        for one in programs
+    )
 
 
 def build_flags(compiler: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -2,9 +2,10 @@
 
     compile_ahead([{"kernel": "kernel add() {…}", "machine": "host"}, …], jobs=2)
 
-Processes of their own, each with a list of kernels, longest texts first. They are started by a command:
-those of `multiprocessing` begin the caller's program anew, which has to be written for that. What one of them
-fails at is compiled, or refused, when it is asked for.
+This process, which is ready, begins at once with the shortest texts; others with the longest, each with the
+next one when it says that it has done one. They are started by a command: those of `multiprocessing` begin
+the caller's program anew, which has to be written for that. What one of them fails at is compiled, or
+refused, when it is asked for.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import json
 import os
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import isamap
@@ -30,47 +33,73 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
 def compile_ahead(wanted: Sequence[Asked], jobs: int) -> None:
-    """Waits until so many processes have compiled, and kept, what they can of the kernels."""
-    ordered = sorted(wanted, key=lambda asked: -len(asked["kernel"]))
-    shares = [ordered[n::jobs] for n in range(min(jobs, len(ordered)))]
-    root = str(Path(isamap.__file__).parents[1])
-    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    processes: list[subprocess.Popen[bytes]] = []
+    """Waits until so many processes, this one among them, have compiled, and kept, what they can."""
+    left = deque(sorted(wanted, key=lambda asked: -len(asked["kernel"])))
+    processes: list[subprocess.Popen[str]] = []
+    threads: list[Thread] = []
     try:
-        for share in shares:
+        for _ in range(min(jobs, len(left)) - 1):
             with interrupts_put_off():  # this process ends its own
-                processes.append(_started(share, path))
-        for process in processes:
-            process.wait()
+                processes.append(_started())
+            threads.append(Thread(target=_give, args=(left, processes[-1]), daemon=True))
+            threads[-1].start()
+        with suppress(IndexError):  # the others have taken the last one
+            while True:
+                _compile(left.pop())
+        for thread in threads:
+            thread.join()
     finally:
         for process in processes:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+            process.kill()
+        for thread in threads:
+            thread.join()
+        for process in processes:
+            with suppress(OSError), process:  # its pipes are closed, and it is waited for
+                pass
 
 
-def _started(share: Sequence[Asked], path: str) -> subprocess.Popen[bytes]:
-    process = subprocess.Popen(
+def _started() -> subprocess.Popen[str]:
+    root = str(Path(isamap.__file__).parents[1])
+    path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    return subprocess.Popen(
         (*_COMMAND, str(os.getpid())),
         stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=os.environ | {"PYTHONPATH": path},
+        text=True,
+        encoding="utf-8",
     )
+
+
+def _give(left: deque[Asked], process: subprocess.Popen[str]) -> None:
+    """Gives a process one piece of work after the other, as long as it answers."""
     assert process.stdin is not None
-    with suppress(BrokenPipeError), process.stdin as to:  # it may have ended already
-        to.write(json.dumps(list(share)).encode())
-    return process
+    assert process.stdout is not None
+    with suppress(OSError, ValueError, IndexError):  # it has ended, or nothing is left
+        while True:
+            asked = left.popleft()
+            process.stdin.write(f"{json.dumps(asked)}\n")
+            process.stdin.flush()
+            if not process.stdout.readline():
+                return
 
 
-def _compile(share: Sequence[Asked]) -> None:
-    for asked in share:
-        given = dict(asked)
-        do = compile_kernel if given.pop("builds", True) else compile_only
-        with suppress(IsamapError):
-            do(**given)
+def _compile(asked: Asked) -> None:
+    given = dict(asked)
+    do = compile_kernel if given.pop("builds", True) else compile_only
+    with suppress(IsamapError):
+        do(**given)
+
+
+def _serve() -> None:
+    """Compiles what each line asks for, and says so with a line."""
+    answers, sys.stdout = sys.stdout, sys.stderr  # whatever is printed meanwhile is no answer
+    for line in sys.stdin:
+        _compile(json.loads(line))
+        print("done", file=answers, flush=True)
 
 
 if __name__ == "__main__":
     end_with(int(sys.argv[1]))
-    _compile(json.load(sys.stdin))
+    _serve()

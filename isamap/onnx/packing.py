@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 
 from isamap.codegen.c import EmittedC
-from isamap.codegen.runner import Packer, compile_packers, pack_in_process
+from isamap.codegen.runner import Packer, compile_packers_together, pack_in_process
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine
 from isamap.onnx.graph import Array
@@ -66,9 +66,9 @@ def with_packed(
 ) -> Program:
     """The program whose kernels are given packed what they take packed, and only constants that are read.
 
-    Raises: as `compile_library`, of what packs.
+    What packs is one library. Raises: as `compile_library`, of what packs.
     """
-    packers = {name: compile_packers(kernels[name], machine, model) for name in program.kernels}
+    packers = compile_packers_together({name: kernels[name] for name in program.kernels}, machine, model)
     made: dict[str, Array] = {}
     steps = tuple(
         _with_packed(step, packers[step.kernel], program, made) if isinstance(step, Call) else step
