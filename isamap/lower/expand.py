@@ -174,7 +174,7 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
     name = stage.operand
     operand = next(o for o in (tile.accumulator, *tile.inputs) if o and o.name == name)
     known = (nest.suppliers, nest.names)
-    shared = of_turn(step, scope)
+    shared = of_turn(nest, step, scope)
     staged = shared or stage_at(operand, stage.depth, tile, nest.loops, *known, stage=stage)
     is_result = operand is tile.accumulator
     parts = part_count(tile, nest.schedule) if stage.depth < nest.schedule.parallel else ONE

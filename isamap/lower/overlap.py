@@ -75,9 +75,9 @@ def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
 # --- inside its iterations --------------------------------------------------------------------------------
 
 
-def of_turn(step: Copies, scope: Scope) -> Staged | None:
+def of_turn(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
     """The buffer that an iteration uses, where iterations share one; None where each has its own contents."""
-    return None if step.slots == 1 else _slot(step, scope, scope.place.trips[step.stage.depth - 1])
+    return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
 def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
@@ -193,7 +193,7 @@ def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
 
     def make() -> Nodes:
         known = nest.tile, nest.loops, here, nest.suppliers, nest.names
-        return _when(turn * loop.step, left, copy_tiles(_slot(step, scope, turn), *known))
+        return _when(turn * loop.step, left, copy_tiles(_slot(nest, step, scope, turn), *known))
 
     return make
 
@@ -213,13 +213,32 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
 def _written(nest: Nest, step: Copies, scope: Scope, place: Place, turn: Index) -> Nodes:
     """What an iteration has left in its copy of a buffer, written from there."""
     known = nest.tile, nest.loops, place, nest.suppliers, nest.names
-    return copied_back(nest.finish, _slot(step, scope, turn), *known)
+    return copied_back(nest.finish, _slot(nest, step, scope, turn), *known)
 
 
-def _slot(step: Copies, scope: Scope, turn: Index) -> Staged:
-    """The copy of a buffer that an iteration uses."""
+def _slot(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Staged:
+    """The copy of a buffer that an iteration uses.
+
+    In a scratchpad the first iteration of a loop goes on behind the last one of the time before, so that what
+    fills it need not wait until that one has read its copy.
+    """
     made = scope.shared[step.stage.operand]
-    return replace(made, start=turn.mod(step.slots) * made.size)
+    before = _turns_before(nest, scope, step.stage.depth - 1) if step.stage.memory else ZERO
+    return replace(made, start=(before + turn).mod(step.slots) * made.size)
+
+
+def _turns_before(nest: Nest, scope: Scope, number: int) -> Index:
+    """How many iterations a loop had before it began, where each time they are as many, else 0."""
+    before = ZERO
+    for outer, loop in enumerate(nest.loops[: number + 1]):
+        outside = scope.around.get(outer)  # none outside of loops that threads share
+        count = outside.left[loop.axis].ceildiv(loop.step) if outside is not None else None
+        if count is None or count.value is None:
+            return ZERO
+        before = before * count
+        if outer < number:
+            before = before + scope.place.trips[outer]
+    return before
 
 
 def _at_turn(nest: Nest, scope: Scope, number: int, turn: Index) -> Place:

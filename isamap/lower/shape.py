@@ -27,12 +27,17 @@ def hold(tree: Tree) -> Tree:
 
 
 def stage(tree: Tree) -> Tree:
-    """Copies of operands, around what reads them."""
+    """Copies of operands, around what reads them.
+
+    An engine that fills scratchpads works in order: what a later iteration reads comes behind what this one
+    waits for.
+    """
     steps = tree.steps
     staged: set[str] = set()
     for depth in range(len(tree.schedule.loops) + 1):
         mine = [s for s in tree.schedule.stages if s.depth == depth and s.operand not in staged]
         staged |= {s.operand for s in mine}
+        mine.sort(key=lambda s: bool(s.memory and s.ahead))
         steps = _inserted(steps, depth, tuple(Packed(s) if s.packed else Copies(s) for s in mine))
     return replace(tree, steps=steps)
 

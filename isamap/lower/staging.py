@@ -35,6 +35,8 @@ from isamap.match import (
     Suppliers,
     Tile,
     Written,
+    largest,
+    tiles_move,
 )
 from isamap.plan.loops import CountedLoop, LoopStep
 from isamap.plan.schedule import Stage
@@ -44,6 +46,7 @@ from isamap.plan.schedule import Stage
 class Staged:
     """A staging buffer. `loops` are the loops (by number) that count its tiles, with elements per count;
     `by_rows` says that copies go along whole rows of its array. Of `windows` it holds each element once.
+    Tiles along the axis `together` lie one behind the other, to be copied at once.
 
     Units: `start`, where the copy in use begins, and `size`, how large a copy is, in elements.
     """
@@ -55,6 +58,7 @@ class Staged:
     size: Index = ZERO
     by_rows: bool = False
     windows: tuple[HeldWindow, ...] = ()
+    together: str = ""
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
         """Where the tile at these counters starts. Units: elements."""
@@ -120,12 +124,14 @@ def stage_at(
     windows, step = in_windows(found, operand, tile, region, inside)
     taps = {held.window.tap for held in windows}
     cells = {held.window.along: held.cell for held in windows}
+    together = _together(operand, tile, suppliers, stage)
     counts: list[tuple[int, Index]] = []
     for number, loop in inside:
         if loop.axis in operand.axes and loop.axis not in taps | cells.keys():
             counts.append((number, region[loop.axis].ceildiv(loop.step)))
             region[loop.axis] = index_min(loop.step, region[loop.axis])
     placed = [(number, cells[loop.axis] * loop.step) for number, loop in inside if loop.axis in cells]
+    counts.sort(key=lambda count: loops[count[0]].axis == together)
     for number, count in reversed(counts):
         placed.append((number, step))
         step = step * count
@@ -134,7 +140,14 @@ def stage_at(
     steps = (held.cell.value * held.window.shift for held in windows if held.cell.value is not None)
     buffer = claim_buffer(operand, step * copies, suppliers, names, why, stage, steps)
     by_rows = stage is not None and stage.by_rows
-    return Staged(buffer, operand, tuple(placed), size=step, by_rows=by_rows, windows=windows)
+    known = buffer, operand, tuple(placed)
+    return Staged(*known, size=step, by_rows=by_rows, windows=windows, together=together)
+
+
+def _together(operand: OperandTile, tile: Tile, suppliers: Suppliers, stage: Stage | None) -> str:
+    """The axis along which tiles of an operand are moved into a scratchpad together; "" where none are."""
+    found = tiles_move(operand, tile, stage.memory, suppliers) if stage is not None and stage.memory else None
+    return "" if found is None else found.axis
 
 
 def copy_tiles(
@@ -151,16 +164,16 @@ def copy_tiles(
     if staged.windows:
         assert back is None, "windows are of inputs"
         return _windows_filled(staged, tile, loops, place, suppliers, names)
-    numbers = [n for n, _ in staged.loops]
+    numbers = sorted((n for n, _ in staged.loops), key=lambda n: (loops[n].axis == staged.together, n))
     tensor = staged.operand.subject if back is None else back.target_at
     along = along_rows(tensor, staged.operand.axes)
     known = staged.operand, numbers, tile, loops, suppliers
     chains = joined_loops(*known, back=back)
     turns = turned_tiles(*known, back=back, chains=chains)
     chains = {first: chain for first, chain in chains.items() if chain[-1] in turns}
-    return _TileLoops(staged, tile, loops, suppliers, names, back, along, turns, chains).nest(
-        numbers, place, {}
-    )
+    made = _TileLoops(staged, tile, loops, suppliers, names, back, along, turns, chains)
+    nodes = made.nest(numbers, place, {})
+    return _pieces(nodes) if staged.together else nodes
 
 
 def _windows_filled(
@@ -192,7 +205,11 @@ def _windows_filled(
             others = [n for n in numbers if loops[n].axis != rows]
             nodes += replace(made, rows=(rows, place.left[rows])).nest(others, here, {})
         nodes += made.nest(numbers, here, {})
-    # Each move by itself may be dealt to iterations of loops.
+    return _pieces(nodes)
+
+
+def _pieces(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The same with each move by itself as a piece of the work, to be dealt to iterations of loops."""
     return tuple(Block("", (node,)) if isinstance(node, Issue) else node for node in nodes)
 
 
@@ -230,6 +247,8 @@ class _TileLoops:
         if left.ceildiv(loop.step).value == 1:
             inside = here.enter(number, loop.axis, base, index_min(loop.step, left), ZERO)
             return self.nest(rest, inside, turned)
+        if loop.axis == self.staged.together and not rest and largest(left.floordiv(loop.step)) is not None:
+            return self.at_once(number, here)
         nodes: tuple[Node, ...] = ()
         first = ZERO
         for size in self.turns[number][1] if number in self.turns else ():
@@ -249,6 +268,14 @@ class _TileLoops:
         length = whole if apart else left_inside(self.tile, self.loops, number, here, position)
         body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), turned)
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
+
+    def at_once(self, number: int, here: Place) -> tuple[Node, ...]:
+        """All whole tiles of the innermost loop, and what is left behind them."""
+        axis, step = self.loops[number].axis, self.loops[number].step
+        counter, count = Index.of(f"+{axis}"), here.left[axis].floordiv(step)
+        place = here.enter(number, axis, here.position[axis] + counter * step, Index.of(step), counter)
+        nodes = self.copied(place, {}, {axis: count})
+        return nodes if divides(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
 
     def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
         """The rows behind those that there are, which the last tile of a tap reads as well, set to zero."""
@@ -320,7 +347,9 @@ class _TileLoops:
             return sunk(rows, body, self.inner, self.names)
         return by_lines(rows, body, self.inner, line_bytes(self.suppliers.machine), self.names)
 
-    def copied(self, here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
+    def copied(
+        self, here: Place, turned: Mapping[str, int], together: Mapping[str, Index] | None = None
+    ) -> tuple[Node, ...]:
         """One tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
         whole = len(turned) == len(self.turns)
         nodes = copy_tile(
@@ -334,5 +363,6 @@ class _TileLoops:
             back=self.back,
             turned=turned if whole else None,
             spared=self.windows,
+            together=together,
         )
         return nodes if whole else turned_by(turned, nodes, self.names)

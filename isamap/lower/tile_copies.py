@@ -6,6 +6,7 @@ A tile of 32 pixels of which 28 are left: what is behind is set to the operand's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 from isamap.ir import Index, index_min
 from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
@@ -45,14 +46,18 @@ def copy_tile(
     turned: Mapping[str, int] | None = None,
     spared: frozenset[str] = frozenset(),
     held: Value | None = None,
+    together: Mapping[str, Index] | None = None,
 ) -> tuple[Node, ...]:
     """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
     written `back` of sums in a register, through buffers beside that one.
 
-    With `turned`, a block of so many tiles along axes, counted by `+axis`. On `spared` ones the rest stays.
+    With `turned`, a block of so many tiles along axes, counted by `+axis`, and so are those that move
+    `together` as far as one instruction takes them. On `spared` ones the rest stays.
     """
     used = shown_axes(operand, tile)
     copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
+    if together:
+        copy = replace(copy, counters=(*copy.counters, *(f"+{axis}" for axis in together)))
     if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
         return cleared_tile(operand, buffer, offset, suppliers, names)
     before: tuple[Node, ...] = ()
@@ -71,14 +76,16 @@ def copy_tile(
 
     def run(partly: bool) -> tuple[Node, ...]:
         counts = _counts(lefts, partly)
-        if not partly and back is None and fills_all(operand, tile):
+        if together:
+            counts |= {f"+{axis}": count for axis, count in together.items()}
+        elif not partly and back is None and fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
             if packed is not None:
                 return packed
         return copy_loops(copy, counts, suppliers, names)
 
     def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return turned_by(turned or {}, nodes, names)
+        return turned_by(turned or together or {}, nodes, names)
 
     whole = over_tiles(() if fills_all(operand, tile) else cleared())
     if turned:
@@ -89,7 +96,8 @@ def copy_tile(
         return (*before, *whole)
 
     def partly(zeros: bool) -> tuple[Node, ...]:
-        return over_tiles((*(cleared() if zeros else ()), *run(True)))
+        zeroed = cleared() if zeros else ()
+        return (*over_tiles(zeroed), *run(True)) if together else over_tiles((*zeroed, *run(True)))
 
     return (*before, *_as_far_as_axes_go(open_axes, lefts, spared, whole, partly))
 

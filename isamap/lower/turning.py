@@ -122,7 +122,9 @@ def _tile_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Writt
     return min((ns for ns in ways if ns is not None), default=float("inf"))
 
 
-def turned_by(turned: Mapping[str, int], nodes: tuple[Node, ...], names: Names) -> tuple[Node, ...]:
+def turned_by(
+    turned: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
+) -> tuple[Node, ...]:
     """Nodes that symbols `+axis` stand in, for every tile of a block."""
     for axis, size in turned.items():
         if nodes:

@@ -5,7 +5,7 @@ from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.moves.blocks import find_block, find_tiles_block
-from isamap.match.moves.chains import Movement, issued_ns
+from isamap.match.moves.chains import Movement, issued_ns, steps_of
 from isamap.match.moves.joined import address_steps, joined, tiles_along
 from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.passing import (
@@ -27,11 +27,13 @@ from isamap.match.moves.scratch_buffers import (
     find_clearing,
     find_dma,
     homes_of,
+    largest,
     no_clearing,
     scratch_move,
     scratchpads,
     uncleared,
 )
+from isamap.match.moves.together import TilesMove, tiles_move
 from isamap.match.moves.transfers import (
     Copy,
     Transfer,
@@ -112,6 +114,7 @@ __all__ = [
     "Suppliers",
     "Supply",
     "Tile",
+    "TilesMove",
     "Transfer",
     "Variant",
     "Violation",
@@ -161,6 +164,7 @@ __all__ = [
     "issued_ns",
     "joined",
     "lacking_abilities",
+    "largest",
     "lay_out_between",
     "layouts",
     "least_copy_ns",
@@ -181,6 +185,7 @@ __all__ = [
     "start_of_sum",
     "statement_mappings",
     "statement_text",
+    "steps_of",
     "stored_way_out",
     "sum_of_lanes",
     "sums_can_be_padded",
@@ -190,6 +195,7 @@ __all__ = [
     "tile_of",
     "tiles_along",
     "tiles_apart",
+    "tiles_move",
     "transfer_ns",
     "uncleared",
     "variants",

@@ -54,7 +54,9 @@ class Flow:
 
     Where an instruction reads registers, `loaded` brings all tiles of an input there once. Sums that it holds
     there come from their scratchpad, and go back, by what `around` takes where all of them are summed at
-    once; where parts are, by `between` from one part to the next, and by `apart` before the first.
+    once; where parts are, by `between` from one part to the next, and by `apart` before the first. `again_ns`
+    is how long a tile takes out and in again; `turn_ns` how long its place in a scratchpad is read, and begun
+    anew.
     """
 
     begun: Busy
@@ -68,6 +70,8 @@ class Flow:
     around: Busy = ()
     between: Busy = ()
     apart: Busy = ()
+    again_ns: float = 0.0
+    turn_ns: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

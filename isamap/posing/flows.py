@@ -25,6 +25,7 @@ from isamap.match import (
     Suppliers,
     Supply,
     Tile,
+    TilesMove,
     WayOut,
     Written,
     begun_by,
@@ -32,14 +33,14 @@ from isamap.match import (
     find_clearing,
     held_beginning,
     own_sum,
-    scratch_move,
     start_of_sum,
+    tiles_move,
     way_out,
     written_by,
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
 from isamap.posing.banked import bank_ns, moved_bank_ns
-from isamap.posing.register_moves import loaded, stored
+from isamap.posing.register_moves import latency_ns, loaded, stored
 from isamap.source import added
 from isamap.transform.companions import Outcome, outcome
 
@@ -138,12 +139,16 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     first, own = start_of_sum(moves.tile, found), own_sum(moves.tile)
     begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
     out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
-    machine = moves.suppliers.machine
+
+    def latency_ns(moved: Moved) -> float:
+        return _latency_ns(moves.suppliers.machine, moved[0], moved[1] / moves.tiles)
+
     return Flow(
         _busy(moves, begun),
         _busy(moves, chain.from_iterable(out)),
         added(each[0][1] for each in out),
-        added(_latency_ns(machine, name) for name, _ in chain.from_iterable(out)),
+        added(map(latency_ns, chain.from_iterable(out))),
+        turn_ns=added(latency_ns(each[0]) for each in out) + max(map(latency_ns, begun), default=0.0),
     )
 
 
@@ -159,7 +164,9 @@ def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: boo
     begins = first is not None and _held_beginning(moves, first[0]) is not None
     apart = (*_busy(moves, _brought(moves, first[0])), *loads) if begins and first is not None else ()
     around = (*(() if begins else loads), *(() if passes else stores))
-    return replace(flow, around=around, between=(*loads, *stores), apart=apart if loads else ())
+    again_ns = latency_ns(moves.operand, moves.tile, moves.home, moves.suppliers) if loads else 0.0
+    between = (*loads, *stores)
+    return replace(flow, around=around, between=between, apart=apart if loads else (), again_ns=again_ns)
 
 
 def _held_beginning(moves: _Moves, first: OperandTile) -> Supply | None:
@@ -200,8 +207,7 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
         cleared *= _left_over(moves, operand)
-        move = scratch_move(operand, moves.tile, moves.home, moves.suppliers)
-        assert move is not None, "homes are those that something moves to"
+        move = _move_of(moves, operand).move
         found.append((move.instruction, move.cost_ns * moves.elements))
     if cleared > 0 and clearing is not None:
         found.append((clearing.instruction, clearing_ns(clearing, moves.suppliers) * cleared))
@@ -224,16 +230,20 @@ def _left_over(moves: _Moves, operand: OperandTile) -> float:
 
 
 def _issues(moves: _Moves) -> int:
-    move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
-    assert move is not None, "homes are those that something moves to"
-    return move.issues * moves.tiles
+    found = _move_of(moves, moves.operand)
+    return -(-found.move.issues * moves.tiles // found.tiles)
+
+
+def _move_of(moves: _Moves, operand: OperandTile) -> TilesMove:
+    """What brings tiles into the scratchpad."""
+    found = tiles_move(operand, moves.tile, moves.home, moves.suppliers)
+    assert found is not None, "homes are those that something moves to"
+    return found
 
 
 def _late_ns(moves: _Moves) -> float:
     """How much later what is moved is there than its unit is free again. Units: nanoseconds."""
-    move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
-    assert move is not None, "homes are those that something moves to"
-    machine = moves.suppliers.machine
+    move, machine = _move_of(moves, moves.operand).move, moves.suppliers.machine
     item = machine.instructions[move.instruction]
     numbers = cost_params(item, machine, {})
     return max(0.0, cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers))
@@ -259,9 +269,7 @@ def _early(moves: _Moves, moved_ns: float) -> int:
 
 def _depths(moves: _Moves) -> tuple[int, int]:
     """How many issues the queues hold of the unit that moves, and of that which computes; 0 where none."""
-    machine = moves.suppliers.machine
-    move = scratch_move(moves.operand, moves.tile, moves.home, moves.suppliers)
-    assert move is not None, "homes are those that something moves to"
+    move, machine = _move_of(moves, moves.operand).move, moves.suppliers.machine
     units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
     move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)
     return move_count, compute_count
@@ -300,10 +308,12 @@ def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
     return carried_ns(link, there, shape) / prod(shape)
 
 
-def _latency_ns(machine: Machine, name: str) -> float:
-    """How long the largest issue of an instruction takes. Units: nanoseconds."""
+def _latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
+    """How long an instruction takes that keeps its unit busy for so long. Units: nanoseconds."""
     item = machine.instructions[name]
-    return cost_value(item.cost.latency_ns, cost_params(item, machine, _most(machine, name)))
+    numbers = cost_params(item, machine, _most(machine, name))
+    later_ns = cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers)
+    return later_ns + busy_ns
 
 
 def _most(machine: Machine, name: str) -> dict[str, int]:

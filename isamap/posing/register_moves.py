@@ -11,6 +11,7 @@ Units work side by side, so that each is priced by itself (`isamap.scheduler.eff
 
 from __future__ import annotations
 
+from isamap.machine import cost_params, cost_value
 from isamap.match import (
     Location,
     OperandTile,
@@ -20,9 +21,11 @@ from isamap.match import (
     find_delivery,
     homes_of,
     in_tiles,
+    steps_of,
 )
 from isamap.plan.problem import Busy
 from isamap.posing.supplied import unit_ns
+from isamap.source import added
 
 
 def loaded(operand: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
@@ -34,14 +37,25 @@ def stored(acc: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppl
     """How long stores of so many tiles of sums keep units busy that do not compute."""
     if isinstance(_load(acc, tile, home, suppliers), Location):
         return ()  # the instruction itself adds to what lies there
-    cell = in_tiles(acc, suppliers, home)
-    found = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
-    return _by_unit(found, tile, tiles, suppliers)
+    return _by_unit(_store(acc, tile, home, suppliers), tile, tiles, suppliers)
+
+
+def latency_ns(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> float:
+    """How long a tile of sums takes from registers into its scratchpad and back."""
+    machine, ways = suppliers.machine, (_load(acc, tile, home, suppliers), _store(acc, tile, home, suppliers))
+    steps = (step for way in ways if isinstance(way, Supply) for step in steps_of(way))
+    found = (machine.instructions[step.instruction] for step in steps)
+    return added(cost_value(i.cost.latency_ns, cost_params(i, machine, {})) for i in found)
 
 
 def _load(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> Supply | Location | None:
     found = homes_of(tile, operand, suppliers).get(home)
     return found if isinstance(found, Supply | Location) else None
+
+
+def _store(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> Supply | None:
+    cell = in_tiles(acc, suppliers, home)
+    return find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
 
 
 def _by_unit(found: Supply | Location | None, tile: Tile, tiles: int, suppliers: Suppliers) -> Busy:

@@ -34,6 +34,7 @@ from isamap.match import (
     scratch_move,
     standing,
     sum_of_lanes,
+    tiles_move,
     windows_of,
 )
 from isamap.plan.problem import TileOperand
@@ -91,9 +92,9 @@ def _scratch_ns(
     operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
 ) -> float:
     """Time to move one element into its scratchpad, or back."""
-    moved = scratch_move(operand, tile, home, suppliers, back=back)
+    moved = tiles_move(operand, tile, home, suppliers, back=back)
     assert moved is not None, "homes are those that something moves to"
-    return moved.cost_ns
+    return moved.move.cost_ns
 
 
 def with_reads(
@@ -261,10 +262,11 @@ def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None
 def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers) -> TileOperand:
     """The operand with the unit that fills its buffer, or writes a result back, beside the instruction's."""
     home = described.homes[0]
-    move = scratch_move(operand, tile, home, suppliers, back=described.is_accumulator) if home else None
-    if move is None:
+    known = operand, tile, home, suppliers
+    found = tiles_move(*known, back=described.is_accumulator) if home else None
+    if found is None:
         return replace(described, beside=not home and copied_beside(tile, operand.dtype, suppliers.machine))
-    machine = suppliers.machine
+    move, machine = found.move, suppliers.machine
     copy, own = machine.instructions[move.instruction], machine.instructions[tile.mapping.instruction]
     memories = [o.memory for o in copy.instruction.operands]
     alone = all(memory is not None and suppliers.is_addressable(memory) for memory in memories)

@@ -1,8 +1,9 @@
 """The state of a machine while issues run through it: what is busy until when, and what is ready.
 
 Issues enter in the order of the program as far as a window of them is not retired, start when their operands
-are ready and their unit is not behind with its work, and retire in order. Lines that a nearer cache lacks
-cross the links between levels, each link one after the other. All times are nanoseconds from the start.
+are ready and their unit is not behind with its work, and retire in order; those that wait in a queue of their
+unit are none of the window. Lines that a nearer cache lacks cross the links between levels, each link one
+after the other. All times are nanoseconds from the start.
 """
 
 from __future__ import annotations
@@ -128,6 +129,7 @@ class MachineTime:
         self.links = [0.0] * len(bandwidths)
         self.ready = [0.0] * registers
         self.retired: deque[float] = deque([0.0] * IN_FLIGHT, maxlen=IN_FLIGHT)
+        self.retiring = 0.0
         self.now = 0.0
         self.steps = 0
         # Per unit with a queue when the last issues began that fill it, and when the newest issue came.
@@ -175,8 +177,10 @@ class MachineTime:
         if step.writes >= 0:
             self.ready[step.writes] = end
         self.now = max(self.now, end)
-        self.retired.append(self.now)
-        if step.queued:
+        if not step.queued:
+            self.retiring = max(self.retiring, end)
+            self.retired.append(self.retiring)
+        else:
             self.queues.setdefault(step.unit, deque(maxlen=step.queued)).append(booked)
         self.done[step.unit] += work_ns
         self.done[-1] += 1
@@ -271,6 +275,7 @@ class MachineTime:
         self.links = [t + later * (link in crossed) for link, t in enumerate(self.links)]
         self.ready = [t + later for t in self.ready]
         self.retired = deque([t + later for t in self.retired], maxlen=IN_FLIGHT)
+        self.retiring += later
         for unit in worked & self.queues.keys():
             self.queues[unit] = deque([t + later for t in self.queues[unit]], self.queues[unit].maxlen)
             if len(self.queues[unit]) == self.queues[unit].maxlen:

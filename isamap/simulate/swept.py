@@ -26,7 +26,7 @@ Ends = Mapping[str, tuple[int, int]]
 def swept(loop: Counted, env: Mapping[str, int], turns: range) -> tuple[Swept, ...]:
     """What these iterations of a loop write and read after the one before them, which was run."""
     name, last = loop.turn.variable, turns[0] - 1
-    found: list[Swept] = []
+    found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
     for touch, inside in _touches(loop.body, {}):
         like = _reach(touch.place, touch.size, env, {**inside, name: (last, last)})
         for group in _groups(turns) if name in touch.place.symbols else [turns]:
@@ -35,8 +35,9 @@ def swept(loop: Counted, env: Mapping[str, int], turns: range) -> tuple[Swept, .
             by = min(begin, end) - like[0], max(begin, end) - like[0]
             for written, is_meant in ((True, touch.writes), (False, touch.reads)):
                 if is_meant:
-                    found.append(Swept(touch.memory, written, *like, by, group[-1] - last))
-    return tuple(dict.fromkeys(found))
+                    part = Swept(touch.memory, written, *like, by, 0)
+                    found[part] = max(found.get(part, 0), group[-1] - last)
+    return tuple(part._replace(turns=turns) for part, turns in found.items())
 
 
 def _groups(turns: range) -> Iterator[range]:

@@ -8,8 +8,6 @@ Units work side by side, each through its own work in order, so that the busiest
 what waits: the first buffers are filled before anything is computed, the last results leave behind it, and
 where a buffer has one copy, its next contents wait until the last sweep over it has come past them. Sums that
 stay in one copy are read before the next ones begin there.
-
-Where it errs: sweeps are counted as if all loops over other axes stood inside.
 """
 
 from __future__ import annotations
@@ -19,22 +17,20 @@ from itertools import combinations
 from math import prod
 
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
-from isamap.plan.problem import Busy, Flow, TileAxis, TileOperand
+from isamap.plan.problem import Flow, TileAxis, TileOperand
 from isamap.scheduler.deciding.crossing import crossing, name_of
 from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.windows import reaches_of
 from isamap.scheduler.effects.overlapping import entries
+from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, unit_ns
 from isamap.scheduler.effects.supply import loads
-from isamap.source import added
 
 # Up to so many sweeps over a buffer of one copy, with the share of computing that its filling waits for: it
 # hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way
 # at once beside those of the sums, it waits for all of it.
 SWEEPS = ((2, 0.0), (4, 1 / 2))
-# Sums of so many parts at most go out and come back once less than that: the share that this is.
-AGAIN = ((1, 0.0), (2, 1 / 2), (4, 3 / 4))
 # Of what fills a buffer of two copies, in up to so many times the issues that are on their way at once: the
 # share that is issued before what is computed is, which waits for it.
 BEFORE = ((1.0, 0.0), (1.5, 1 / 6), (2.5, 1 / 2), (5.0, 3 / 4))
@@ -60,7 +56,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
     if flow is None:
         return Const(0)
     if not operand.is_accumulator:
-        once = Const(_of(flow.begun, unit))
+        once = Const(unit_ns(flow.begun, unit))
         moved = Cases(
             tiling.space.stage(operand),
             tuple(
@@ -69,21 +65,9 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
             ),
         )
         others = (tiling.steps[a.name] for a in tiling.space.axes if a.name not in operand.axes)
-        return total([moved, times(_of(flow.loaded, unit), *others)])
-    around = Const(_of(flow.begun, unit) + _of(flow.finished, unit) + _of(flow.around, unit))
-    return total([around, _between_parts(tiling, flow, unit)])
-
-
-def _between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
-    """How long a unit is busy with sums that leave registers and come back, for each part that is summed."""
-    between, apart = _of(flow.between, unit), _of(flow.apart, unit)
-    if not between and not apart:
-        return Const(0)
-    parts = times(*(tiling.blocks[axis.name] for axis in tiling.space.axes if axis.is_reduction))
-    again: Cost = parts
-    for most, share in reversed(AGAIN):
-        again = Threshold(parts, most, times(share, parts) if share else Const(0), again)
-    return total([times(between, again), Threshold(parts, 1, Const(0), Const(apart))])
+        return total([moved, times(unit_ns(flow.loaded, unit), *others)])
+    around = Const(unit_ns(flow.begun, unit) + unit_ns(flow.finished, unit) + unit_ns(flow.around, unit))
+    return total([around, between_parts(tiling, flow, unit)])
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
@@ -105,11 +89,17 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
     for first, second in combinations([o for o, _ in flows if not o.is_accumulator], 2):
         refilled = _refilled(tiling, first, second, computing, again)
         found.append(total([refilled, *sums, *behind]))
-    found += [total([_taking_turns(tiling, o, f), *before, *behind]) for o, f in flows if o.is_accumulator]
+    found += [in_parts(tiling, f, computing) for o, f in flows if o.is_accumulator]
+    for operand, flow in flows:
+        if operand.is_accumulator:
+            others = [o for o, _ in flows if not o.is_accumulator and o.mover and o.mover == operand.mover]
+            busy = [busy_ns(tiling, o, o.mover, again[o.name]) for o in others]
+            turns = _taking_turns(tiling, operand, flow, total([computing, *busy]))
+            found.append(total([turns, *before, *behind]))
     late = [_refills(tiling, o, f, again[o.name]) for o, f in flows if not o.is_accumulator]
     for unit in units(operands):
-        brings = any(_of(f.begun, unit) for o, f in flows if not o.is_accumulator)
-        takes = any(_of(f.finished, unit) for _, f in flows)
+        brings = any(unit_ns(f.begun, unit) for o, f in flows if not o.is_accumulator)
+        takes = any(unit_ns(f.finished, unit) for _, f in flows)
         busy = [busy_ns(tiling, o, unit, again[o.name]) for o, _ in flows]
         busy += _through_banks(tiling, unit)
         if unit == tiling.space.option.unit:  # it computes as well, and then no block stands alone
@@ -142,7 +132,7 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     """Filling a buffer of one copy, with what is computed while that waits; 0 where it has two."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
-    filled, late = times(_longest(flow.begun), *again), _late(tiling, operand, flow, again)
+    filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
     serial = total([filled, computing, late])
     early = _filled_early(tiling, operand, flow, computing, again)
     if operand.windows:
@@ -155,7 +145,7 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     waits = _in_queues(tiling, operand, flow, waits, serial)
     # The first tile of each filling waits for its last use before, and what is computed waits for it.
     tiles = prod(issues_along(a) for a in option.axes if a.name in operand.axes)
-    firsts = times(_longest(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
+    firsts = times(longest_ns(flow.begun) / tiles, *(tiling.blocks[a.name] for a in axes), *again)
     return _by_copies(tiling, operand, largest([waits, total([computing, firsts, late])]), early)
 
 
@@ -169,7 +159,7 @@ def _filled_early(
     axes = _moved_axes(tiling, operand)
     shared = CeilDiv(times(*(tiling.block[a.name] for a in axes)), turns)
     each = flow.early * prod(a.extent for a in axes) / flow.issues  # elements: solvers count whole numbers
-    filled, late = times(_longest(flow.begun), *again), _late(tiling, operand, flow, again)
+    filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
     waits = total([filled, computing, late])
     for most, share in reversed(BEFORE):
         part = total([times(share, filled), computing]) if share else Const(0)
@@ -210,7 +200,7 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
     option = tiling.space.option
     reaches = {w.along: reaches_of(w, option) for w in operand.windows}
     axes = [a for a in option.axes if a.name in operand.axes and not a.is_reduction]
-    firsts: list[Cost] = [Const(_longest(flow.begun))]
+    firsts: list[Cost] = [Const(longest_ns(flow.begun))]
     blocks: list[Cost] = []
     for axis in axes:
         planes = reaches.get(axis.name, (0,))
@@ -269,8 +259,21 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 
 
 def _sweeps(tiling: Tiling, operand: TileOperand) -> Cost:
-    """How many register blocks read each element of a block."""
-    return times(*(tiling.turns[a.name] for a in tiling.space.register_axes if a.name not in operand.axes))
+    """How many register blocks read each element of a block before the next one is filled."""
+    others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
+    return times(*(tiling.turns[a.name] for a in others), *(_inside(tiling, operand, a) for a in others))
+
+
+def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
+    """How many blocks of another axis stand inside the loops over an operand's blocks."""
+    found: Cost = tiling.blocks[other.name]
+    for name, outer, inner in tiling.space.order_pairs():
+        own = inner if outer == other else outer
+        if other in (outer, inner) and own.name in operand.axes:
+            outside = int(own == outer)
+            here = Cases(name, ((outside, found), (1 - outside, Const(1))))
+            found = Threshold(tiling.blocks[own.name], 1, found, here)
+    return found
 
 
 def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) -> Cost:
@@ -290,7 +293,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
 
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
     """What is brought of an input before anything is computed: a block, or all of it."""
-    space, whole_ns = tiling.space, _longest(flow.begun)
+    space, whole_ns = tiling.space, longest_ns(flow.begun)
     taps = {window.tap for window in operand.windows}  # which share what one of them brings
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
     axes = [a for a in moved if a.name in tiling.block]
@@ -304,7 +307,7 @@ def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
     computed.
     """
     option, space = tiling.space.option, tiling.space
-    tile_ns = _longest(flow.finished) / _tiles(tiling, operand)
+    tile_ns = longest_ns(flow.finished) / _tiles(tiling, operand)
     yield Const(flow.latency_ns)
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
     if operand in crossing(space):
@@ -321,7 +324,7 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence
     """
     option, space = tiling.space.option, tiling.space
     tiles = _tiles(tiling, operand)
-    one_ns = (flow.first_ns + _longest(flow.begun)) / tiles
+    one_ns = (flow.first_ns + longest_ns(flow.begun)) / tiles
     late_ns = max(0.0, one_ns - option.interval_ns)
     first_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
     axes = [axis for axis in space.register_axes if axis.name in operand.axes]
@@ -344,22 +347,19 @@ def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, til
     return Cases(tiling.space.unroll(axis), tuple(branches))
 
 
-def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow) -> Cost:
-    """Sums of two copies: one cannot begin before that of the block before last is computed and read."""
+def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: Cost) -> Cost:
+    """Sums of two copies: one cannot begin before that of the block before last is computed and read.
+
+    `meanwhile` is what is computed, with what else the engine fills that takes them out.
+    """
     option, space = tiling.space.option, tiling.space
     if operand not in crossing(space):
         return Const(0)
-    each = times((option.latency_ns + flow.first_ns / _tiles(tiling, operand)) / 2, *entries(tiling))
+    latency_ns = max(0.0, option.latency_ns - option.interval_ns)
+    waits = times((latency_ns + flow.turn_ns) / 2, *entries(tiling))
+    each = total([times(1 / 2, meanwhile), waits, Const(flow.first_ns / 2)])
     return Cases(name_of(space, operand), ((0, Const(0)), (1, each)))
 
 
 def _tiles(tiling: Tiling, operand: TileOperand) -> int:
     return prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
-
-
-def _longest(busy: Busy) -> float:
-    return max((ns for _, ns in busy), default=0.0)
-
-
-def _of(busy: Busy, unit: str) -> float:
-    return added(ns for name, ns in busy if name == unit)

@@ -37,6 +37,8 @@ CONVOLUTION = """kernel convolution(H, W, C, K) {
         (PRODUCT, "M=5 N=70 K=33"),  # the second vector is filled up with zeros
         (DEPTHWISE, "H=6 W=9 C=128"),  # lanes are channels, so that filters and pixels are vectors alike
         (CONVOLUTION, "H=5 W=6 C=16 K=64"),
+        (CONVOLUTION, "H=5 W=6 C=70 K=3"),  # rows of channels in two pieces
+        (PRODUCT, "M=7 N=65 K=200"),
     ],
 )
 def test_what_it_computes_is_right(

@@ -10,6 +10,7 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.ir import Index
 from isamap.kernels import kernel_path
+from isamap.machine.timings import IN_FLIGHT
 from isamap.simulate import events
 from isamap.simulate.events import simulate
 from isamap.simulate.machine_time import MachineTime, Step, Touch
@@ -52,6 +53,14 @@ def test_without_a_queue_a_unit_that_is_busy_keeps_no_other_waiting() -> None:
         time.issue(issue(LOAD, 10), [])
     time.issue(issue(COMPUTE, 1), [])
     assert time.units == [40, 1, 0]
+
+
+def test_what_a_queue_has_taken_is_not_in_flight_for_units_without_one() -> None:
+    time = machine()
+    time.issue(issue(LOAD, 1000, queued=2), [])
+    for _ in range(IN_FLIGHT + 1):
+        time.issue(issue(COMPUTE, 1), [])
+    assert time.units == [1000, IN_FLIGHT + 1, 0]
 
 
 def test_what_is_read_over_a_link_that_is_busy_waits_and_what_is_written_goes_first() -> None:

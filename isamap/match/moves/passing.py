@@ -33,10 +33,12 @@ Moves = tuple[tuple[str, float], ...]
 """Instructions in their order, each with what it takes for all of a tile. Units: nanoseconds."""
 
 ALIGNMENT_BYTES = 64
-# Of copies of a buffer: two along each of two axes, so that tiles next to each other have different ones, as
-# long as all of them take no more than a part of the scratchpad.
-COPIES = (4, 2, 1)
+# What is kept takes no more than such a part of its scratchpad.
 MOST_PART = 8
+# Copies of a buffer, each number with the part of the scratchpad that they take at most: two along each of
+# two axes, so that tiles next to each other have different ones, and more, while earlier ones leave, where
+# they are next to nothing.
+COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,15 +184,17 @@ def _between(
 ) -> Between:
     """A buffer in a scratchpad: of the `whole` for all tiles where there is room for that."""
     step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory])
-    room = (suppliers.machine.memories[memory].capacity_bytes or 0) // MOST_PART
+    capacity = suppliers.machine.memories[memory].capacity_bytes or 0
 
     def size(elements: int) -> int:
         return -(-elements * dtype.size_bytes // step) * step
 
-    if whole is not None and size(prod(whole[1])) <= room:
+    if whole is not None and size(prod(whole[1])) <= capacity // MOST_PART:
         return Between(memory, dtype, whole[1], size(prod(whole[1])), kept=True, along=whole[0])
     one = size(prod(shape))
-    return Between(memory, dtype, shape, one, next((n for n in COPIES if n * one <= room), 1))
+    return Between(
+        memory, dtype, shape, one, next((n for n, part in COPIES if n * one <= capacity // part), 1)
+    )
 
 
 def _moves(

@@ -1,0 +1,68 @@
+"""Neighbouring tiles brought into a scratchpad together, where that takes less than one after the other.
+
+    dma_in(scalar R: 0..64, scalar C: 0..64)    a cycle for 16 elements of a row, one at least
+
+A tile of A[@m, @k] that is one element takes a cycle, 64 tiles along k take 4: if the buffer has them one
+behind the other. Which tiles lie so is for the buffer to choose: each order has an address for each tile.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from isamap.ir import Index
+from isamap.match.moves.blocks import across_tiles
+from isamap.match.moves.scratch_buffers import ScratchMove, find_dma, scratch_move
+from isamap.match.moves.transfers import shown_axes
+from isamap.match.supplies.want import Suppliers
+from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
+from isamap.match.tiles.windows import windows_of
+
+# Moves are taken to be cheaper together from this part of their time on: prices are sums of floats.
+CHEAPER = 0.999
+
+
+@dataclass(frozen=True, slots=True)
+class TilesMove:
+    """What moves `tiles` tiles along an axis at once, "" for a tile by itself. Units: ns per element."""
+
+    move: ScratchMove
+    axis: str = ""
+    tiles: int = 1
+
+
+def tiles_move(
+    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
+) -> TilesMove | None:
+    """The cheapest way to bring tiles of an operand into its scratchpad, or back; None where there is none.
+
+    Sums come and go a register block at a time, and windows have an order of their own: each tile by itself.
+    """
+    single = scratch_move(operand, tile, home, suppliers, back=back)
+    if single is None:
+        return None
+    best = TilesMove(single)
+    if all(o.name != operand.name for o in tile.inputs) or windows_of(operand, tile, suppliers):
+        return best
+    for axis in tile.axes:
+        found = _along(operand, tile, axis.name, home, suppliers) if axis.name in operand.axes else None
+        if found is not None and found.move.cost_ns < CHEAPER * best.move.cost_ns:
+            best = found
+    return best
+
+
+def _along(operand: OperandTile, tile: Tile, axis: str, home: str, suppliers: Suppliers) -> TilesMove | None:
+    """What moves all whole tiles along an axis; None where there are no two, or the run decides."""
+    extent, step = tile.axis(axis).extent.value, tile.axis(axis).tile
+    if extent is None or extent < 2 * step:
+        return None
+    buffer = in_tiles(operand, suppliers, home).buffer
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    behind = {axis: Index.of(prod(operand.cell_shape))}
+    copy = across_tiles(operand, buffer, Index.of(OFFSET), tile, position, behind, back=None)
+    counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
+    dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, suppliers)
+    if dma is None:
+        return None
+    return TilesMove(ScratchMove(dma.instruction, dma.issues, dma.cost_ns), axis, extent // step)

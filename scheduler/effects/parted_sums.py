@@ -1,0 +1,58 @@
+"""Sums of which registers hold only a part at once: they go out to a scratchpad, and come back for the next.
+
+for k by 6:  for m by 5:  load 5 tiles of sums, add 6 products to each, store them
+             in the last part of the sum, each of them is finished instead, and leaves
+"""
+
+from __future__ import annotations
+
+from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import Busy, Flow
+from isamap.scheduler.deciding.tiling import Tiling
+from isamap.source import added
+
+# Sums of so many parts at most go out and come back once less than that: the share that this is.
+AGAIN = ((1, 0.0), (2, 1 / 2), (4, 3 / 4))
+
+
+def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
+    """How long a unit is busy with sums that leave registers and come back, for each part that is summed."""
+    between, apart = unit_ns(flow.between, unit), unit_ns(flow.apart, unit)
+    if not between and not apart:
+        return Const(0)
+    parts = times(*(tiling.blocks[axis.name] for axis in tiling.space.axes if axis.is_reduction))
+    again: Cost = parts
+    for most, share in reversed(AGAIN):
+        again = Threshold(parts, most, times(share, parts) if share else Const(0), again)
+    return total([times(between, again), Threshold(parts, 1, Const(0), Const(apart))])
+
+
+def in_parts(tiling: Tiling, flow: Flow, computing: Cost) -> Cost:
+    """What is computed where registers hold only parts of sums at once; 0 where they hold all.
+
+    What sums begin with is there before, and they are finished while the last part is computed, a register
+    block after the other. Those of one block alone go out and come back before the next part of them.
+    """
+    if not flow.between:
+        return Const(0)
+    space = tiling.space
+    parts = times(*(tiling.blocks[axis.name] for axis in space.axes if axis.is_reduction))
+    before: Cost = computing
+    for most, share in reversed(AGAIN):
+        before = Threshold(parts, most, times(share, computing) if share else Const(0), before)
+    blocks = [tiling.steps[axis.name] for axis in space.register_axes]
+    finished = largest([Const(longest_ns(flow.finished)), times(flow.latency_ns, *blocks)])
+    alone = times(*(tiling.turns[axis.name] for axis in space.register_axes))
+    again = times(flow.again_ns + space.option.latency_ns, parts, *blocks)
+    waits = largest([total([before, finished]), Threshold(alone, 1, total([computing, again]), Const(0))])
+    return Threshold(parts, 1, Const(0), total([Const(longest_ns(flow.apart)), waits]))
+
+
+def longest_ns(busy: Busy) -> float:
+    """How long the busiest unit is."""
+    return max((ns for _, ns in busy), default=0.0)
+
+
+def unit_ns(busy: Busy, unit: str) -> float:
+    """How long one unit is busy."""
+    return added(ns for name, ns in busy if name == unit)
