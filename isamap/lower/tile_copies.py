@@ -5,7 +5,7 @@ A tile of 32 pixels of which 28 are left: what is behind is set to the operand's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from isamap.ir import Index, index_min
@@ -55,9 +55,7 @@ def copy_tile(
     `together` as far as one instruction takes them. On `spared` ones the rest stays.
     """
     used = shown_axes(operand, tile)
-    copy = copy_by_axes(operand, buffer, offset, tile, place.position, back=back)
-    if together:
-        copy = replace(copy, counters=(*copy.counters, *(f"+{axis}" for axis in together)))
+    copy = _with_tiles(copy_by_axes(operand, buffer, offset, tile, place.position, back=back), together or {})
     if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
         return cleared_tile(operand, buffer, offset, suppliers, names)
     before: tuple[Node, ...] = ()
@@ -65,41 +63,41 @@ def copy_tile(
         copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names, held)
 
     lefts = {a: place.left[a.name] for a in used}
-    open_axes = [a for a, left in lefts.items() if not at_least(left, a.tile)]
-    open_axes.sort(key=lambda a: a.name in spared)
+    short = (a for a, left in lefts.items() if not at_least(left, a.tile))
+    open_axes = sorted(short, key=lambda a: a.name in spared)
 
     def cleared() -> tuple[Node, ...]:
         if back is not None:
             return ()
         first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
-        return cleared_tile(operand, buffer, offset, suppliers, names, first)
+        nodes = cleared_tile(operand, buffer, offset, suppliers, names, first)
+        return turned_by(together or {}, nodes, names)
 
     def run(partly: bool) -> tuple[Node, ...]:
-        counts = _counts(lefts, partly)
-        if together:
-            counts |= {f"+{axis}": count for axis, count in together.items()}
-        elif not partly and back is None and fills_all(operand, tile):
+        counts = _counts(lefts, partly) | {f"+{axis}": count for axis, count in (together or {}).items()}
+        if not partly and back is None and not together and fills_all(operand, tile):
             packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
             if packed is not None:
                 return packed
         return copy_loops(copy, counts, suppliers, names)
 
     def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return turned_by(turned or together or {}, nodes, names)
+        return turned_by(turned or {}, nodes, names)
 
     whole = over_tiles(() if fills_all(operand, tile) else cleared())
-    if turned:
-        whole += _block(copy, used, turned, suppliers, names)
-    else:
-        whole += run(False)
+    whole += _block(copy, used, turned, suppliers, names) if turned else run(False)
     if not open_axes:
         return (*before, *whole)
 
     def partly(zeros: bool) -> tuple[Node, ...]:
-        zeroed = cleared() if zeros else ()
-        return (*over_tiles(zeroed), *run(True)) if together else over_tiles((*zeroed, *run(True)))
+        return over_tiles((*(cleared() if zeros else ()), *run(True)))
 
     return (*before, *_as_far_as_axes_go(open_axes, lefts, spared, whole, partly))
+
+
+def _with_tiles(copy: Copy, axes: Iterable[str]) -> Copy:
+    """A copy of a tile, and of those behind it along axes, which `+axis` counts."""
+    return replace(copy, counters=(*copy.counters, *(f"+{axis}" for axis in axes)))
 
 
 def _as_far_as_axes_go(
@@ -134,7 +132,7 @@ def _block(
     copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
     """A whole tile and those after it, which blocks take along axes that are `turned`."""
-    across = Copy(copy.target, copy.value, (*copy.counters, *(f"+{axis}" for axis in turned)))
+    across = _with_tiles(copy, turned)
     inside = {f"~{a.name}": a.tile for a in used}
     found = find_block(across, inside, suppliers, {f"+{axis}": tiles for axis, tiles in turned.items()})
     assert found is not None, "blocks were looked for before"

@@ -20,6 +20,7 @@ from isamap.stream.command_words import (
     refused,
 )
 from isamap.stream.packing import pack
+from isamap.stream.renaming import renamed
 from isamap.stream.rolling import roll
 
 END = "end"
@@ -30,7 +31,7 @@ def encode_all(commands: Sequence[Command], machine: Machine, places: Places) ->
     """The words of commands, where words have slots packed into them. Raises: UsageProblem."""
     bundle = machine.program.bundle if machine.program is not None else None
     if bundle is not None:
-        runs = roll(pack(commands, machine, bundle), machine, bundle)
+        runs = roll(pack(renamed(commands, machine), machine, bundle), machine, bundle)
         return list(encode_runs(runs, machine, bundle, places))
     return [word for c in commands for word in encode(c, machine.instructions[c.instruction], places)]
 

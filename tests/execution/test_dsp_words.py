@@ -94,9 +94,9 @@ def test_the_listing_shows_words_of_several_slots_and_loops(program: ProgramFile
     lines = [" ".join(line.split()) for line in list_program(program, machine).splitlines()]
     at = next(n for n, line in enumerate(lines) if " loop " in line)
     number, said = lines[at].split(" ", 1)
-    assert said == "loop 22 times 4 words"
-    assert lines[at + 1] == f"{int(number) + 1} load_repeated_v a=a_tiles0+1 z=v0 # a local[0x1] step 1"
-    assert lines[at + 2] == "| load_v a=b_tiles0+64 z=v1 # a local[0xa0] step 64"
+    assert said == "loop 5 times 16 words"
+    assert lines[at + 1] == f"{int(number) + 1} load_repeated_v a=a_tiles0+2 z=v2 # a local[0x2] step 4"
+    assert lines[at + 2] == "| load_v a=b_tiles0+192 z=v1 # a local[0x120] step 256"
 
 
 def refusal(program: ProgramFile, machine: Machine) -> tuple[str, str] | None:
