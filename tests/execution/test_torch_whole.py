@@ -126,6 +126,18 @@ def test_each_weight_that_changes_counts() -> None:
         torch.testing.assert_close(fast(x), model(x))
 
 
+def test_weights_that_dynamo_does_not_look_at_count_as_well() -> None:
+    model, x = normed(), torch.randn(1, 4, 8, 8)
+    skip = {"guard_filter_fn": torch.compiler.skip_guard_on_inbuilt_nn_modules_unsafe}
+    fast = torch.compile(model, backend=backend.backend, options={**OPTIONS, **skip})
+    with torch.no_grad():
+        torch.testing.assert_close(fast(x), model(x))
+        model[0].weight.mul_(2)
+        torch.testing.assert_close(fast(x), model(x))
+        model[0].weight = layers.Parameter(torch.randn_like(model[0].weight))
+        torch.testing.assert_close(fast(x), model(x))
+
+
 def test_weights_that_go_on_changing_are_packed_kernel_by_kernel() -> None:
     model, x = layers.Linear(4, 3), torch.randn(2, 4)
     fast = compiled(model)
