@@ -11,8 +11,9 @@ PLAN_CODES: dict[str, Explanation] = {
         "iterations of p, then for the next 4. Each of them needs a free axis of that name and length, which "
         "is not summed over; what they write and read of one array has to be at the same place along it. A "
         "temporary that only they use, and that is read along one of its dimensions, shrinks to what a block "
-        "reads; what fills it may have axes of other names. At least one has to shrink. Sizes are numbers, "
-        "not ranges.",
+        "reads; what fills it may have axes of other names. At least one has to shrink, unless the loop over "
+        "blocks stands around ordered loops of the kernel: that is where no element along p needs another "
+        "one in any of their iterations. Sizes are numbers, not ranges.",
     ),
     "buffers-empty": Explanation(
         "a file of buffers holds none",
