@@ -51,7 +51,7 @@ def test_bookings_of_a_unit_follow_each_other_and_come_to_its_work() -> None:
 
 
 def test_bytes_of_turns_that_are_not_run_are_counted() -> None:
-    m, n, k = 4096, 512, 512
+    m, n, k = 4096, 512, 1024
     found = recorded(compiled("gemm_s8s8", "edge-npu", M=m, N=n, K=k))
     assert found.repeated
     read = sum(c.read_bytes for c in found.carried if c.array == "A")
