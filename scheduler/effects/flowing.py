@@ -138,7 +138,7 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
     if operand.windows:
         windows = _swept_windows(tiling, operand, flow, filled, total([computing, late]))
         return _by_copies(tiling, operand, _in_queues(tiling, operand, flow, windows, serial), early)
-    sweeps, waits = _sweeps(tiling, operand), serial
+    sweeps, waits = _sweeps(tiling, operand, inside=True), serial
     for most, share in reversed(SWEEPS):
         part = total([filled, times(share, computing), *([late] if share else [])])
         waits = Threshold(sweeps, most, part, waits)
@@ -258,10 +258,11 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
     return Cases(tiling.space.stage(operand), tuple((v, staged if v == 1 else Const(0)) for v in values))
 
 
-def _sweeps(tiling: Tiling, operand: TileOperand) -> Cost:
-    """How many register blocks read each element of a block before the next one is filled."""
+def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
+    """How many register blocks read each element of a block; `inside`, before the next one is filled."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
-    return times(*(tiling.turns[a.name] for a in others), *(_inside(tiling, operand, a) for a in others))
+    blocks = [_inside(tiling, operand, a) for a in others if inside]
+    return times(*(tiling.turns[a.name] for a in others), *blocks)
 
 
 def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
@@ -356,7 +357,9 @@ def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: C
     if operand not in crossing(space):
         return Const(0)
     latency_ns = max(0.0, option.latency_ns - option.interval_ns)
-    waits = times((latency_ns + flow.turn_ns) / 2, *entries(tiling))
+    # All tiles are read, one behind the other: `turn_ns` has the first one of each block.
+    once_ns = latency_ns + flow.turn_ns - flow.first_ns / _tiles(tiling, operand)
+    waits = times(once_ns / 2, *entries(tiling))
     each = total([times(1 / 2, meanwhile), waits, Const(flow.first_ns / 2)])
     return Cases(name_of(space, operand), ((0, Const(0)), (1, each)))
 
