@@ -27,6 +27,7 @@ from isamap.match import (
     Tile,
     TilesMove,
     WayOut,
+    Window,
     Written,
     begun_by,
     clearing_ns,
@@ -60,32 +61,26 @@ def with_flows(
     operands: list[TileOperand] = []
     between = dict(option.between)
     for operand in option.operands:
+        if not operand.homes[0]:
+            operands.append(operand)
+            continue
         flow, mover = None, operand.mover
-        if operand.mover and operand.homes[0]:
-            moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
-            busy = _busy(moves, _brought(moves, moves.operand))
-            late_ns = _late_ns(moves)
-            brought = loaded(moves.operand, tile, moves.home, moves.tiles, suppliers)
-            early = _early(moves, max(ns for _, ns in busy))
-            flow = Flow(
-                busy,
-                latency_ns=late_ns,
-                issues=_issues(moves),
-                queued=_queued(moves),
-                early=early,
-                loaded=brought,
-            )
-            if operand.is_accumulator:
-                found = outcome(kernel, number, tuple(f.statement for f in taken))
+        moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
+        if operand.is_accumulator:
+            found = outcome(kernel, number, tuple(f.statement for f in taken))
+            if mover or _leaves(moves, found):
                 flow = _of_sums(moves, found)
-                ways = _ways_out(moves, found) if taken else []
-                passes = bool(ways) and all(way.held for way in ways)
+            ways = _ways_out(moves, found) if mover and taken else []
+            passes = bool(ways) and all(way.held for way in ways)
+            if mover and flow is not None:
                 flow = _through_registers(moves, flow, found, passes=passes)
-                if passes:
-                    mover = ""  # nothing of them is left in a buffer to go later
-                for memory, count in _registers_beside(ways, suppliers.machine).items():
-                    if memory == moves.operand.memory:
-                        between[memory] = between.get(memory, 0) + count
+            if passes:
+                mover = ""  # nothing of them is left in a buffer to go later
+            for memory, count in _registers_beside(ways, suppliers.machine).items():
+                if memory == moves.operand.memory:
+                    between[memory] = between.get(memory, 0) + count
+        elif mover:
+            flow = _of_input(moves)
         operands.append(replace(operand, flow=flow, mover=mover))
     banked = _banked(option, tile, suppliers.machine)
     registers = tuple(sorted(between.items()))
@@ -116,6 +111,11 @@ class _Moves:
     suppliers: Suppliers
 
     @property
+    def windows(self) -> tuple[Window, ...]:
+        """Those that the buffer holds once."""
+        return next(o.windows for o in self.option.operands if o.name == self.operand.name)
+
+    @property
     def elements(self) -> int:
         return prod(sum(held) for held, _ in self._axes())
 
@@ -125,13 +125,44 @@ class _Moves:
 
     def _axes(self) -> Iterator[tuple[tuple[int, ...], int]]:
         """Extents and tiles of the axes that are moved along: of a window each plane once, taps and all."""
-        described = next(o for o in self.option.operands if o.name == self.operand.name)
         extents = {a.name: a.extent for a in self.option.axes}
-        reaches = {w.along: w.reaches(extents[w.tap]) for w in described.windows}
-        taps = {w.tap for w in described.windows}
+        reaches = {w.along: w.reaches(extents[w.tap]) for w in self.windows}
+        taps = {w.tap for w in self.windows}
         for axis in self.option.axes:
             if axis.name in self.operand.axes and axis.name not in taps:
                 yield tuple(axis.extent + reach for reach in reaches.get(axis.name, (0,))), axis.tile
+
+
+def _of_input(moves: _Moves) -> Flow:
+    """The flow of an input."""
+    busy = _busy(moves, _brought(moves, moves.operand))
+    return Flow(
+        busy,
+        latency_ns=_late_ns(moves),
+        issues=_issues(moves),
+        queued=_queued(moves),
+        early=_early(moves, max(ns for _, ns in busy)),
+        loaded=loaded(moves.operand, moves.tile, moves.home, moves.tiles, moves.suppliers),
+    )
+
+
+def _leaves(moves: _Moves, found: Outcome) -> bool:
+    """Whether sums lie in the scratchpad, and leave it by ways that are known, though by the unit that
+    computes.
+    """
+    if not moves.suppliers.is_addressable(moves.operand.memory):
+        return False
+    first, written = start_of_sum(moves.tile, found), written_by(moves.tile, found)
+    if first is None or not written or len(_ways_out(moves, found)) < len(written):
+        return False
+    return bool(begun_by(first[0], moves.tile, moves.suppliers)) or _is_brought(moves, first[0])
+
+
+def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
+    """Whether what sums begin with is moved, or set to zero."""
+    if operand.subject == operand.fill:
+        return find_clearing(moves.suppliers, moves.home, operand.dtype.name) is not None
+    return scratch_move(operand, moves.tile, moves.home, moves.suppliers) is not None
 
 
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
@@ -260,10 +291,14 @@ def _queued(moves: _Moves) -> int:
 def _early(moves: _Moves, moved_ns: float) -> int:
     """How many moves are issued before what is computed waits for them: as many as their queue holds, and as
     go on beside what waits in the queue of the unit that computes; those in flight where one has none.
+
+    Of windows none go on beside that: it reads to its end what they would overwrite.
     """
     move, computes = _depths(moves)
     if not (move and computes):
         return IN_FLIGHT
+    if moves.windows:
+        return move
     return move + int(computes * moves.option.interval_ns * _issues(moves) / moved_ns)
 
 

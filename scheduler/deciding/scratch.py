@@ -12,7 +12,7 @@ from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Thresho
 from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
-from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.option_view import Choices
 from isamap.scheduler.deciding.sums import summed_axis
 from isamap.scheduler.deciding.windows import in_window, reaches_of, tiles_in_window
@@ -78,7 +78,7 @@ def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
     """What an operand's buffers in a scratchpad take, all copies; 0 where it has none."""
     copies = Const(1)
     if operand in crossing(space):
-        copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2))))
+        copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))
 
     def size(reach: int) -> Cost:
         tiles = {

@@ -18,7 +18,7 @@ from math import prod
 
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.problem import Flow, TileAxis, TileOperand
-from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
@@ -102,9 +102,10 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         takes = any(unit_ns(f.finished, unit) for _, f in flows)
         busy = [busy_ns(tiling, o, unit, again[o.name]) for o, _ in flows]
         busy += _through_banks(tiling, unit)
+        alone = _of_last_fills(tiling, flows) if brings else _of_block(tiling)
         if unit == tiling.space.option.unit:  # it computes as well, and then no block stands alone
             busy.append(computing)
-        alone = _of_last_fills(tiling, flows) if brings else _of_block(tiling)
+            alone, takes = Const(0), False  # what it takes out last is on its way behind that
         found.append(total([*busy, *late, alone, *(() if brings else before), *(() if takes else behind)]))
     return largest(found)
 
@@ -188,7 +189,9 @@ def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost
 def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
     """One of two costs, after whether the issues that fill a block once find room in queues."""
     axes = _moved_axes(tiling, operand)
-    most = flow.queued // 2 if operand.windows else flow.queued  # windows are read to their end
+    most = flow.queued
+    if operand.windows:  # they are read to their end, and wait for moves into their last plane
+        most = flow.queued // 2 * _planes(tiling, operand)
     held = most * prod(a.extent for a in axes) // flow.issues  # in elements: solvers count whole numbers
     return Threshold(times(*(tiling.block[a.name] for a in axes)), held, few, largest([few, many]))
 
@@ -209,7 +212,15 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
         firsts.append(times(1 / held, Add((times(len(planes), step), more))))
         blocks.append(tiling.blocks.get(axis.name, Const(1)))
     swept = total([filled, times(_of_block(tiling), *blocks)])
-    return largest([swept, total([computing, times(*firsts, *blocks)])])
+    # Planes come one after the other, and each register block reads all of them.
+    planes = _planes(tiling, operand)
+    shown = total([times(1 - 1 / planes, filled), times(1 / planes, *firsts, *blocks)])
+    return largest([swept, total([computing, shown])])
+
+
+def _planes(tiling: Tiling, operand: TileOperand) -> int:
+    """How many planes the windows of a buffer have together."""
+    return prod(len(reaches_of(window, tiling.space.option)) for window in operand.windows)
 
 
 def _refilled(
@@ -253,7 +264,7 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
     """One of two costs of an operand that is staged per block, after how many copies its buffer has."""
     staged = one
     if operand in crossing(tiling.space):
-        staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two)))
+        staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two), (BESIDE, two)))
     values = tiling.space.stage_values(operand)
     return Cases(tiling.space.stage(operand), tuple((v, staged if v == 1 else Const(0)) for v in values))
 
@@ -308,7 +319,9 @@ def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
     computed.
     """
     option, space = tiling.space.option, tiling.space
-    tile_ns = longest_ns(flow.finished) / _tiles(tiling, operand)
+    # What the unit that computes takes out is among what sums wait for.
+    others = tuple((unit, ns) for unit, ns in flow.finished if unit != option.unit)
+    tile_ns = longest_ns(others) / _tiles(tiling, operand)
     yield Const(flow.latency_ns)
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
     if operand in crossing(space):
@@ -331,10 +344,12 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence
     axes = [axis for axis in space.register_axes if axis.name in operand.axes]
     first = _unless_hidden(tiling, axes, first_ns, 1)
     blocks = times(*(tiling.steps[axis.name] for axis in space.register_axes), *again)
-    waits = total([Const(late_ns * tiles), times(first, blocks)])
+    # What the unit that computes moves itself, it does one behind the other.
+    own = Const(unit_ns(flow.begun, option.unit) + unit_ns(flow.finished, option.unit))
+    waits = largest([total([Const(late_ns * tiles), times(first, blocks)]), own])
     if operand not in crossing(space):
         return waits
-    return Cases(name_of(space, operand), ((0, waits), (1, Const(0))))
+    return Cases(name_of(space, operand), ((0, waits), (1, own)))
 
 
 def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
