@@ -162,7 +162,7 @@ def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
     """Whether what sums begin with is moved, or set to zero."""
     if operand.subject == operand.fill:
         return find_clearing(moves.suppliers, moves.home, operand.dtype.name) is not None
-    return scratch_move(operand, moves.tile, moves.home, moves.suppliers) is not None
+    return tiles_move(operand, moves.tile, moves.home, moves.suppliers) is not None
 
 
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
