@@ -23,6 +23,7 @@ from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.windows import reaches_of
+from isamap.scheduler.effects.last_results import last_results, left_by_sums, tiles_of
 from isamap.scheduler.effects.overlapping import entries
 from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, unit_ns
 from isamap.scheduler.effects.supply import loads
@@ -79,23 +80,24 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
     if not flows:
         return Const(0)
     before = [c for o, f in flows if not o.is_accumulator for c in _first_fills(tiling, o, f)]
-    behind = [c for o, f in flows if o.is_accumulator for c in _last_results(tiling, o, f)]
+    behind = [c for o, f in flows if o.is_accumulator for c in last_results(tiling, o, f)]
     sums = [_exchanged(tiling, o, f, again[o.name]) for o, f in flows if o.is_accumulator]
-    found = [total([computing, *sums, *before, *behind])]
+    left = [c for o, f in flows if o.is_accumulator for c in left_by_sums(tiling, o, f)]
+    found = [total([computing, *sums, *before, *left])]
     for operand, flow in flows:
         if not operand.is_accumulator:
             swept = _swept(tiling, operand, flow, computing, again[operand.name])
-            found.append(total([swept, *sums, *behind]))
+            found.append(total([swept, *sums, *left]))
     for first, second in combinations([o for o, _ in flows if not o.is_accumulator], 2):
         refilled = _refilled(tiling, first, second, computing, again)
-        found.append(total([refilled, *sums, *behind]))
+        found.append(total([refilled, *sums, *left]))
     found += [in_parts(tiling, f, computing) for o, f in flows if o.is_accumulator]
     for operand, flow in flows:
         if operand.is_accumulator:
             others = [o for o, _ in flows if not o.is_accumulator and o.mover and o.mover == operand.mover]
             busy = [busy_ns(tiling, o, o.mover, again[o.name]) for o in others]
             turns = _taking_turns(tiling, operand, flow, total([computing, *busy]))
-            found.append(total([turns, *before, *behind]))
+            found.append(total([turns, *before]))
     late = [_refills(tiling, o, f, again[o.name]) for o, f in flows if not o.is_accumulator]
     for unit in units(operands):
         brings = any(unit_ns(f.begun, unit) for o, f in flows if not o.is_accumulator)
@@ -314,30 +316,13 @@ def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
     yield Cases(space.stage(operand), tuple((v, costs[v]) for v in space.stage_values(operand)))
 
 
-def _last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """What leaves behind the last sum: of a register block what is not taken out while its last tiles are
-    computed.
-    """
-    option, space = tiling.space.option, tiling.space
-    # What the unit that computes takes out is among what sums wait for.
-    others = tuple((unit, ns) for unit, ns in flow.finished if unit != option.unit)
-    tile_ns = longest_ns(others) / _tiles(tiling, operand)
-    yield Const(flow.latency_ns)
-    late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
-    if operand in crossing(space):
-        yield Cases(name_of(space, operand), ((0, Const(0)), (1, late)))
-    block = [Decision(space.unroll(axis)) for axis in space.register_axes if axis.name in operand.axes]
-    yield Const(min(tile_ns, option.interval_ns))
-    yield times(max(0.0, tile_ns - option.interval_ns), *block)
-
-
 def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
     """Sums of one copy: each register block is read and begun anew before the next one goes on there.
 
     Of a block of several tiles the first is read while the others are computed for the last time.
     """
     option, space = tiling.space.option, tiling.space
-    tiles = _tiles(tiling, operand)
+    tiles = tiles_of(tiling, operand)
     one_ns = (flow.first_ns + longest_ns(flow.begun)) / tiles
     late_ns = max(0.0, one_ns - option.interval_ns)
     first_ns = one_ns - late_ns + max(0.0, option.latency_ns - option.interval_ns)
@@ -373,11 +358,7 @@ def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: C
         return Const(0)
     latency_ns = max(0.0, option.latency_ns - option.interval_ns)
     # All tiles are read, one behind the other: `turn_ns` has the first one of each block.
-    once_ns = latency_ns + flow.turn_ns - flow.first_ns / _tiles(tiling, operand)
+    once_ns = latency_ns + flow.turn_ns - flow.first_ns / tiles_of(tiling, operand)
     waits = times(once_ns / 2, *entries(tiling))
     each = total([times(1 / 2, meanwhile), waits, Const(flow.first_ns / 2)])
     return Cases(name_of(space, operand), ((0, Const(0)), (1, each)))
-
-
-def _tiles(tiling: Tiling, operand: TileOperand) -> int:
-    return prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)

@@ -221,7 +221,7 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "gemm",
         0,
         Quantity("pop", "load"),
-        "word 9, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
+        "word 7, `gemm`: `a` is what word 0, `load_inp`, writes in inp, " + UNTOLD,
     ),
     (
         "load_wgt",
@@ -233,7 +233,7 @@ TOKENS: list[tuple[str, int, Quantity, str]] = [
         "store",
         0,
         Quantity("pop", "compute"),
-        "word 20, `store`: `x` is what word 13, `requantise_rounded_relu`, writes in res, " + UNTOLD,
+        "word 16, `store`: `x` is what word 9, `requantise_rounded_relu`, writes in res, " + UNTOLD,
     ),
     (
         "store",
@@ -274,7 +274,7 @@ def test_an_end_that_does_not_wait_is_told(program: ProgramFile, machine: Machin
     assert end is not None
     assert end.command.tokens == {("pop", "store")}
     early = replace(program, words=(*program.words[:-1], end.words[0] & 7))
-    assert refusal(early, machine) == ("program-tokens", f"word {end.at}, end: does not wait for word 20")
+    assert refusal(early, machine) == ("program-tokens", f"word {end.at}, end: does not wait for word 16")
     cut = replace(program, words=program.words[:-1])
     assert refusal(cut, machine) == (
         "program-word",
