@@ -15,8 +15,11 @@ import numpy as np
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken
 from isamap.onnx.graph import Array, Attribute, Node
+from isamap.onnx.types import NUMBERS
 from isamap.torch.graph import RESHAPES, is_result, lying, name_of
 from isamap.torch.terms import first_of
+
+FLOATS = frozenset(("bf16", "f32", "f64"))
 
 
 @dataclass(slots=True)
@@ -44,17 +47,24 @@ class Translation:
         return self.constant(np.asarray(numbers, np.int64))
 
     def term(self, value: Any, like: Any) -> str:
-        """An argument: a node of another's type, or a number that this type has. Raises: NotTaken."""
+        """An argument: a node, made of another's type, or a number that this type has. Raises: NotTaken."""
         dtype = lying(like).dtype
         if hasattr(value, "meta"):
-            if lying(value).dtype != dtype:
-                raise NotTaken("terms of several types")
-            return self.name(value)
+            return self.name(value) if lying(value).dtype == dtype else self.cast(value, dtype)
         with np.errstate(over="ignore"):  # beyond f32 it is infinite, which clamps nothing
             found = np.asarray(value).astype(DTYPES[dtype].numpy())
         if dtype != "f32" and float(found) != float(value):
             raise NotTaken(f"the number {value} in {dtype}")
         return self.constant(found)
+
+    def cast(self, value: Any, dtype: str, result: str = "") -> str:
+        """A node of floats as other ones; so are terms of several types. Raises: NotTaken."""
+        if not {lying(value).dtype, dtype} <= FLOATS:
+            raise NotTaken("a conversion of what is no floats")
+        name = result or f"{value.name}.{dtype}"
+        if result or all(name not in node.outputs for node in self.nodes):
+            self.nodes.append(Node("Cast", "", name, (self.name(value),), (name,), {"to": NUMBERS[dtype]}))
+        return name
 
     def put(self, node: Any, op: str, *inputs: str, result: str = "", **attributes: Attribute) -> str:
         """Adds an operator; the name of its result, by default the node's."""
@@ -101,6 +111,12 @@ def _clip(default: tuple[float | None, float | None]) -> Translated:
         to.put(node, "Clip", to.term(x, node), *names)
 
     return put
+
+
+def _to_copy(to: Translation, node: Any) -> None:
+    if node.kwargs.keys() - {"dtype"}:
+        raise NotTaken("a copy to elsewhere")
+    to.cast(node.args[0], lying(node).dtype, node.name)
 
 
 def _gelu(to: Translation, node: Any) -> None:
@@ -285,6 +301,7 @@ OPERATIONS: Mapping[str, Translated] = {
     "hardtanh.default": _clip((-1, 1)),
     "clamp.default": _clip((None, None)),
     "gelu.default": _gelu,
+    "_to_copy.default": _to_copy,
     "convolution.default": _convolution,
     "max_pool2d_with_indices.default": _max_pool,
     "mm.default": _product,

@@ -75,6 +75,30 @@ def test_a_norm_behind_a_convolution_costs_nothing(more: dict[str, Any]) -> None
     assert not [n for n in found.nodes if n.where == "eager"]
 
 
+def test_a_norm_in_f32_behind_a_convolution_in_bf16_is_in_its_kernel() -> None:
+    found = whole(normed().bfloat16(), torch.randn(2, 4, 7, 6).bfloat16())
+    assert {n.why for n in found.nodes if n.where == "kernel"} == {f"one of the 2 {ONE}"}
+    assert not [n for n in found.nodes if n.where == "eager"]
+
+
+def test_terms_of_several_types_are_made_of_one() -> None:
+    def model(x: Any) -> Any:
+        return (x * torch.full((4,), 0.3) + x.double().sum(1, keepdim=True)).to(torch.bfloat16)
+
+    x = torch.randn(3, 4).bfloat16()
+    torch.testing.assert_close(compiled(model)(x), model(x))
+    assert ONE in str(backend.explain(model, x, options=OPTIONS))
+
+
+def test_numbers_that_become_integers_are_left_to_single_kernels() -> None:
+    def model(x: Any) -> Any:
+        return x.to(torch.int32) * 2
+
+    x = torch.randn(3, 4) * 9
+    assert torch.equal(compiled(model)(x), model(x))
+    assert "kernels called one by one" in str(backend.explain(model, x, options=OPTIONS))
+
+
 class Attention(layers.Module):
     """What a block of a transformer does, in small."""
 
