@@ -47,10 +47,14 @@ class Translation:
         return self.constant(np.asarray(numbers, np.int64))
 
     def term(self, value: Any, like: Any) -> str:
-        """An argument: a node, made of another's type, or a number that this type has. Raises: NotTaken."""
+        """An argument: a node, as one of another's type, or a number that this type has. Raises: NotTaken."""
         dtype = lying(like).dtype
         if hasattr(value, "meta"):
-            return self.name(value) if lying(value).dtype == dtype else self.cast(value, dtype)
+            if lying(value).dtype == dtype:
+                return self.name(value)
+            if value.meta["val"].dim() == 0:  # which torch takes in its own precision in some operations
+                raise NotTaken("a number in a tensor of another type")
+            return self.cast(value, dtype)
         with np.errstate(over="ignore"):  # beyond f32 it is infinite, which clamps nothing
             found = np.asarray(value).astype(DTYPES[dtype].numpy())
         if dtype != "f32" and float(found) != float(value):

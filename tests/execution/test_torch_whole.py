@@ -90,6 +90,14 @@ def test_terms_of_several_types_are_made_of_one() -> None:
     assert ONE in str(backend.explain(model, x, options=OPTIONS))
 
 
+def test_a_number_in_a_tensor_of_another_type_is_not_rounded_first() -> None:
+    def model(x: Any, number: Any) -> Any:
+        return x * number
+
+    x, number = torch.randn(999).bfloat16(), torch.tensor(1.01)
+    assert torch.equal(compiled(model)(x, number), model(x, number))
+
+
 def test_numbers_that_become_integers_are_left_to_single_kernels() -> None:
     def model(x: Any) -> Any:
         return x.to(torch.int32) * 2
