@@ -25,7 +25,16 @@ from isamap.source.errors import (
     UsageProblem,
     VerificationFailed,
 )
-from isamap.source.files import read_limited, replace_file
+from isamap.source.files import (
+    LeavesFolder,
+    map_file,
+    open_beside,
+    open_regular,
+    read_json,
+    read_limited,
+    read_part,
+    replace_file,
+)
 from isamap.source.numbers import added, real_number, shown, truth_value, whole_number
 from isamap.source.process import most_allowed
 
@@ -35,6 +44,7 @@ __all__ = [
     "Edit",
     "Infeasible",
     "IsamapError",
+    "LeavesFolder",
     "MissingTool",
     "NoMapping",
     "NotKept",
@@ -51,9 +61,14 @@ __all__ = [
     "apply_edits",
     "did_you_mean",
     "is_digits",
+    "map_file",
     "most_allowed",
+    "open_beside",
+    "open_regular",
     "printable",
+    "read_json",
     "read_limited",
+    "read_part",
     "real_number",
     "replace_file",
     "shown",

@@ -1,29 +1,168 @@
-"""Files read up to a limit, and files written whole or not at all.
+"""The door through which every reader opens files, and files written whole or not at all.
 
-What is written stands beside its place first, and is then renamed into it.
+    open_regular(path)             a file that a person named
+    open_beside(folder, name)      a file that another file names: it lies in that file's folder
+    read_limited(path, limit)      its bytes, one more than the limit at most
+    read_part(file, start, size)   bytes of an open file, which has to have them
+    map_file(file)                 all of an open file, brought into memory where it is looked at
+    read_json(text)                JSON that says one thing: no key twice, no number beyond floats
+
+A pipe or a device is never opened, as either may be waited for, or never end. A file that is written stands
+beside its place first, and is then renamed into it.
 """
 
 from __future__ import annotations
 
 import errno
+import json
+import mmap
 import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from math import isfinite
 from pathlib import Path
+from typing import Any, BinaryIO
+
+_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
+_WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
+"""Whether files can be opened folder by folder, so that no link that is made meanwhile is followed."""
+
+
+class LeavesFolder(OSError):
+    """A file names another one that lies outside of its folder."""
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Return a regular file, open to be read.
+
+    Raises: OSError, also for a name that no file can have, and for a folder, a pipe or a device.
+    """
+    return _opened(path, _FLAGS)
+
+
+def open_beside(folder: Path, name: str) -> BinaryIO:
+    """Return a regular file that a file of `folder` names, open to be read.
+
+    It may lie in folders inside. A link may lead to another place of the folder; a file with several names
+    (hard links) is refused, as one of them may be anywhere.
+
+    Raises: LeavesFolder, and OSError as `open_regular` does.
+    """
+    try:
+        root = os.path.realpath(folder)
+        path = Path(os.path.realpath(os.path.join(root, name)))
+    except (ValueError, RecursionError):  # a link to a link to a link …
+        raise _no_name() from None
+    if os.path.isabs(name) or not path.is_relative_to(root):
+        raise LeavesFolder(errno.EXDEV, "it leaves the folder of the file that names it")
+    if not _WALKS:
+        file = open_regular(path)
+    else:
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+        handle = os.open(root, flags)
+        try:
+            for part in path.relative_to(root).parts[:-1]:
+                outer, handle = handle, os.open(part, flags, dir_fd=handle)
+                os.close(outer)
+            file = _opened(path.name if path != Path(root) else ".", _FLAGS | os.O_NOFOLLOW, handle)
+        finally:
+            os.close(handle)
+    if os.fstat(file.fileno()).st_nlink > 1:
+        file.close()
+        raise LeavesFolder(errno.EMLINK, "it has several names (hard links): copy it into the folder")
+    return file
+
+
+def _opened(path: Path | str, flags: int, folder: int | None = None) -> BinaryIO:
+    try:
+        _check_regular(os.stat(path, dir_fd=folder))  # before, as opening alone moves some devices
+        handle = os.open(path, flags, dir_fd=folder)
+    except ValueError:
+        raise _no_name() from None
+    try:
+        _check_regular(os.fstat(handle))
+        return os.fdopen(handle, "rb")
+    except OSError:
+        os.close(handle)
+        raise
+
+
+def _check_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+
+
+def _no_name() -> OSError:
+    return OSError(errno.EINVAL, "no file can have this name")
 
 
 def read_limited(path: Path, limit: int) -> bytes:
-    """The first `limit` + 1 bytes of a regular file: one more than may be, so that a caller can tell.
+    """Return the first `limit` + 1 bytes of a regular file: one more than may be, so that a caller can tell.
 
-    Raises: OSError, for what is no regular file too, as a pipe without a writer would be waited for;
-    ValueError where the name holds a zero character.
+    Raises: OSError as `open_regular` does.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    with os.fdopen(handle, "rb") as file:
-        if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file")
+    with open_regular(path) as file:
         return file.read(limit + 1)
+
+
+def read_part(file: BinaryIO, start: int, size: int) -> bytes:
+    """Return `size` bytes of a file from `start` on. Raises: OSError where it does not have them."""
+    there = os.fstat(file.fileno()).st_size
+    if start < 0 or size < 0 or start + size > there:
+        raise OSError(errno.EINVAL, f"it has {there} bytes, and {size} from {start} on are asked for")
+    file.seek(start)
+    content = file.read(size)
+    if len(content) != size:
+        raise OSError(errno.EIO, "it became shorter while it was read")
+    return content
+
+
+def map_file(file: BinaryIO) -> memoryview:
+    """Return all bytes of a file; those that nothing looks at take no memory. Raises: OSError."""
+    if not os.fstat(file.fileno()).st_size:
+        return memoryview(b"")
+    try:
+        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except ValueError:
+        raise OSError(errno.EIO, "it became shorter while it was read") from None
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return what a text of JSON says, in UTF-8 where it is bytes.
+
+    Raises: ValueError for what is no JSON, also for NaN and infinities, numbers beyond all floats, a key that
+    an object has twice, and lists that are nested too deeply to be read.
+    """
+    try:
+        return json.loads(
+            text if isinstance(text, str) else text.decode("utf-8"),
+            object_pairs_hook=_object,
+            parse_constant=_refuse_constant,
+            parse_float=_float_of,
+        )
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        seen: set[str] = set()
+        twice = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise ValueError(f"it has the key {twice[:40]!r} twice")
+    return found
+
+
+def _refuse_constant(word: str) -> float:
+    raise ValueError(f"{word} is no number of JSON")
+
+
+def _float_of(word: str) -> float:
+    number = float(word)
+    if not isfinite(number):
+        raise ValueError(f"the number {word[:40]} is beyond all floats")
+    return number
 
 
 def replace_file(
