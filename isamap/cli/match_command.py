@@ -5,7 +5,6 @@ Of several kernels, or folders of them, against one machine a coverage matrix.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -214,7 +213,7 @@ def _listed(
     if explain or as_json or unmatched:
         rejections = refusals(matched.kernel, matched.machine, matched.mappings)
     if instruction is None:
-        findings = _unmatched(matched, rejections)
+        findings = unmatched_findings(matched, rejections)
     else:
         matched = matched.only(instruction)
         rejections = tuple(r for r in rejections if r.instruction == instruction)
@@ -274,32 +273,47 @@ def _check_instruction(name: str | None, machine: Machine) -> None:
     )
 
 
-def _unmatched(matched: Matched, rejections: tuple[Rejection, ...]) -> tuple[Finding, ...]:
-    """What is said of statements without a mapping: how compilation performs them, or what they lack."""
-    from isamap.driver.matching import match_compiled
+def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> tuple[Finding, ...]:
+    """Return how compilation performs statements without a mapping of their own, or why it refuses them.
+
+    At given sizes these are also statements of whose mappings each lacks a move for an operand. Where all
+    mappings have operands to be computed first, compilation may refuse them.
+    """
+    numbers = range(len(matched.statements))
+    uncarried = (n for n in numbers if matched.sizes and matched.look.uncarried(n))
+    lacking = tuple(dict.fromkeys((*matched.unperformed, *uncarried)))
+    plain = {m.statement for m in matched.mappings if not m.composed}.union(
+        *(g.statements for g in matched.groups)
+    )
+    if not lacking and plain.issuperset(numbers):
+        return ()
+    from isamap.driver.posing import formulate_matched
 
     try:
-        compiled = match_compiled(matched)
+        canonical, problem, sizes = formulate_matched(matched)
     except NoMapping as error:
-        return tuple(Finding.of(diagnostic) for diagnostic in error.diagnostics)
-    if compiled is None:
-        return tuple(_no_mapping(matched, rejections, number) for number in matched.unperformed)
-    as_they_stand = {print_stmt(s.assign) for s in matched.statements}
-    counts = Counter(m.statement for m in compiled.mappings)
-    counts.update(number for group in compiled.groups for number in group.statements)
-    made = [(print_stmt(s.assign), counts[n]) for n, s in enumerate(compiled.statements)]
-    guards = [matched.statements[number].assign.guard for number in matched.unperformed]
+        unmatched = tuple(_no_mapping(matched, rejections, number) for number in matched.unperformed)
+        return unmatched or tuple(Finding.of(diagnostic) for diagnostic in error.diagnostics)
+    if not lacking:
+        return ()
+    fine = {print_stmt(s.assign) for n, s in enumerate(matched.statements) if n not in lacking}
+    forms = zip((print_stmt(s.assign) for s in statements(canonical)), problem.nests, strict=True)
+    at = ", ".join(f"{name} = {value}" for name, value in sorted(sizes.items()))
+    first = matched.statements[lacking[0]].assign
     return (
         Finding.of(
             Diagnostic(
-                "performed-unguarded",
-                f"compilation performs {matched.kernel.name} in a form without the guard",
-                next((guard.span for guard in guards if guard is not None), None),
+                "performed-in-parts",
+                f"no one instruction performs statement {lacking[0]} of {matched.kernel.name}; compilation "
+                f"performs it in parts{f', for example at {at}' if at else ''}",
+                first.guard.span if first.guard is not None else first.span,
                 severity="note",
                 notes=tuple(
-                    f"`{text.rstrip(';')}` has {count} mapping{'s' * (count != 1)}"
-                    for text, count in made
-                    if text not in as_they_stand
+                    f"`{text.rstrip(';')}` by {' or '.join(dict.fromkeys(o.mapping for o in nest.options))}"
+                    if nest.options
+                    else f"`{text.rstrip(';')}` fused into another statement"
+                    for text, nest in forms
+                    if text not in fine
                 ),
             )
         ),

@@ -11,7 +11,7 @@ A kernel's text edited until an instruction performs it: the nearest refusal tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from isamap.driver.request import Size
 from isamap.driver.sizes import complete_sizes
@@ -32,7 +32,7 @@ from isamap.report.kernel_forms import Form
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.transform import Rewrite, factorisations, make_guards_explicit, rewrites
+from isamap.transform import Rewrite, factorisations, rewrites
 
 
 def match_kernel(
@@ -53,20 +53,6 @@ def match_parsed(
     found, groups = find_mappings(kernel, machine, mode), find_groups(kernel, machine, mode)
     profile = {name: typical_size(value) for name, value in sizes.items()}
     return Matched(kernel, machine, found, groups, mode, profile)
-
-
-def match_compiled(matched: Matched) -> Matched | None:
-    """The mappings of what compilation makes of guarded statements, which have none as they stand.
-
-    None where no statement lacks a mapping for its guard alone. Raises: NoMapping where open sizes say how
-    far a fill reaches.
-    """
-    if not any(matched.statements[n].assign.guard for n in matched.unperformed):
-        return None
-    kernel = make_guards_explicit(matched.kernel)
-    found, groups = (find(kernel, matched.machine, matched.mode) for find in (find_mappings, find_groups))
-    compiled = replace(matched, kernel=kernel, mappings=found, groups=groups)
-    return None if compiled.unperformed else compiled
 
 
 def forms_of(

@@ -19,10 +19,11 @@ from typing import Literal
 from isamap.driver.blocking import of_nests
 from isamap.driver.matching import forms_of
 from isamap.driver.recalled import problem_key, recall_problem, remember_problem
-from isamap.driver.request import BEST_FORM, Request
+from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
 from isamap.driver.row_room import with_row_room
 from isamap.driver.stages import Clock
 from isamap.ir import Kernel, Range, bind
+from isamap.ir.samples import sample_sizes
 from isamap.machine import Machine
 from isamap.match import improving_rewrites
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
@@ -31,6 +32,7 @@ from isamap.plan.protocols import FlooredModel
 from isamap.plan.schedule import Schedule
 from isamap.posing.build import build_problem
 from isamap.posing.matches import Matches, find_matches
+from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, added
@@ -117,6 +119,22 @@ class Questions:
         if key is not None:
             remember_problem(key, problem)
         return problem
+
+
+def formulate_matched(matched: Matched) -> tuple[Kernel, Problem, Mapping[str, int]]:
+    """Return the canonical kernel and the problem that `compile` formulates, and the sizes of both.
+
+    The problem holds mappings enough for a first schedule. Open sizes get sample values, 32 where `where`
+    allows it. Raises: NoMapping where compilation refuses the kernel.
+    """
+    *_, sample = sample_sizes(matched.kernel, count=4)
+    sizes = {p.name: sample[p.name] for p in matched.kernel.params if p.dtype is None}
+    kernel, machine = bind(matched.kernel, sizes), matched.machine
+    canonical = with_row_room(make_guards_explicit(kernel), kernel, machine)
+    model = load_cost_model(DEFAULT_COST_MODEL)
+    assert isinstance(model, FlooredModel), "the default model has floors"
+    known = find_matches(canonical, machine)
+    return canonical, narrow_problem(canonical, machine, {}, 1, model, FIRST_LOOKS, known), sizes
 
 
 MOST_FORMS = 12

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from isamap.tune.profile import Profile
 
 BEST_FORM = "best"
+DEFAULT_COST_MODEL = "analytic"
 MOST_FORMS = 999
 MAX_THREADS = 256
 # Each takes a compiler's time and half a second of measuring.
@@ -58,7 +59,7 @@ class Request:
     sizes: Mapping[str, Size]
     schedule: Source | None = None
     heuristic: str = "cpsat"
-    cost_model: str = "analytic"
+    cost_model: str = DEFAULT_COST_MODEL
     limit_s: float = 10.0
     fixed: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     model: bool = False

@@ -227,7 +227,7 @@ def _without_own(matched: Matched, number: int) -> str:
     if any(number in g.statements for g in matched.groups):
         return f"performed below: {counts_text(total(matched.counts_of(number).values()))}"
     own = matched.of_statement(number)
-    return f"no mapping; {len(own)} moves of a value that nothing computes" if own else "no mapping"
+    return f"no one instruction performs it; {len(own)} can store its value" if own else "no mapping"
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:

@@ -302,13 +302,14 @@ MATCH_CODES: dict[str, Explanation] = {
         "no instruction copies what has to be copied",
         "Staging and padding need moves between memory and registers for the type of the data.",
     ),
-    "performed-unguarded": Explanation(
-        "a guarded statement is performed in another form",
-        "An instruction performs all iterations of an issue: a statement with `if` has no mapping as it is "
-        "written. Compilation chooses the value instead, `select(condition, value, 0)`, sums everywhere and "
-        "stores where the condition holds, or goes over every second element where that is what it says. "
-        "The mappings are those of that form; `isamap match --explain` says what each instruction lacks for "
-        "the form that is written.",
+    "performed-in-parts": Explanation(
+        "no one instruction performs a statement, and compilation performs it",
+        "An instruction performs all iterations of an issue, so that a statement with `if` has no mapping as "
+        "it is written: compilation computes `select(condition, value, 0)`, or everything and stores where "
+        "the condition holds. A statement of several operations may have no instruction that performs all of "
+        "them: compilation computes its value operation by operation. The notes name the statements that "
+        "compilation performs and instructions for each; `isamap match --explain` says what each instruction "
+        "lacks for the statement as it is written.",
     ),
     "unknown-mapping": Explanation(
         "a schedule names a mapping that does not exist", "`isamap match` lists the mappings of a kernel."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,15 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answers import write_text
+from isamap.cli.match_command import unmatched_findings
 from isamap.cli.words import fill_values
-from isamap.source import UsageProblem
+from isamap.driver.inputs import read_kernel
+from isamap.driver.matching import match_kernel
+from isamap.driver.matrix import sizes_for
+from isamap.driver.posing import formulate_matched
+from isamap.kernels import list_kernels
+from isamap.machine import at_one_length, list_machines, load_machine
+from isamap.source import NoMapping, UsageProblem
 
 GEMM = """kernel k(M, N, K) {
   in A: f32[M, K];
@@ -216,3 +224,54 @@ def test_a_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
     assert path.read_text(encoding="utf-8") == "three"
     assert path.stat().st_mode & 0o777 == 0o600
     assert [p.name for p in tmp_path.iterdir()] == ["k.ir"], "nothing else stays behind"
+
+
+# --- what compilation does --------------------------------------------------------------------------------
+
+QUANTISED_ADD = """kernel k(N, scalar z: i32, scalar s: f32) {
+  in p: i8[N];
+  out y: i8[N];
+  for n in N { y[n] = sat_i8(sat_i32(round(f32(i32(p[n]) - z) * s, even)) + z); }
+}
+"""
+
+
+@pytest.mark.parametrize("sizes", [(), ("-D", "N=64")])
+def test_a_statement_that_compiles_in_parts_is_no_refusal(
+    sizes: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_text(tmp_path / "k.ir", QUANTISED_ADD)
+    found = answer(capsys, str(tmp_path / "k.ir"), "--hw", "generic-c", *sizes)
+    assert [d["code"] for d in found["diagnostics"]] == ["performed-in-parts"]
+
+
+def test_mappings_whose_operands_cannot_move_end_as_compilation_does(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    odd = ("gemm_s8s8", "--hw", "vta", "-D", "M=37", "N=43", "K=29")
+    found = answer(capsys, *odd, code=3)
+    assert found["split"] == 2
+    assert [d["code"] for d in found["diagnostics"]] == ["no-clearing"]
+    assert main(["compile", *odd, "--stop-after", "schedule", "--heuristic", "greedy"]) == 3
+
+
+def test_match_refuses_what_compilation_refuses() -> None:
+    """Compare them on pairs of a shipped kernel and a machine, drawn with a fixed seed."""
+    machines = [load_machine(name) for name in list_machines()]
+    draw = random.Random(13)
+    disagreeing: list[str] = []
+    for kernel, machine in (
+        (draw.choice(list_kernels()), at_one_length(draw.choice(machines))) for _ in range(12)
+    ):
+        source = read_kernel(kernel)
+        matched = match_kernel(source, machine, sizes_for(source)[-1])
+        refused = any(f.json["severity"] == "error" for f in unmatched_findings(matched, ()))
+        try:
+            formulate_matched(matched)
+        except NoMapping:
+            compiles = False
+        else:
+            compiles = True
+        if refused == compiles:
+            disagreeing.append(f"{kernel} on {machine.name}")
+    assert disagreeing == []
