@@ -12,27 +12,15 @@ It is stopped outside its turns, and what is stopped does not see that its pipe 
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 from typing import Any, TextIO
 
 from isamap.bench.kinds import KINDS
 from isamap.bench.libraries import NotOffered, Ready
 from isamap.bench.ring import Task, map_task
-
-PR_SET_PDEATHSIG = 1  # Linux, prctl(2)
-
-
-def end_with(parent: int) -> None:
-    """Has the system kill this process when its parent ends, on Linux; at once where it has ended already."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        os.kill(os.getpid(), signal.SIGKILL)
+from isamap.source.process import end_with
 
 
 def main() -> None:

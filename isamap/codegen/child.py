@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
@@ -33,6 +33,7 @@ from isamap.codegen.toolchain import Compiled
 from isamap.machine import Machine, at_one_length
 from isamap.machine.allowed import emulators
 from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
+from isamap.source.process import Process, end_process, has_ended, start_process
 
 SLOWER = 100
 """How many times as long as a processor an emulator may take until it counts as hung."""
@@ -105,12 +106,11 @@ def ended_by(code: int) -> int:
     return _SHELLS_ADD - code if _SHELLS_ADD < code <= _SHELLS_ADD + _MOST_SIGNALS else code
 
 
-_SUPERVISOR, _WORKER = (Path(__file__).with_name(f"{name}.py") for name in ("supervisor", "worker"))
+_WORKER = str(Path(__file__).with_name("worker.py"))
 _KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")
 # What is read of a child. Timings of thousands of functions are some megabytes.
 _MOST_ANSWER_BYTES, _MOST_ERROR_BYTES = 64 << 20, 64 << 10
 _LOOK_SECONDS = 0.2
-_PATIENCE_SECONDS = 10.0
 
 
 class RunProblem(IsamapError):
@@ -244,18 +244,18 @@ class _Ended:
 def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
     """How the child ended that was given a job; None when it did not in time. Nothing of it is left then."""
     nonce = secrets.token_hex(16)
-    words = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(os.getpid()), str(_WORKER)]
+    emulated = emulator.words if emulator and "words" not in job else ()
+    words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
     answers, to = os.pipe()
     with os.fdopen(answers, "rb", buffering=0) as source:
         with os.fdopen(to, "wb") as answer, _unnamed(_as_json(job, to, nonce)) as request:
-            child = subprocess.Popen(
-                [*words, *(emulator.words if emulator and "words" not in job else ())],
+            child = start_process(
+                words,
                 stdin=request,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 pass_fds=(answer.fileno(), *(job[n] for n in ("file", "input", "output") if n in job)),
                 env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
-                start_new_session=True,
             )
         assert child.stderr is not None
         with child.stderr as errors:
@@ -263,7 +263,7 @@ def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> 
                 most = {source: _MOST_ANSWER_BYTES, errors: _MOST_ERROR_BYTES}
                 read = _read(child, most, time.monotonic() + seconds)
             finally:
-                _end(child)
+                end_process(child)
     if read is None:
         return None
     return _Ended(child.returncode, _answer_in(read[0], nonce), read[1].decode(errors="replace"))
@@ -282,9 +282,7 @@ def _unnamed(content: bytes) -> Generator[IO[bytes]]:
         yield file
 
 
-def _read(
-    child: subprocess.Popen[bytes], most: dict[IO[bytes], int], deadline: float
-) -> tuple[bytes, ...] | None:
+def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) -> tuple[bytes, ...] | None:
     """What a child wrote to each of some pipes until it ended, up to so many bytes; None when it did not.
 
     `deadline` is on the monotonic clock. What is too much is read, for a full pipe holds the writer up.
@@ -298,7 +296,7 @@ def _read(
             if left <= 0:
                 return None
             ready = selector.select(min(left, _LOOK_SECONDS))
-            if not ready and _has_ended(child):
+            if not ready and has_ended(child):
                 break  # the supervisor was killed, and another process holds the pipes
             for key, _ in ready:
                 data = os.read(key.fd, 1 << 16)
@@ -306,26 +304,6 @@ def _read(
                     selector.unregister(key.fd)
                 found[key.data] += data[: most[key.data] - len(found[key.data])]
     return tuple(bytes(part) for part in found.values())
-
-
-def _has_ended(child: subprocess.Popen[bytes]) -> bool:
-    """Whether a child has ended. It is not taken off the list: its number stays that of its group."""
-    try:
-        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:  # the process that started isamap ignores its children
-        return True
-
-
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the supervisor, which ends all others first; where it does not, all that is in its group."""
-    stop = time.monotonic() + _PATIENCE_SECONDS
-    with suppress(ProcessLookupError):
-        os.kill(child.pid, signal.SIGTERM)
-    while not _has_ended(child) and time.monotonic() < stop:
-        time.sleep(0.001)
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
 
 
 def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -20,6 +19,7 @@ from pathlib import Path
 
 from isamap.codegen.cache import cache_root, own_root
 from isamap.source import OnlyWarned
+from isamap.source.process import run_process
 
 SECONDS = 300  # that a compiler gets
 OUTPUT = "library.so"
@@ -108,7 +108,7 @@ def run_steps(command: Step, steps: Steps, folder: str) -> subprocess.CompletedP
 def run_compiler(words: list[str], folder: str | None) -> subprocess.CompletedProcess[str]:
     """One call of a compiler, with nothing of the user's environment but where to find programs.
 
-    It has a session of its own: what it starts ends with it. Raises: subprocess.TimeoutExpired.
+    Raises: OSError where no process can be started, subprocess.TimeoutExpired.
     """
     caches = str(_writable_root() / "zig")
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}
@@ -118,20 +118,7 @@ def run_compiler(words: list[str], folder: str | None) -> subprocess.CompletedPr
             environment[name] = os.environ[name]
     if folder is not None:
         environment["TMPDIR"] = folder
-    try:
-        process = subprocess.Popen(
-            words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        return subprocess.CompletedProcess(words, 1, "", f"error: {error.strerror}")
-    with process:
-        try:
-            says, errors = process.communicate(timeout=SECONDS)
-        finally:
-            if process.returncode is None:
-                os.killpg(process.pid, signal.SIGKILL)
-    return subprocess.CompletedProcess(words, process.wait(), says, errors)
+    return run_process(words, SECONDS, cwd=folder, env=environment, text=True, errors="replace")
 
 
 def _writable_root() -> Path:

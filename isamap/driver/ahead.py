@@ -25,7 +25,7 @@ import isamap
 from isamap.driver.api import compile as compile_kernel
 from isamap.driver.api import compile_only
 from isamap.source import IsamapError
-from isamap.source.process import end_with, interrupts_put_off
+from isamap.source.process import Process, end_process, start_process
 
 Asked = Mapping[str, Any]
 """Arguments of `isamap.compile` by name, as JSON has them; of `compile_only` where `builds` is false."""
@@ -35,12 +35,11 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 def compile_ahead(wanted: Sequence[Asked], jobs: int) -> None:
     """Waits until so many processes, this one among them, have compiled, and kept, what they can."""
     left = deque(sorted(wanted, key=lambda asked: -len(asked["kernel"])))
-    processes: list[subprocess.Popen[str]] = []
+    processes: list[Process[str]] = []
     threads: list[Thread] = []
     try:
         for _ in range(min(jobs, len(left)) - 1):
-            with interrupts_put_off():  # this process ends its own
-                processes.append(_started())
+            processes.append(_started())
             threads.append(Thread(target=_give, args=(left, processes[-1]), daemon=True))
             threads[-1].start()
         with suppress(IndexError):  # the others have taken the last one
@@ -50,7 +49,7 @@ def compile_ahead(wanted: Sequence[Asked], jobs: int) -> None:
             thread.join()
     finally:
         for process in processes:
-            process.kill()
+            end_process(process)
         for thread in threads:
             thread.join()
         for process in processes:
@@ -58,11 +57,11 @@ def compile_ahead(wanted: Sequence[Asked], jobs: int) -> None:
                 pass
 
 
-def _started() -> subprocess.Popen[str]:
+def _started() -> Process[str]:
     root = str(Path(isamap.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    return subprocess.Popen(
-        (*_COMMAND, str(os.getpid())),
+    return start_process(
+        _COMMAND,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -72,7 +71,7 @@ def _started() -> subprocess.Popen[str]:
     )
 
 
-def _give(left: deque[Asked], process: subprocess.Popen[str]) -> None:
+def _give(left: deque[Asked], process: Process[str]) -> None:
     """Gives a process one piece of work after the other, as long as it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -101,5 +100,4 @@ def _serve() -> None:
 
 
 if __name__ == "__main__":
-    end_with(int(sys.argv[1]))
     _serve()

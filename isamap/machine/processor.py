@@ -30,6 +30,7 @@ from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.target_fields import read_target
 from isamap.machine.tree import Findings, read_tree
 from isamap.source import Diagnostic, MissingTool, is_digits
+from isamap.source.process import run_process
 
 if TYPE_CHECKING:
     from isamap.machine.model import Machine
@@ -156,7 +157,7 @@ def is_granted(permission: str) -> bool:
         _ASK.format(component=allowed.permission_numbers()[permission]),
     ]
     try:
-        return subprocess.run(command, timeout=_ASK_SECONDS, capture_output=True, check=False).returncode == 0
+        return run_process(command, _ASK_SECONDS).returncode == 0
     except (OSError, subprocess.TimeoutExpired):
         return False
 

@@ -25,8 +25,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
-from collections.abc import Generator
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 
 def most_allowed(limit: str) -> int | None:
@@ -56,6 +61,61 @@ def end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
+
+
+Process = subprocess.Popen
+"""A process that was started."""
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+_PATIENCE_SECONDS = 10.0
+
+
+def start_process(words: Sequence[str], **options: Any) -> Process[Any]:
+    """Start a program that ends with this process, together with all that it starts itself.
+
+    `words` are those of the program, or "-" and a script of Python; `options` go to `subprocess.Popen`. The
+    program has a session of its own: Ctrl-C reaches this process alone, which ends it. The number of the
+    process is that of its supervisor (`supervisor.py`). Raises: OSError where no process can be started.
+    """
+    command = (sys.executable, "-I", "-S", _SUPERVISOR, str(os.getpid()), *words)
+    return Process(command, start_new_session=True, **options)
+
+
+def run_process(words: Sequence[str], seconds: float, **options: Any) -> subprocess.CompletedProcess[Any]:
+    """Run a program to its end, or end it after so many seconds; nothing that it started is left then.
+
+    `options` are those of `subprocess.Popen`, and `input`. Its output is captured.
+    Raises: OSError where it cannot be started, subprocess.TimeoutExpired.
+    """
+    given = options.pop("input", None)
+    options.setdefault("stdin", subprocess.DEVNULL if given is None else subprocess.PIPE)
+    process = start_process(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+    with process:
+        try:
+            output, errors = process.communicate(given, timeout=seconds)
+        finally:
+            if process.returncode is None:
+                end_process(process)
+    return subprocess.CompletedProcess(words, process.wait(), output, errors)
+
+
+def has_ended(child: Process[Any]) -> bool:
+    """Return whether a child has ended. It is not taken off the list: its number stays that of its group."""
+    try:
+        return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:  # the process that started isamap ignores its children
+        return True
+
+
+def end_process(child: Process[Any]) -> None:
+    """End a supervisor, which ends all others first; where it does not, all that is in its group."""
+    stop = time.monotonic() + _PATIENCE_SECONDS
+    with suppress(ProcessLookupError):
+        os.kill(child.pid, signal.SIGTERM)
+    while not has_ended(child) and time.monotonic() < stop:
+        time.sleep(0.001)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import isamap
 from isamap.scheduler.memory.skyline import Instance
+from isamap.source.process import run_process
 
 COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.memory.placing")
 SEED = 0
@@ -34,15 +35,9 @@ def place_isolated(
     """
     job = json.dumps({"instance": asdict(instance), "limit_s": limit_s, "effort": effort})
     try:
-        done = subprocess.run(
-            command,
-            input=job,
-            capture_output=True,
-            text=True,
-            timeout=limit_s + GRACE_S,
-            check=True,
-            env={**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])},
-        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
+        done = run_process(command, limit_s + GRACE_S, input=job, text=True, env=environment)
+        done.check_returncode()
         answer: Any = json.loads(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return "unknown"

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import isamap
 from isamap.plan.steady import Pipeline, Solved, Steady, check_pipeline, lifetime_of
 from isamap.scheduler.process.codec import read, write
+from isamap.source.process import run_process
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -44,14 +45,10 @@ class Job:
 def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND) -> Solved | None:
     """The best order that was found within the limit; None where none was, or where the solver failed."""
     try:
-        done = subprocess.run(
-            command,
-            input=write(Job(steady, limit_s)).encode(),
-            capture_output=True,
-            timeout=limit_s + GRACE_S,
-            check=True,
-            env={**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])},
-        )
+        environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
+        job = write(Job(steady, limit_s)).encode()
+        done = run_process(command, limit_s + GRACE_S, input=job, env=environment)
+        done.check_returncode()
         found = read(done.stdout)
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError):
         return None

@@ -22,6 +22,7 @@ from threading import Lock, Thread
 from typing import IO
 
 import isamap
+from isamap.source.process import Process, end_process, start_process
 
 # What a child may take of memory. Far above what any problem here needs; units: bytes.
 MEMORY_BYTES = 4 << 30
@@ -51,7 +52,7 @@ class Child:
     """
 
     command: Command
-    process: subprocess.Popen[bytes]
+    process: Process[bytes]
     said: IO[bytes]
     lines: SimpleQueue[bytes]
     reader: Thread
@@ -81,8 +82,7 @@ class Child:
 
     def end(self) -> None:
         """Ends it at once."""
-        self.process.kill()
-        self.process.wait()
+        end_process(self.process)
         self.reader.join()
         assert self.process.stdin is not None
         with suppress(OSError, ValueError):
@@ -144,7 +144,7 @@ def start(command: Command) -> Child:
     root = str(Path(isamap.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     try:
-        process = subprocess.Popen(
+        process = start_process(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -160,7 +160,7 @@ def start(command: Command) -> Child:
     return Child(command, process, said, lines, reader)
 
 
-def _read(process: subprocess.Popen[bytes], lines: SimpleQueue[bytes]) -> None:
+def _read(process: Process[bytes], lines: SimpleQueue[bytes]) -> None:
     assert process.stdout is not None
     with suppress(OSError, ValueError), process.stdout:
         for line in process.stdout:
@@ -168,7 +168,7 @@ def _read(process: subprocess.Popen[bytes], lines: SimpleQueue[bytes]) -> None:
     lines.put(b"")
 
 
-def _write(process: subprocess.Popen[bytes], job: bytes) -> None:
+def _write(process: Process[bytes], job: bytes) -> None:
     assert process.stdin is not None
     with suppress(OSError, ValueError):  # its end is seen by the reader
         process.stdin.write(job)

@@ -175,7 +175,7 @@ def test_a_child_ends_when_its_caller_does() -> None:
             child(f"{READY}print({write(Found('OPTIMAL', 0.0, 0, {'nest0.unroll.m': 64}))!r})"),
             "its schedule breaks a rule: nest 0: ",
         ),
-        (("there-is-no-such-program",), "it cannot be started: FileNotFoundError"),
+        (("there-is-no-such-program",), "cannot be started: No such file or directory"),
         ((*SOLVE, str(150 << 20)), "it ended with exit status 1: "),  # OR-Tools takes more to be loaded
         (child(solving("bytearray(8 << 30)")), "it ended with exit status 1: MemoryError"),
     ],

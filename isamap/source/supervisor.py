@@ -1,12 +1,13 @@
-"""The process between isamap and the worker: it starts the worker, ends what that leaves, and ends like it.
+"""The process between isamap and a program: it starts the program, ends all that it leaves, and ends like it.
 
-    python -I -S supervisor.py PARENT WORKER [EMULATOR…]
+    python -I -S supervisor.py CALLER PROGRAM [WORD…]
+    python -I -S supervisor.py CALLER - SCRIPT          a script of Python, run by this interpreter
 
-Emitted code may fork, and what it forked may begin a session of its own. On Linux orphans go to the nearest
-ancestor that adopts them, which is this process: whatever they did, they are its children when the worker
+A program may fork, and its children may begin sessions of their own. On Linux orphans go to the nearest
+ancestor that adopts them, which is this process: whatever they did, they are its children when the program
 has ended, and are ended before the caller goes on. So they are when the caller ends, or sends SIGTERM.
 
-Started with nothing but the standard library, which the worker shares by being forked.
+Started with nothing but the standard library, which a script shares by being forked.
 """
 
 from __future__ import annotations
@@ -20,48 +21,62 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import NoReturn
 
 GRACE_SECONDS = 5.0
 """How long what has to end is looked for; a process that forks faster than it is found survives that."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # Linux, prctl(2)
-_HEARD = {signal.SIGCHLD, signal.SIGTERM}
+_HEARD = {signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP}
 
 
 def main() -> None:
-    """Runs the worker to its end, or to the caller's."""
-    caller, worker, emulator = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+    """Run the program to its end, or to the caller's."""
+    caller, words = int(sys.argv[1]), sys.argv[2:]
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # a caller that ignores it hands that on
     signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # The system sends it when the thread that started this process ends, too: the caller may live on.
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGHUP)
     if os.getppid() != caller:
         return
-    child = os.fork()
+    try:
+        child = os.fork()
+    except OSError as error:
+        _complain(words, error)
     if child == 0:
-        _become(worker, emulator)
-    status = _wait_for(child)
+        _become(words)
+    status = _wait_for(child, caller)
     _end_descendants()
     if status is not None:
         _end_like(status)
 
 
-def _become(worker: str, emulator: list[str]) -> None:
-    """Is the worker from now on, or the emulator that runs it."""
+def _become(words: list[str]) -> None:
+    """Turn this process into the program, or the script."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
-    if emulator:
-        try:
-            os.execvp(emulator[0], [*emulator, sys.executable, "-I", "-S", worker])
-        except OSError as error:
-            sys.stderr.write(f"{emulator[0]} cannot be started: {error.strerror}\n")
-            sys.stderr.flush()
-            os._exit(127)
-    runpy.run_path(worker, run_name="__main__")
+    if words[0] == "-":
+        runpy.run_path(words[1], run_name="__main__")
+        return
+    try:
+        os.execvp(words[0], words)
+    except OSError as error:
+        _complain(words, error)
 
 
-def _wait_for(child: int) -> int | None:
-    """How the child ended, as of waitpid; None when it has to be ended."""
-    while signal.sigwait(_HEARD) != signal.SIGTERM:
+def _complain(words: list[str], error: OSError) -> NoReturn:
+    """Say that the program cannot be started, and end as a shell does."""
+    sys.stderr.write(f"error: {words[0]} cannot be started: {error.strerror}\n")
+    sys.stderr.flush()
+    os._exit(127)
+
+
+def _wait_for(child: int, caller: int) -> int | None:
+    """Return how the child ended, as of waitpid; None when it has to be ended."""
+    while True:
+        heard = signal.sigwait(_HEARD)
+        if heard == signal.SIGTERM or (heard == signal.SIGHUP and os.getppid() != caller):
+            return None
         with suppress(ChildProcessError):
             while True:  # orphans end as well, and one signal may stand for several
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -69,7 +84,6 @@ def _wait_for(child: int) -> int | None:
                     return status
                 if pid == 0:
                     break
-    return None
 
 
 def _end_descendants() -> None:
