@@ -180,7 +180,7 @@ class _Function:
         # What only the run knows counts as 0: it is asked for of numbered registers, which have none of it.
         shape = tuple(extent.value or 0 for extent in extents)
         register = sum(v.memory == o.memory for v in self.values.values())
-        value = Value(o.name, o.memory or "", o.dtype, shape, register)
+        value = Value(o.name, o.memory or "", o.dtype, shape, register=register)
         self.values[o.name] = value
         self.refs[o.name] = RegisterRef(o.name)
         held = self.issuer.value_type(value)

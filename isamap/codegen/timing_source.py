@@ -227,7 +227,7 @@ class _Function:
             return
         same = [v for v in self.values.values() if v.memory == o.memory]
         shape = tuple(extent.evaluate(dict(highest(self.form))) for extent in o.shape)
-        value = Value(self.value(o, copy), o.memory or "", o.dtype, shape, len(same))
+        value = Value(self.value(o, copy), o.memory or "", o.dtype, shape, register=len(same))
         self.values[value.name] = value
         held = self.issuer.value_type(value)
         if held is None:

@@ -67,7 +67,7 @@ def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
     result = next(o for o in option.operands if o.is_accumulator)
     used = Counter(name for s in given for name in {r.buffer for r in accesses(s)})
     passed = sum(count > 1 for count in used.values())
-    count = dict(plan.problem.registers)[result.memory] // 2 // max(1, passed)
+    count = dict(plan.problem.registers)[result.memory] // 2 // result.registers // max(1, passed)
     return (*(Blocks(a.name, 1) for a in outer), Blocks(inner.name, result.tile_elements * max(1, count)))
 
 

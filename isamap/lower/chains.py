@@ -174,27 +174,32 @@ def _most(
         if last.get(name, n) <= chain[-1]
     }
     files = {name: file_of(machine, value.memory) for name, value in values.items()}
-    common = _alive([one.writes - own for one in touched], range(len(touched)), last, files)
+    taken = {name: value.registers for name, value in values.items()}
+    common = _alive([one.writes - own for one in touched], range(len(touched)), last, files, taken)
     most = MOST
     for chain in chains:
-        alive = _alive([one.writes & own for one in touched], chain, last, files)
-        for file, names in alive.items():
+        alive = _alive([one.writes & own for one in touched], chain, last, files, taken)
+        for file, needed in alive.items():
             if count := machine.memories[file].count:
-                most = min(most, max(1, min(count // 2, count - common.get(file, 0)) // names))
+                most = min(most, max(1, min(count // 2, count - common.get(file, 0)) // needed))
     return most
 
 
 def _alive(
-    writes: Sequence[frozenset[str]], chain: Iterable[int], last: Mapping[str, int], files: Mapping[str, str]
+    writes: Sequence[frozenset[str]],
+    chain: Iterable[int],
+    last: Mapping[str, int],
+    files: Mapping[str, str],
+    taken: Mapping[str, int],
 ) -> dict[str, int]:
-    """The most values that are alive at one time in each register file."""
+    """Return how many registers of each file are in use at one time at most; `taken` are a value's."""
     alive: dict[str, set[str]] = {}
     most: dict[str, int] = {}
     for n in chain:
         for name in writes[n]:
             alive.setdefault(files[name], set()).add(name)
         for file, names in alive.items():
-            most[file] = max(most.get(file, 1), len(names))
+            most[file] = max(most.get(file, 1), sum(taken[name] for name in names))
             names -= {name for name in names if last.get(name, n) <= n}
     return most
 

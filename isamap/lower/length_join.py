@@ -197,7 +197,7 @@ class _Join:
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
         """A value of the shape of the longest; C has a type for all lengths."""
-        _same([(v.memory, v.dtype, v.register, len(v.shape)) for v in values])
+        _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._named([v.name for v in values], which))
 

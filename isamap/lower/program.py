@@ -93,15 +93,16 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A register-resident array: one register of `memory`, holding `shape` elements of `dtype`.
+    """A register-resident array: `shape` elements of `dtype` in so many consecutive `registers` of `memory`.
 
-    `register` is its number where registers are named by us, else None (the C compiler's choice).
+    `register` is the number of the first where we name registers, else None (the C compiler's choice).
     """
 
     name: str
     memory: str
     dtype: DType
     shape: tuple[int, ...]
+    registers: int = 1
     register: int | None = None
 
 

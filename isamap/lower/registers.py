@@ -85,20 +85,20 @@ class _Allocator:
         for i, node in enumerate(nodes):
             for name in _mentions(node):
                 last[name] = i
-        alive: dict[str, tuple[str, int]] = {}
+        alive: dict[str, set[tuple[str, int]]] = {}
         out: list[Node] = []
         for i, node in enumerate(nodes):
-            taken = busy | set(alive.values())
+            taken = busy.union(*alive.values())
             match node:
                 case Declare(values):
                     fresh: list[Value] = []
                     for declared in values:
                         value = declared
                         if value.memory in named:
-                            number = self._pick(value, taken)
-                            taken |= {(value.memory, number)}
-                            alive[value.name] = (value.memory, number)
-                            value = replace(value, register=number)
+                            first = self._pick(value, taken)
+                            alive[value.name] = _file(value, first)
+                            taken |= alive[value.name]
+                            value = replace(value, register=first)
                         fresh.append(value)
                     out.append(Declare(tuple(fresh)))
                 case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
@@ -111,9 +111,13 @@ class _Allocator:
     def _pick(self, value: Value, taken: frozenset[tuple[str, int]] | set[tuple[str, int]]) -> int:
         need = self.needs.get(value.name, ())
         count = self.machine.memories[value.memory].count or 0
-        free = [n for n in range(count) if (value.memory, n) not in taken]
-        fitting = [n for n in free if self.purpose.get((value.memory, n)) in (need, None)]
-        fitting.sort(key=lambda n: self.purpose.get((value.memory, n)) is None)
+        places = {n: _file(value, n) for n in range(count - value.registers + 1)}
+        fitting = [
+            n
+            for n, place in places.items()
+            if not place & taken and all(self.purpose.get(one, need) == need for one in place)
+        ]
+        fitting.sort(key=lambda n: not places[n] <= self.purpose.keys())
         if not fitting:
             raise Infeasible(
                 Diagnostic(
@@ -123,8 +127,13 @@ class _Allocator:
                 )
             )
         number = fitting[0]
-        self.purpose[(value.memory, number)] = need
+        self.purpose |= dict.fromkeys(places[number], need)
         return number
+
+
+def _file(value: Value, first: int) -> set[tuple[str, int]]:
+    """The registers of a value whose first one has this number."""
+    return {(value.memory, number) for number in range(first, first + value.registers)}
 
 
 def _mentions(node: Node) -> set[str]:

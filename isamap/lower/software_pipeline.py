@@ -32,6 +32,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.shift import substituted
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
+from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
 from isamap.source import Diagnostic, UsageProblem
 
@@ -159,7 +160,7 @@ def _local_values(loop: For, machine: Machine) -> Iterator[LocalValue]:
         definer = next((i for i, writes in users if writes), None)
         if definer is not None:
             later = tuple(dict.fromkeys(i for i, _ in users if i != definer))
-            yield LocalValue(value.name, file_of(machine, value.memory), definer, later)
+            yield LocalValue(value.name, file_of(machine, value.memory), definer, later, value.registers)
 
 
 def file_of(machine: Machine, memory: str) -> str:
@@ -174,17 +175,18 @@ def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> I
     """What values from outside the loop leave of each register memory that its own values lie in."""
     own = locals_of(loop)
     names = {value.name for value in own}
-    outside = {
-        (ref.value, file_of(machine, instruction.operand(name).memory or ""))
-        for issue in issues
-        for instruction in (machine.instructions[issue.instruction].instruction,)
-        for name, ref in issue.operands
-        if isinstance(ref, RegisterRef) and ref.value not in names
-    }
+    outside: dict[str, tuple[str, int]] = {}
+    for issue in issues:
+        instruction = machine.instructions[issue.instruction].instruction
+        numbers = {n: v for n, v in issue.params if isinstance(v, int)}
+        for name, ref in issue.operands:
+            if isinstance(ref, RegisterRef) and ref.value not in names:
+                file = file_of(machine, instruction.operand(name).memory or "")
+                outside[ref.value] = file, registers_of(instruction, name, numbers)
     for memory in sorted({file_of(machine, value.memory) for value in own}):
         count = machine.memories[memory].count
         if count:
-            yield memory, count - sum(1 for _, where in outside if where == memory)
+            yield memory, count - sum(taken for where, taken in outside.values() if where == memory)
 
 
 def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:

@@ -40,7 +40,7 @@ class Emitter:
         if placed in self.known and shared:
             return self.known[placed]
         operands = self._operands(placed, bindings, leaf)
-        value = Value(self.names.fresh("v"), placed.memory, placed.dtype, placed.shape)
+        value = Value(self.names.fresh("v"), placed.memory, placed.dtype, placed.shape, placed.registers)
         self.nodes.append(Declare((value,)))
         ordered = (*operands, (placed.output, RegisterRef(value.name)))
         self.nodes.append(Issue(placed.instruction, ordered, arguments(placed)))

@@ -183,7 +183,7 @@ def _declared(value: Value, around: _Around) -> Said:
         return
     if any(extent < 1 for extent in value.shape):
         yield f"{value.name} has the shape {value.shape}"
-    if value.register is not None and not 0 <= value.register < (memory.count or 0):
+    if value.register is not None and not 0 <= value.register <= (memory.count or 0) - value.registers:
         yield f"{value.name} is in {value.memory}{value.register}, of {memory.count or 0} registers"
 
 

@@ -58,7 +58,15 @@ from isamap.match.refusals.remedies import Fix, Gain, fixes, improving_rewrites
 from isamap.match.supplies.delivery import find_delivery, least_copy_ns
 from isamap.match.supplies.standing import is_lane, standing
 from isamap.match.supplies.supplying import find_supply
-from isamap.match.supplies.want import BlockMove, Leaf, Suppliers, Supply, Want
+from isamap.match.supplies.want import (
+    BlockMove,
+    Leaf,
+    Suppliers,
+    Supply,
+    Want,
+    registers_of,
+    registers_taken,
+)
 from isamap.match.tiles.beginnings import begun_by, held_beginning
 from isamap.match.tiles.held_sums import (
     Written,
@@ -178,6 +186,8 @@ __all__ = [
     "prove",
     "read_twice",
     "refusals",
+    "registers_of",
+    "registers_taken",
     "scratch_move",
     "scratchpads",
     "shown_axes",

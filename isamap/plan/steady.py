@@ -43,15 +43,16 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class LocalValue:
-    """A register of `memory` that each iteration writes anew, by `definer`, and that `users` read.
+    """Registers of `memory`, so many, that each iteration writes anew, by `definer`, and that `users` read.
 
-    It is taken from the start of its definer to that of its last user: operations read when they start.
+    They are taken from the start of its definer to that of its last user: operations read when they start.
     """
 
     name: str
     memory: str
     definer: int
     users: tuple[int, ...]
+    registers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +105,9 @@ class Solved:
 def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
     """For how many ticks registers are taken by the values of one iteration."""
     starts = pipeline.starts
-    return sum(max(starts[u] for u in v.users) - starts[v.definer] for v in steady.values if v.users)
+    return sum(
+        v.registers * (max(starts[u] for u in v.users) - starts[v.definer]) for v in steady.values if v.users
+    )
 
 
 def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
@@ -147,16 +150,16 @@ def _check_registers(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]
             if value.memory == memory and value.users:
                 last = max(pipeline.starts[user] for user in value.users)
                 first = pipeline.starts[value.definer]
-                _take(alive, first, last - first)
+                _take(alive, first, last - first, value.registers)
         if max(alive) > count:
             yield _wrong(f"{max(alive)} registers of `{memory}` are taken at once, and {count} are free")
 
 
-def _take(slots: list[int], first: int, ticks: int) -> None:
-    """Counts so many ticks from the first on, around the slots of an interval."""
+def _take(slots: list[int], first: int, ticks: int, each: int = 1) -> None:
+    """Count `each` for so many ticks from the first on, around the slots of an interval."""
     rounds, rest = divmod(max(0, ticks), len(slots))
     for slot in range(len(slots)):
-        slots[slot] += rounds + ((slot - first) % len(slots) < rest)
+        slots[slot] += each * (rounds + ((slot - first) % len(slots) < rest))
 
 
 def _wrong(message: str) -> Diagnostic:

@@ -34,6 +34,7 @@ from isamap.match import (
     find_clearing,
     held_beginning,
     own_sum,
+    registers_of,
     start_of_sum,
     tiles_move,
     way_out,
@@ -226,8 +227,11 @@ def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int
     """How many registers of each memory the longest of these chains writes while sums are held."""
     most: dict[str, int] = {}
     for way in ways:
-        written = (machine.instructions[name].instruction.operands for name, _ in way.moves)
-        made = Counter(o.memory for operands in written for o in operands if o.role == "out" and o.memory)
+        made = Counter[str]()
+        for instruction in (machine.instructions[name].instruction for name, _ in way.moves):
+            for o in instruction.operands:
+                if o.role == "out" and o.memory:
+                    made[o.memory] += registers_of(instruction, o.name, {})
         most |= {memory: max(count, most.get(memory, 0)) for memory, count in made.items()}
     return most
 

@@ -217,14 +217,14 @@ def _share_registers(
     memory: str,
     free: int,
 ) -> None:
-    """No more values alive at once than registers are free.
+    """No more values alive at once than the free registers hold.
 
     A life is at most an interval long, so that it and its copy one interval earlier cover each slot that it
     reaches within the interval.
     """
     slots, starts = places
     lives = [v for v in steady.values if v.memory == memory and v.users]
-    if len(lives) <= free:
+    if sum(value.registers for value in lives) <= free:
         return
     intervals: list[cp_model.IntervalVar] = []
     for value in lives:
@@ -235,18 +235,19 @@ def _share_registers(
         end = model.new_int_var(1, 2 * interval, "")
         model.add(end == begin + size)
         intervals += [model.new_interval_var(begin - shift, size, end - shift, "") for shift in (0, interval)]
-    model.add_cumulative(intervals, [1] * len(intervals), free)
+    demands = [value.registers for value in lives for _ in range(2)]
+    model.add_cumulative(intervals, demands, free)
 
 
-def _lives(built: _Model, steady: Steady) -> list[cp_model.IntVar]:
-    """How long each value lives."""
-    lives: list[cp_model.IntVar] = []
+def _lives(built: _Model, steady: Steady) -> list[Any]:
+    """For how long each value takes registers, as often as it takes some."""
+    lives: list[Any] = []
     for value in steady.values:
         if value.users:
             life = built.model.new_int_var(1, 1 << 20, "")
             for user in value.users:
                 built.model.add(life >= built.starts[user] - built.starts[value.definer])
-            lives.append(life)
+            lives.append(value.registers * life)
     return lives
 
 

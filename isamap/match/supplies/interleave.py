@@ -165,7 +165,15 @@ def try_pieces(
     cost += added(s.cost_ns for _, s in inputs if isinstance(s, Supply))
     chosen = tuple(sorted((n, Index.of(v)) for n, v in params.items()))
     return Supply(
-        first.name, first.output.name, want.memory, want.dtype, want.shape, chosen, tuple(inputs), cost
+        first.name,
+        first.output.name,
+        want.memory,
+        want.dtype,
+        want.shape,
+        chosen,
+        tuple(inputs),
+        cost,
+        registers=want.registers,
     )
 
 

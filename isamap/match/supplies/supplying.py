@@ -136,7 +136,15 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
         if built is not None:
             inputs, chosen, cost = built
             return Supply(
-                pattern.name, pattern.output.name, want.memory, want.dtype, want.shape, chosen, inputs, cost
+                pattern.name,
+                pattern.output.name,
+                want.memory,
+                want.dtype,
+                want.shape,
+                chosen,
+                inputs,
+                cost,
+                registers=want.registers,
             )
     return None
 

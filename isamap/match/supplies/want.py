@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import lcm
+
+import numpy as np
 
 from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
@@ -29,6 +32,26 @@ def placement_of(operand: Operand, params: Params) -> Places:
     return tuple((name, e.substitute(params | names)) for name, e in placement.coordinates)
 
 
+def registers_of(instruction: Instruction, name: str, params: Mapping[str, int]) -> int:
+    """Return over how many registers an operand lies, at most: parameters that have no number are largest."""
+    operand = instruction.operand(name)
+    if operand.placement is None:
+        return 1
+    largest = {p.name: p.high.value for p in instruction.params if p.high is not None}
+    numbers = {n: value for n, value in largest.items() if value is not None} | dict(params)
+    shape = tuple(extent.evaluate(numbers) for extent in operand.shape)
+    return registers_taken(placement_of(operand, numbers), shape)
+
+
+def registers_taken(places: Places, shape: tuple[int, ...]) -> int:
+    """Return over how many registers an array lies: one, unless `places` tell each element's register."""
+    register = dict(places).get("register")
+    if register is None:
+        return 1
+    coordinates = dict(zip((f"%{axis}" for axis in range(len(shape))), np.indices(shape), strict=True))
+    return len(np.unique(register.evaluate(coordinates)))
+
+
 @dataclass(frozen=True, slots=True)
 class Want:
     """A register whose elements are an expression of its coordinates.
@@ -47,6 +70,11 @@ class Want:
     used: Lanes | None = None
     placement: Places = ()
 
+    @property
+    def registers(self) -> int:
+        """Over how many registers its elements lie."""
+        return registers_taken(self.placement, self.shape)
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -55,7 +83,10 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """An instruction that computes a register (or, at the root of a delivery, writes memory)."""
+    """An instruction that computes a register (or, at the root of a delivery, writes memory).
+
+    What it computes lies in so many `registers`.
+    """
 
     instruction: str
     output: str
@@ -66,6 +97,7 @@ class Supply:
     inputs: tuple[tuple[str, Supply | Location | Leaf], ...]
     cost_ns: float
     target: Location | None = None
+    registers: int = 1
 
 
 @dataclass(frozen=True, slots=True)
