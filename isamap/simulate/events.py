@@ -11,7 +11,7 @@ The simulated cost: a schedule lowered, and its program run by events.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isamap.lower.lower import lower
 from isamap.lower.program import Condition, LoweredProgram
@@ -19,7 +19,7 @@ from isamap.machine import Machine
 from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem
 from isamap.plan.trial import Evaluation, Fact, Trial
-from isamap.simulate.machine_time import MachineTime, Watcher
+from isamap.simulate.machine_time import MachineTime, Step, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
 from isamap.simulate.swept import swept
@@ -92,15 +92,25 @@ def link_names(problem: Problem) -> tuple[str, ...]:
     return (*(cache.name for cache in problem.caches[1:]), "memory") if problem.caches else ()
 
 
+Counts = dict[int, int]
+
+
 @dataclass(slots=True)
 class _Walk:
-    """A program being run; `env` has the values of sizes, strides and the loops that are running."""
+    """A program being run; `env` has the values of sizes, strides and the loops that are running.
+
+    `counted` are the issues of whole loops by what moves these, `steps` are all of them by their identity.
+    """
 
     prepared: Prepared
     reuse: Reuse
     state: MachineTime
     env: dict[str, int]
-    known: dict[tuple[int, int], Weights] | None = None
+    known: dict[tuple[int, int], Weights] = field(default_factory=dict[tuple[int, int], Weights])
+    counted: dict[tuple[int, tuple[int, ...]], Counts] = field(
+        default_factory=dict[tuple[int, tuple[int, ...]], Counts]
+    )
+    steps: dict[int, Step] = field(default_factory=dict[int, Step])
 
     def run(self, body: Sequence[Run], turned: int) -> None:
         """Everything in a body; `turned` has the bits of the loops past their first iteration."""
@@ -120,8 +130,6 @@ class _Walk:
     def _lines(self, number: int, turned: int) -> tuple[bool, Weights]:
         access = self.prepared.accesses[number]
         mask = turned & self.prepared.masks[number]
-        if self.known is None:
-            self.known = {}
         key = number, mask
         if key not in self.known:
             self.known[key] = self.reuse.weights(access, mask)
@@ -146,12 +154,57 @@ class _Walk:
                 fastest = max(now - then for now, then in zip(state.clocks(), clocks, strict=True))
                 spent = self._steady(times, state.steps - steps, fastest, max(state.work_ns(done)))
                 if spent is not None:
+                    more = self._more_than(loop, turn, alike)
+                    each = [d + m / (alike - turn) for d, m in zip(done, state.work_of(more), strict=True)]
+                    spent = state.time_of(spent, done, each)
                     if state.watcher is not None:
-                        state.watcher.repeated(mark, state.now, spent, alike - turn)
-                    state.skip(spent, done, alike - turn, swept(loop, self.env, range(turn, alike)))
+                        state.watcher.repeated(mark, state.now, spent, alike - turn, more)
+                    state.skip(spent, each, alike - turn, swept(loop, self.env, range(turn, alike)))
                     turn, times = alike, []
                     alike = self._alike(loop, turn, trips)
         self.env.pop(loop.turn.variable, None)
+
+    def _more_than(self, loop: Counted, turn: int, end: int) -> list[tuple[Step, int]]:
+        """Return how many more issues iterations from `turn` on have than as many as the one before them."""
+        if not loop.inner:
+            return []
+        last = self._issues(loop, range(turn - 1, turn))
+        found = self._issues(loop, range(turn, end))
+        counts = ((key, found.get(key, 0) - (end - turn) * last.get(key, 0)) for key in {**last, **found})
+        return [(self.steps[key], count) for key, count in counts if count]
+
+    def _issues(self, loop: Counted, turns: range) -> Counts:
+        """Return how often iterations of a loop have each issue, by its identity. None of them is run."""
+        if not loop.inner:
+            return {key: len(turns) * count for key, count in self._issues_in(loop.body).items()}
+        found: Counts = {}
+        outer = self.env.get(loop.turn.variable)
+        for turn in turns:
+            self.env[loop.turn.variable] = turn
+            _add(found, self._issues_in(loop.body))
+        if outer is None:
+            self.env.pop(loop.turn.variable, None)
+        else:
+            self.env[loop.turn.variable] = outer
+        return found
+
+    def _issues_in(self, body: Sequence[Run]) -> Counts:
+        found: Counts = {}
+        for item in body:
+            match item:
+                case Counted():
+                    key = id(item), tuple(self.env[name] for name in item.around)
+                    if key not in self.counted:
+                        self.counted[key] = self._issues(item, range(item.trips.evaluate(self.env)))
+                    _add(found, self.counted[key])
+                case Branch(conditions, inner):
+                    if all(_holds(condition, self.env) for condition in conditions):
+                        _add(found, self._issues_in(inner))
+                case Step():
+                    step = item if item.varying is None else item.varying.at(self.env)
+                    self.steps[id(step)] = step
+                    _add(found, {id(step): 1})
+        return found
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
         """What further iterations take, each, when the last ones say so; None while they do not.
@@ -180,6 +233,12 @@ class _Walk:
     def _inner_trips(self, loop: Counted, turn: int) -> list[int]:
         env = {**self.env, **dict.fromkeys(loop.variables, 0), loop.turn.variable: turn}
         return [index.evaluate(env) for index in loop.inner]
+
+
+def _add(counts: Counts, more: Counts) -> None:
+    """Add `more` to `counts`, in place."""
+    for key, count in more.items():
+        counts[key] = counts.get(key, 0) + count
 
 
 def _holds(condition: Condition, env: Mapping[str, int]) -> bool:

@@ -104,8 +104,13 @@ class Watcher(Protocol):
         """Lines that cross a link."""
         ...
 
-    def repeated(self, since: int, now: float, by_ns: float, times: int) -> None:
-        """What happened since the mark `since`, up to `now`, happens so often again, and is not told."""
+    def repeated(
+        self, since: int, now: float, by_ns: float, times: int, more: Iterable[tuple[Step, int]]
+    ) -> None:
+        """What happened since the mark `since`, up to `now`, happens so often again, and is not told.
+
+        All times together have so many `more` of some issues, or fewer.
+        """
         ...
 
     def mark(self) -> int:
@@ -261,6 +266,29 @@ class MachineTime:
         first = len(self.units)
         moved = zip(done[first:-1], self._line_ns, strict=True)
         return [*done[:first], *(lines * each for lines, each in moved)]
+
+    def work_of(self, issues: Iterable[tuple[Step, int]]) -> list[float]:
+        """Return what so many of these issues do, as `done` counts it; lines and banks are left out."""
+        found = [0.0] * len(self.done)
+        for step, count in issues:
+            found[step.unit] += count * step.work_ns
+            found[-1] += count
+            if step.also >= 0:
+                found[step.also] += count * step.also_ns
+            if step.link >= 0:
+                found[step.link] += count * step.link_ns
+        return found
+
+    def time_of(self, by_ns: float, work: Sequence[float], mean: Sequence[float]) -> float:
+        """Return what iterations take that do `mean`, where one takes `by_ns` and does `work`.
+
+        Time goes with the work of what is busiest, and is no less than any unit or link needs.
+        """
+        if list(work) == list(mean):
+            return by_ns
+        before, after = self.work_ns(work), self.work_ns(mean)
+        most = max(range(len(before)), key=before.__getitem__)
+        return max(by_ns * after[most] / before[most] if before[most] else by_ns, *after)
 
     def skip(self, by_ns: float, work: Sequence[float], times: int, swept: Iterable[Swept]) -> None:
         """As if what took `by_ns`, did `work` and touched scratchpads had happened so often again.

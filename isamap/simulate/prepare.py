@@ -41,13 +41,17 @@ FILL_BYTES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counted:
-    """A loop; `inner` are the expressions inside it that its variable moves, `variables` of loops inside."""
+    """A loop; `inner` are the expressions inside it that its variable moves, `variables` of loops inside.
+
+    How often its issues run, all iterations together, follows from what `around` it moves: loops and sizes.
+    """
 
     turn: Turn
     trips: Index
     body: tuple[Run, ...]
     inner: tuple[Index, ...]
     variables: tuple[str, ...]
+    around: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -156,8 +160,12 @@ class _Builder:
         zero = {**self.env, **dict.fromkeys(node.trips.symbols - self.env.keys(), 0)}
         turn = Turn(node.variable, max(1, node.trips.evaluate(zero)), 1 << self.loops, around)
         body = self.nodes(node.body, turn)
-        mentioned = [i for i in _trips(body) if node.variable in i.symbols]
-        return Counted(turn, node.trips, body, tuple(dict.fromkeys(mentioned)), tuple(_variables(body)))
+        inside = dict.fromkeys(_trips(body))
+        mentioned = tuple(index for index in inside if node.variable in index.symbols)
+        variables = tuple(_variables(body))
+        moved = node.trips.symbols.union(*(index.symbols for index in inside))
+        outside = tuple(sorted(moved - self.env.keys() - {node.variable, *variables}))
+        return Counted(turn, node.trips, body, mentioned, variables, outside)
 
     def _issue(self, node: Issue, loop: Turn | None) -> Step:
         item = self.machine.instructions[node.instruction]
@@ -287,7 +295,7 @@ class _Builder:
         unit = self.units.setdefault("fill", len(self.units))
         access = self._access(place, FILL_BYTES, turn, writes=True, reads=False)
         fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block)
-        return [Counted(turn, trips, (fill,), (), ())]
+        return [Counted(turn, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
         """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""

@@ -137,9 +137,14 @@ class _Recorder:
     def mark(self) -> int:
         return len(self.told)
 
-    def repeated(self, since: int, now: float, by_ns: float, times: int) -> None:
+    def repeated(
+        self, since: int, now: float, by_ns: float, times: int, more: Iterable[tuple[Step, int]]
+    ) -> None:
         if times > 0:
             self.told += [(key, times * count) for key, count in _sums(self.told[since:]).items()]
+            for step, count in more:
+                self.steps[id(step)] = step
+                self.told.append((id(step), count))
             if self._has_room():
                 self.repeats.append(Repeated(now - by_ns, now, now + by_ns * times, times))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,9 @@ from isamap.driver.request import Request
 from isamap.plan.problem import Problem
 from isamap.simulate import events
 from isamap.simulate.events import Simulation, simulate
+from isamap.source import Source
+
+DATA = Path(__file__).parent.parent / "data" / "machines"
 
 
 def compiled(machine: str = "x86-avx512", kernel: str = "gemm_f32", **sizes: int) -> Compilation:
@@ -23,6 +27,13 @@ def simulated(made: Compilation) -> Simulation:
     assert made.machine is not None
     assert made.problem is not None
     return simulate(made.program, made.machine, made.problem)
+
+
+def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each iteration run from now on."""
+    monkeypatch.setattr(events, "SAME", -1.0)
+    monkeypatch.setattr(events, "MOST_TURNS", 10**9)
+    monkeypatch.setattr(events, "MOST_STEPS", 10**12)
 
 
 def busy(found: Simulation, unit: str) -> float:
@@ -41,9 +52,7 @@ def test_every_issue_of_a_product_is_counted() -> None:
 def test_turns_that_are_not_run_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     made = compiled(M=48, N=96, K=200)
     skipping = simulated(made)
-    monkeypatch.setattr(events, "SAME", -1.0)
-    monkeypatch.setattr(events, "MOST_TURNS", 10**9)
-    monkeypatch.setattr(events, "MOST_STEPS", 10**12)
+    run_all(monkeypatch)
     whole = simulated(made)
     assert whole.run == whole.issues
     assert skipping.run < whole.run / 4
@@ -51,6 +60,56 @@ def test_turns_that_are_not_run_are_counted(monkeypatch: pytest.MonkeyPatch) -> 
     assert skipping.total_ns == pytest.approx(whole.total_ns, rel=0.03)
     assert dict(skipping.busy_ns) == pytest.approx(dict(whole.busy_ns))
     assert dict(skipping.moved_bytes) == pytest.approx(dict(whole.moved_bytes), rel=0.02)
+
+
+INTERLEAVED = """isamap schedule 1
+kernel conv_out
+machine tpu-like-w
+sizes C = 64, K = 128, P = 24, Q = 24, R = 3, S = 3, stride = 1
+status MANUAL
+
+nest 1 {{
+  map mac {{ n: k, k: s.c }} (a = X[p + r, q + s, c], b = F[r, s, c, k]);
+  stage c in sram at 0;
+  for s.c by 32 {{
+    stage a{a} in sram at 1048576;
+    for k by 32 {{
+      stage b{b} in weights at 0;
+      for q by 1 {{
+        for p by 1 {{
+          hold;
+          fuse 0;
+          for r by 1 {{
+            issue;
+          }}
+        }}
+      }}
+    }}
+  }}
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [("", ""), (" ahead 1", " ahead 1"), (" ahead 2", " ahead 1 into q"), (" ahead 1 into k", " ahead 3")],
+)
+def test_work_that_is_interleaved_into_loops_is_counted(
+    monkeypatch: pytest.MonkeyPatch, a: str, b: str
+) -> None:
+    sizes = {"C": 64, "K": 128, "P": 24, "Q": 24, "R": 3, "S": 3, "stride": 1}
+    text = Source("conv.schedule", INTERLEAVED.format(a=a, b=b))
+    kernel = Source("conv_out.ir", (DATA / "conv_out.ir").read_text(encoding="utf-8"))
+    request = Request(kernel, str(DATA / "tpu-like-w.yaml"), sizes, schedule=text)
+    made = compile_kernel(request, "lower")
+    skipping = simulated(made)
+    words = 9 * 64 * 128 + 3 * 26 * 24 * 64 + 4 * 24 * 24 * 128
+    assert busy(skipping, "dma") == pytest.approx(words / 8)
+    run_all(monkeypatch)
+    whole = simulated(made)
+    assert skipping.run < whole.run == whole.issues == skipping.issues
+    assert dict(skipping.busy_ns) == pytest.approx(dict(whole.busy_ns))
+    assert skipping.total_ns == pytest.approx(whole.total_ns, rel=0.03)
 
 
 def test_a_large_product_is_mostly_not_run() -> None:
