@@ -19,7 +19,7 @@ from isamap.ir.atoms import Mod
 from isamap.ir.walk import walk
 from isamap.lower.passes import State
 from isamap.machine import Machine
-from isamap.match import statement_mappings, statement_text
+from isamap.match import lacking_abilities, statement_mappings, statement_text
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, NestProblem, Problem
@@ -43,7 +43,10 @@ from isamap.transform import (
 def scalar_warnings(
     kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule
 ) -> tuple[Diagnostic, ...]:
-    """A warning for each statement that only scalar instructions perform on a machine that has others."""
+    """Return a warning for each statement of which scalar instructions do the work on a machine with others.
+
+    That is all of the statement, or the values that its instruction reads from a buffer.
+    """
     if len(machine.chain) == 1:
         return ()
     found: list[Diagnostic] = []
@@ -52,13 +55,21 @@ def scalar_warnings(
         if statement.axes and not any(_is_wide(option, arrays) for option in nest.options):
             number = nest.statement
             chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
+            option = next((o for o in nest.options if o.mapping == chosen.mapping), None)
+            is_scalar = option is None or not _has_lanes(option)
+            work = (
+                f"performs `{statement_text(statement)}`"
+                if is_scalar
+                else f"computes what {chosen.mapping.split(' ', 1)[0]} reads for `{statement_text(statement)}`"
+            )
+            lacks = lacking_abilities(statement, machine, in_lanes=True)
             found.append(
                 Diagnostic(
                     "scalar-only",
-                    f"{machine.name} performs `{statement_text(statement)}` one element at a time",
+                    f"{machine.name} {work} one element at a time",
                     statement.assign.span,
                     severity="warning",
-                    notes=(f"with {chosen.mapping}",),
+                    notes=(f"with {chosen.mapping}", *lacks),
                     help=_advice(statement),
                 )
             )
@@ -90,9 +101,12 @@ def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
     """
     if any(o.tensor not in arrays and o.direct_ns is None and not o.packed for o in option.operands):
         return False
-    return any(min(axis.tile, axis.extent) > 1 for axis in option.axes) or all(
-        axis.extent == 1 for axis in option.axes
-    )
+    return _has_lanes(option) or all(axis.extent == 1 for axis in option.axes)
+
+
+def _has_lanes(option: NestOption) -> bool:
+    """Return whether an issue performs several iterations."""
+    return any(min(axis.tile, axis.extent) > 1 for axis in option.axes)
 
 
 def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:

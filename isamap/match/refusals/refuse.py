@@ -136,12 +136,18 @@ Ability = tuple[str, str, str]
 """An operation, or `cast`, the type it takes, and the type of its result."""
 
 
-def lacking_abilities(statement: Statement, machine: Machine) -> tuple[str, ...]:
-    """In words what no instruction of the machine does, whatever else it does; () where all is done by some.
+def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool = False) -> tuple[str, ...]:
+    """Return in words what no instruction of the machine does, whatever else it does; () where all is done.
 
     Types come first: what has no type has no operation of it either. Innermost operations come first.
+    With `in_lanes`, only instructions count that perform several iterations in one issue.
     """
-    instructions = [item.instruction for item in machine.instructions.values()]
+    instructions = [
+        item.instruction
+        for item in machine.instructions.values()
+        if not in_lanes or any(p.axes for p in patterns_of(item.instruction))
+    ]
+    how = " on several elements at once" if in_lanes else ""
     assign = statement.assign
     types = {o.dtype for instruction in instructions for o in instruction.operands}
     without: dict[str, dict[str, None]] = {}
@@ -150,12 +156,12 @@ def lacking_abilities(statement: Statement, machine: Machine) -> tuple[str, ...]
             without.setdefault(str(r.dtype), {})[r.buffer] = None
     if without:
         return tuple(
-            f"{machine.name} has no instruction that reads or writes {dtype}, the type of {', '.join(names)}"
+            f"{machine.name} has no instruction that reads or writes {dtype}, the type of {', '.join(names)}{how}"
             for dtype, names in without.items()
         )
     there = {a for i in instructions for p in patterns_of(i) for _, a in _abilities(p.statement)}
     found = {
-        ability: f"{machine.name} has no instruction that {_words(ability)}: `{brief(e)}`"
+        ability: f"{machine.name} has no instruction that {_words(ability)}{how}: `{brief(e)}`"
         for e, ability in reversed(tuple(_abilities(statement)))
         if ability not in there
     }
