@@ -57,16 +57,13 @@ def scalar_warnings(
             chosen = next(n for n in schedule.nests if number in (n.statement, *n.fused))
             option = next((o for o in nest.options if o.mapping == chosen.mapping), None)
             is_scalar = option is None or not _has_lanes(option)
-            work = (
-                f"performs `{statement_text(statement)}`"
-                if is_scalar
-                else f"computes what {chosen.mapping.split(' ', 1)[0]} reads for `{statement_text(statement)}`"
-            )
+            reader = chosen.mapping.split(" ", 1)[0]
+            work = "performs" if is_scalar else f"computes what {reader} reads for"
             lacks = lacking_abilities(statement, machine, in_lanes=True)
             found.append(
                 Diagnostic(
                     "scalar-only",
-                    f"{machine.name} {work} one element at a time",
+                    f"{machine.name} {work} `{statement_text(statement)}` one element at a time",
                     statement.assign.span,
                     severity="warning",
                     notes=(f"with {chosen.mapping}", *lacks),

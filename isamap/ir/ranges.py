@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from isamap.ir.atoms import FloorDiv
 from isamap.ir.dtypes import BOOL
-from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, loop_guards, unequal_gaps
+from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, known_facts, loop_guards, unequal_gaps
 from isamap.ir.index import Index, elements_of
-from isamap.ir.nodes import Expr, Param, Read, Routine
+from isamap.ir.nodes import Constraint, Expr, Param, Read, Routine
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes
 from isamap.ir.walk import reads, symbols_of_values
@@ -94,11 +95,19 @@ def _finding(
     ways = ["guard the statement with `if`"]
     edits: tuple[Edit, ...] = ()
     is_read = not any(access is site.assign.target for site in find_sites(routine))
-    if is_read and access.dtype != BOOL:
+    whole = next(_whole_blocks(routine, extent, term, axes, conditions, constants), None)
+    if whole is not None:  # the other ways would drop the elements of the last block
+        ways = [f"state `where {whole.left} == 0`"]
+    elif is_read and access.dtype != BOOL:
         ways.insert(0, "read it with `else 0`")
         if access.span is not None:
             edits = (Edit(Span(access.span.source, access.span.end, access.span.end), " else 0"),)
-    if worst is not None and worst.value is None and not any("'" in s for s in worst.symbols):
+    if (
+        whole is None
+        and worst is not None
+        and worst.value is None
+        and not any("'" in s for s in worst.symbols)
+    ):
         ways.append(f"state `where {_as_constraint(worst)}`")
     code = "index-out-of-range" if example else "index-unproved"
     verb = "can leave" if example else "cannot be proved to stay inside"
@@ -110,6 +119,29 @@ def _finding(
         help=", or ".join(ways),
         edits=edits,
     )
+
+
+def _whole_blocks(
+    routine: Routine,
+    extent: Index,
+    term: Index,
+    axes: tuple[AxisAt, ...],
+    conditions: tuple[Expr, ...],
+    constants: tuple[Param, ...],
+) -> Iterator[Constraint]:
+    """Yield the constraints `SIZE % block == 0` of a size in an extent with which the subscript is proved."""
+    blocks = dict.fromkeys(
+        (size, atom.divisor)
+        for monomial, _ in extent.terms
+        for atom in monomial
+        if isinstance(atom, FloorDiv)
+        for size in sorted(atom.value.symbols)
+    )
+    for size, block in blocks:
+        constraint = Constraint(Index.of(size).mod(block), "==", Index.of(0))
+        known = known_facts(replace(routine, where=(*routine.where, constraint)), constants)
+        if is_nonnegative(term.substitute(known.bindings), _facts(known, axes, conditions)):
+            yield constraint
 
 
 def _as_constraint(worst: Index) -> str:

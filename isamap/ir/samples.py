@@ -12,9 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice, product
+from math import lcm
 
 import numpy as np
 
+from isamap.ir.atoms import Mod
 from isamap.ir.bind import comparison_holds
 from isamap.ir.facts import Site
 from isamap.ir.index import Index, typical_value
@@ -30,13 +32,27 @@ def sample_sizes(
 ) -> Iterator[dict[str, int]]:
     """Up to `count` bindings of all parameters and lets that obey ranges and `where`."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
-    yield from islice(_allowed(routine, params), count)
+    yield from islice(_allowed(routine, params, _steps(routine)), count)
 
 
-def _allowed(routine: Routine, params: list[Param]) -> Iterator[dict[str, int]]:
+def _steps(routine: Routine) -> dict[str, int]:
+    """Return the number that each size is a multiple of, as `where K % 64 == 0` states it."""
+    steps: dict[str, int] = {}
+    for c in routine.where:
+        for monomial, _ in c.left.terms if c.comparison == "==" and c.right == Index.of(0) else ():
+            match monomial:
+                case (Mod(value, divisor),) if divisor.value and len(value.symbols) == 1:
+                    (name,) = value.symbols
+                    steps[name] = lcm(steps.get(name, 1), divisor.value)
+                case _:
+                    pass
+    return steps
+
+
+def _allowed(routine: Routine, params: list[Param], steps: Mapping[str, int]) -> Iterator[dict[str, int]]:
     seen: set[tuple[int, ...]] = set()
     for offsets in islice(_offsets(len(params)), _TRIED):
-        env = _bind(params, offsets)
+        env = _bind(params, offsets, steps)
         if env is None or tuple(env.values()) in seen:
             continue
         seen.add(tuple(env.values()))
@@ -64,7 +80,7 @@ def _offsets(n: int) -> Iterator[tuple[int, ...]]:
     yield from product((0, 1, 2, 4), repeat=n)
 
 
-def _bind(params: list[Param], offsets: tuple[int, ...]) -> dict[str, int] | None:
+def _bind(params: list[Param], offsets: tuple[int, ...], steps: Mapping[str, int]) -> dict[str, int] | None:
     env: dict[str, int] = {}
     for param, offset in zip(params, offsets, strict=True):
         try:
@@ -75,7 +91,8 @@ def _bind(params: list[Param], offsets: tuple[int, ...]) -> dict[str, int] | Non
         value = min(low + offset, high)
         if param.high is not None and offset < 10**6:
             value = min(value, low + 63)
-        env[param.name] = value
+        step = steps.get(param.name, 1)
+        env[param.name] = -(-value // step) * step
     return env
 
 

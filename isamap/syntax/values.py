@@ -267,8 +267,8 @@ def _unify(
                 span,
                 f"`{_short(args[0].span.text)}` is {values[0].dtype}",
                 f"`{_short(arg.span.text)}` is {value.dtype}",
-                advice=_common_type_help(args[0], values[0].dtype, arg, value.dtype),
-                edits=_to_common_type(args[0], values[0].dtype, arg, value.dtype),
+                advice=_common_type_help(args[0], values[0], arg, value),
+                edits=_to_common_type(args[0], values[0], arg, value),
             )
     return values
 
@@ -356,27 +356,33 @@ def _cast_text(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
     return f"{'' if fits else 'sat_'}{wanted}({e.span.text})"
 
 
-def _common_type_help(left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType) -> str:
+def _common_type_help(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr) -> str:
     casts = [f"`{t}({_short(e.span.text)})`" for e, t in _common_type(left, a, right, b)]
     return f"write {' and '.join(casts)}" if casts else "cast both to one type"
 
 
-def _to_common_type(left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType) -> tuple[Edit, ...]:
+def _to_common_type(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr) -> tuple[Edit, ...]:
     casts = _common_type(left, a, right, b)
     return tuple(Edit(e.span, f"{target}({e.span.text})") for e, target in casts)
 
 
 def _common_type(
-    left: ast.ExprSyntax, a: DType, right: ast.ExprSyntax, b: DType
+    left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr
 ) -> list[tuple[ast.ExprSyntax, DType]]:
-    """The casts that make two types one without losing values, where there are any."""
-    for source, target, e in ((a, b, left), (b, a, right)):
+    """Return the casts that make two types one without losing values, where there are any.
+
+    An index takes the type of the data that it is combined with.
+    """
+    for value, other, e in ((a, b, left), (b, a, right)):
+        if isinstance(value, IndexValue) and other.dtype != BOOL:
+            return [(e, other.dtype)]
+    for source, target, e in ((a.dtype, b.dtype, left), (b.dtype, a.dtype, right)):
         if converts_exactly(source, target) or (source == I64 and target.is_float):
             return [(e, target)]
-    wide = [t for t in DTYPES.values() if converts_exactly(a, t) and converts_exactly(b, t)]
+    wide = [t for t in DTYPES.values() if converts_exactly(a.dtype, t) and converts_exactly(b.dtype, t)]
     if not wide:
         return []
-    target = min(wide, key=lambda t: (t.kind != a.kind and t.kind != b.kind, max(t.bits, 32)))
+    target = min(wide, key=lambda t: (t.kind not in (a.dtype.kind, b.dtype.kind), max(t.bits, 32)))
     return [(left, target), (right, target)]
 
 

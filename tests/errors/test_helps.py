@@ -35,6 +35,9 @@ FOLLOWED = {
         seq n in 2*N + 1 { y[2*n % (2*N + 1)] = x[n]; } }""",
     "independence-unproved-of-guards": """kernel k(N) { in x: f32[N]; inout y: f32[N];
         seq n in N { y[n / 2] = x[n] if n % 2 == 0; } }""",
+    "index-unproved-whole-blocks": """kernel k(N, K) where K % 64 == 0 {
+        in S: f32[N, K/64]; in x: f32[K]; inout y: f32[N];
+        for n in N, k in K { y[n] += S[n, k/64] * x[k]; } }""",
     "loop-carried": "kernel k(N) { inout h: f32[N + 1]; seq i in N { h[i + 1] = h[i]; } }",
     "loop-carried-unproved": """kernel k(N) { inout y: f32[2*N + 1];
         seq n in N { y[2*n] = y[2 * (n / 3) + 1]; } }""",

@@ -59,3 +59,18 @@ def test_lanes_of_which_one_is_busy_are_no_lanes(length: int, count: int) -> Non
     found = [d.render() for d in compile_kernel(request, "schedule").warnings]
     assert len(found) == count
     assert all("scalar-only" in text for text in found)
+
+
+def test_a_value_computed_before_its_instruction_names_the_operation_without_lanes() -> None:
+    text = """kernel k(M, N) {
+      in x: f32[M, N];
+      out best: i32[M];
+      temp top: f32[M];
+      for m in M { top[m] = -inf; best[m] = i32(N); }
+      for m in M, n in N { top[m] max= x[m, n]; }
+      for m in M, n in N { best[m] min= select(x[m, n] == top[m], i32(n), i32(N)); }
+    }"""
+    request = Request(Source("k.ir", text), "x86-avx512", {"N": 64, "M": 16}, heuristic="greedy")
+    (found,) = (d.render() for d in compile_kernel(request, "schedule").warnings)
+    assert "computes what running_min_zmm_i32 reads for `best[m] min= " in found
+    assert "has no instruction that converts i64 to i32 on several elements at once: `i32(n)`" in found

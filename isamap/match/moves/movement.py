@@ -28,12 +28,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from math import prod
 
-from isamap.ir import Expr, Index, Instruction, Kernel, Read
+from isamap.ir import Expr, Index, Instruction, Kernel, Operand, Read
 from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.moves.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
-from isamap.match.moves.scratch_buffers import through_scratchpad, uncleared
+from isamap.match.moves.scratch_buffers import homes_of, through_scratchpad, uncleared
 from isamap.match.moves.transfers import (
     Transfer,
     copy_by_axes,
@@ -216,9 +216,10 @@ def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) 
         kept = through_scratchpad(acc, tile, suppliers, back=True)
         if kept is not None:
             return (kept,)
+        comes_in = any(homes_of(tile, acc, suppliers))
         held = f"nothing takes {acc.dtype} of {array_of(acc)} out of {acc.memory} as it is"
-        why = why_unsupplied(acc, tile, suppliers) if uncleared(tile, suppliers) is not None else held
-        return (Movement(acc.name, "none", (), why),)
+        is_known = comes_in and uncleared(tile, suppliers) is None
+        return (Movement(acc.name, "none", (), held if is_known else why_unsupplied(acc, tile, suppliers)),)
     target, value = accumulator_delivery(tile)
     first = find_supply(suppliers, acc.want({}))
     back = find_delivery(suppliers, target, value, "", None, acc.want({}))
@@ -303,8 +304,34 @@ def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Sup
     first = next((o for o in lying if not suppliers.holds_arrays(o.memory)), None)
     if first is None:
         return None
-    where = f"{first.memory}, a scratchpad, where only sums are performed, and what they take along"
-    return f"{instruction.name} has {first.name} in {where}"
+    patterns = (pattern_of(item.instruction) for item in suppliers.machine.instructions.values())
+    sums = [p.output for p in patterns if p is not None and p.statement.assign.op is not None]
+    there = [o for o in sums if o.memory == first.memory]
+    if there and not any(_may_fit(first, o) for o in there):
+        left = " or ".join(dict.fromkeys(_type_text(o) for o in there))
+        return (
+            f"{instruction.name} works on {_type_text(first)} in {first.memory}, where the reductions of "
+            f"{suppliers.machine.name} leave {left}: a fused statement needs tiles of the same shape"
+        )
+    return (
+        f"{instruction.name} works on {_type_text(first)} in {first.memory}, a scratchpad: only reductions "
+        "and their fused epilogues are mapped there"
+    )
+
+
+def _may_fit(one: Operand, other: Operand) -> bool:
+    """Return whether two operands may have the same type and shape for some parameters."""
+    return (
+        one.dtype == other.dtype
+        and len(one.shape) == len(other.shape)
+        and all(
+            a == b or a.value is None or b.value is None for a, b in zip(one.shape, other.shape, strict=True)
+        )
+    )
+
+
+def _type_text(o: Operand) -> str:
+    return f"{o.dtype}[{', '.join(map(str, o.shape))}]"
 
 
 def _not_issued(instruction: Instruction, statement: Statement, mapping: Mapping) -> Iterator[Movement]:

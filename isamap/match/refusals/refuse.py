@@ -156,7 +156,8 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
             without.setdefault(str(r.dtype), {})[r.buffer] = None
     if without:
         return tuple(
-            f"{machine.name} has no instruction that reads or writes {dtype}, the type of {', '.join(names)}{how}"
+            f"{machine.name} has no instruction that reads or writes {dtype}{how}, the type of "
+            f"{', '.join(names)}"
             for dtype, names in without.items()
         )
     there = {a for i in instructions for p in patterns_of(i) for _, a in _abilities(p.statement)}
