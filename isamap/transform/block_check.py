@@ -25,6 +25,7 @@ from isamap.ir import (
     Cast,
     Const,
     Expr,
+    Index,
     IndexValue,
     Kernel,
     Loop,
@@ -155,11 +156,9 @@ class _Trace:
         """Whether an assignment may leave elements of a row as they are."""
         shape = self.kernel.operand(target.buffer).shape
         own = [d for d in range(len(shape)) if d != self.rows.get(target.buffer)]
-        return not all(
-            (i.value == 0 and shape[d].value == 1) or extents.get(str(i)) == shape[d].value
-            for d in own
-            for i in (target.index[d],)
-        )
+        names = [name for d in own for name in target.index[d].symbols]
+        whole = all(_counts(target.index[d], extents) == shape[d].value for d in own)
+        return not whole or len(set(names)) < len(names)
 
     # --- what is read -------------------------------------------------------------------------------------
 
@@ -199,6 +198,18 @@ class _Trace:
         """An access as text, without the subscript that says the row."""
         dimension = self.rows.get(r.buffer)
         return r.buffer, *(str(i.substitute(at)) for d, i in enumerate(r.index) if d != dimension)
+
+
+def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
+    """Return up to where a subscript counts from 0, once each: 4 for `2*h + r`, h and r in 2; else None."""
+    total = 1
+    for monomial, step in sorted(index.terms, key=lambda term: term[1]):
+        match monomial:
+            case (str(name),) if name in extents and step == total:
+                total *= extents[name]
+            case _:
+                return None
+    return total
 
 
 def _points(names: list[str], extents: Mapping[str, int]) -> Iterator[dict[str, int]]:

@@ -108,7 +108,8 @@ def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
 
     Proved by the verifier of a kernel in which the axis is one loop around the statements, free of order.
     """
-    if members.moved or {*members.rows.values()} != {axis}:
+    axes = [_axis(members.given[n], name) for n, name in members.rows.items()]
+    if members.moved or any(a is None or (a.name, a.extent.value) != (axis, members.extent) for a in axes):
         return False
     inside: list[tuple[Statement, Stmt]] = []
     for n in sorted(members.rows):

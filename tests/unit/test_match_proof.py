@@ -8,7 +8,9 @@ from itertools import pairwise
 import pytest
 from unit.matching import DOT, MATRIX, PAIRS, VECTOR, instruction, kernel, mappings, shipped
 
+from isamap.driver.matching import match_kernel
 from isamap.ir import Index, Kernel, bind
+from isamap.machine import load_machine
 from isamap.match import AxisGroup, Mapping, Pattern, Proof, prove
 from isamap.match.patterns.unify import unify
 from isamap.match.proofs.affine import Names, covers_once, determined, divides, is_empty
@@ -170,3 +172,19 @@ def test_a_question_that_is_too_hard_has_no_answer() -> None:
     hard = [f"({a}) mod {n + 7} = ({b}) mod {n + 5}" for n, (a, b) in enumerate(pairwise(x))]
     apart = [f"{a} != {b}" for n, a in enumerate(x) for b in x[n + 1 :]]
     assert is_empty(names, (*hard, *apart)) is None
+
+
+@pytest.mark.parametrize("names", [("a", "b"), ("b", "a"), ("z", "c"), ("a", "z")])
+def test_no_name_of_a_kernel_matters(names: tuple[str, str]) -> None:
+    """Rename inputs to what the instructions of x86-avx2 call their operands: a, b, c and z."""
+
+    def found(first: str, second: str) -> list[tuple[str, str, str]]:
+        text = f"""kernel k(N, scalar s: i32) {{
+          in {first}: i8[N]; in {second}: i8[N]; out y: i8[N];
+          for n in N {{ y[n] = sat_i8((i32({first}[n]) - s) * i32({second}[n])); }}
+        }}"""
+        matched = match_kernel(Source("k.ir", text), machine, {"N": 64})
+        return [(m.instruction, m.kind, matched.look.at(m).proof.status) for m in matched.mappings]
+
+    machine = load_machine("x86-avx2")
+    assert found(*names) == found("p", "q")

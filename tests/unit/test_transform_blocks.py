@@ -297,3 +297,13 @@ def test_of_independent_rows_the_first_and_the_last_blocks_are_looked_at() -> No
     short = replace(loop, axes=(replace(loop.axes[0], extent=Index.of(43)), *loop.axes[1:]))
     wrong = check_blocks(kernel, replace(after, body=(short, *after.body[1:])), rows, samples)
     assert wrong == ("row 387 of `v` is computed otherwise",)
+
+
+def test_statements_may_count_a_dimension_by_one_axis_or_by_two() -> None:
+    text = """kernel k(H, R, T) {
+      in X: f32[H*R, T]; out O: f32[H*R, T]; temp S: f32[H*R, T];
+      for h in H, r in R, i in T { S[h*R + r, i] = X[h*R + r, i]; }
+      for h in H*R, i in T { S[h, i] = exp(S[h, i]); }
+      for h in H, r in R, i in T { O[h*R + r, i] = S[h*R + r, i] * X[h*R + r, i]; } }"""
+    found = in_blocks(canonical(text, H=2, R=2, T=9), [Blocks("i", 2)])
+    assert [str(e) for e in found.operand("S").shape] == ["4", "2"]

@@ -35,12 +35,13 @@ from isamap.ir import (
     Index,
     Kernel,
     Read,
+    Scalar,
     converts_exactly,
     print_expr,
     strict_forbids,
     substitute_routine,
 )
-from isamap.ir.walk import indices
+from isamap.ir.walk import indices, with_parts
 from isamap.match.mappings.exact import can_be_met, largest
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.padding import Shown, neutral_fills
@@ -181,8 +182,7 @@ def _with_values(
 def _trees_agree(case: _Case) -> None:
     """The instruction's tree over what its operands stand for is the kernel's, up to commutativity."""
     subjects = {b.name: b.subject for b in case.mapping.bindings}
-    mine = _canonical(case.pattern.value, subjects)
-    if mine != _canonical(case.statement.assign.value, {}):
+    if _canonical(_filled(case.pattern.value, subjects)) != _canonical(case.statement.assign.value):
         raise _OpenQuestion("the expressions differ")
     own, theirs = case.pattern.statement.assign, case.statement.assign
     if own.op != theirs.op:
@@ -192,23 +192,29 @@ def _trees_agree(case: _Case) -> None:
         raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {wanted}")
 
 
-def _canonical(expr: Expr, subjects: MappingType[str, Expr]) -> str:
+def _filled(e: Expr, subjects: MappingType[str, Expr]) -> Expr:
+    """Return an instruction's expression with what its operands stand for in their places, all at once.
+
+    What is put in belongs to the kernel: its names mean nothing among the instruction's.
+    """
+    match e:
+        case Read(str(name)) | Scalar(str(name)) if name in subjects:
+            return subjects[name]
+        case _:
+            return with_parts(e, lambda part: _filled(part, subjects))
+
+
+def _canonical(expr: Expr) -> str:
     match expr:
-        case Read(buffer) if buffer in subjects:
-            return _canonical(subjects[buffer], {})
         case Call(op, args):
-            parts = [_canonical(a, subjects) for a in args]
+            parts = [_canonical(a) for a in args]
             ordered = sorted(parts) if OPS[op].commutative else parts
             return f"{op}.{expr.mode}:{expr.dtype}({', '.join(ordered)})"
+        case Cast(Cast() as inner) if _widens(inner) and inner.value.dtype != expr.dtype:
+            return _canonical(Cast(inner.value, expr.dtype, expr.mode))
         case Cast(value):
-            inner = subjects.get(value.buffer, value) if isinstance(value, Read) else value
-            if isinstance(inner, Cast) and _widens(inner) and inner.value.dtype != expr.dtype:
-                return _canonical(Cast(inner.value, expr.dtype, expr.mode), {})
-            return f"{expr.dtype}.{expr.mode}({_canonical(inner, subjects)})"
+            return f"{expr.dtype}.{expr.mode}({_canonical(value)})"
         case _:
-            name = getattr(expr, "name", None)
-            if isinstance(name, str) and name in subjects:
-                return _canonical(subjects[name], {})
             return f"{print_expr(expr)}:{expr.dtype}"
 
 
