@@ -20,7 +20,7 @@ from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.facts import AxisAt, Known, Site
 from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Read
-from isamap.ir.prove import Facts, is_nonnegative, smallest_value
+from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.samples import Access, listed_apart
 
 _OTHER = "'"
@@ -55,9 +55,14 @@ def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[st
     apart = Index.of(axis) - renamed[axis]
     unknowns = {x.name for x in a.axes} | {x.name + _OTHER for x in b.axes if x.name not in same}
     for step in (apart - 1, -apart - 1):
-        assumed = _Assumed(set(unknowns), list(zero), [*mine, *its, step])
+        meeting = [*mine, *its, step]
+        assumed = _Assumed(set(unknowns), list(zero), list(meeting))
         if not _is_contradictory(assumed, known.facts):
-            return False
+            # Remainders tell iterations apart that no inequality does: i and i + 1 by 2.
+            equal_elements = (term for e in zero for term in (e, -e))
+            lows = {**known.facts.lows, **dict.fromkeys(unknowns, 0)}
+            if not is_impossible((*meeting, *equal_elements), replace(known.facts, lows=lows)):
+                return False
     return True
 
 

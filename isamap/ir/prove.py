@@ -11,11 +11,13 @@ With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import Atom, Index, Monomial, has_elements
+from isamap.ir.integer_sets import PRODUCT, Names, is_empty
 
 _STEPS = 3000
 _FACTS_DEEP = 4
@@ -49,8 +51,32 @@ class _Search:
 
 
 def is_nonnegative(e: Index, facts: Facts, steps: int = _STEPS) -> bool:
-    """Whether `e >= 0` is proved from the facts in so many steps."""
-    return _prove(e, _Search(facts, steps), _FACTS_DEEP)
+    """Return whether `e >= 0` is proved from the facts: in so many steps, or of a minimum by its cases."""
+    if _prove(e, _Search(facts, steps), _FACTS_DEEP):
+        return True
+    # Only the cases of a minimum together may say it: min(max(a, -a), 2*n - a) <= n.
+    return any(isinstance(a, MinMax) for m, _ in e.terms for a in m) and is_impossible((-e - 1,), facts)
+
+
+def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
+    """Return whether isl proves that no integers meet the facts and make all terms at least 0."""
+    opaque: dict[Monomial, str] = {}
+    names = Names(opaque=opaque)
+    conditions = [f"{names.text(term)} >= 0" for term in (*terms, *facts.nonnegative)]
+    for axis, extent in facts.extents.items():
+        conditions.append(f"0 <= {names.of(axis)} <= {names.text(extent)} - 1")
+    for monomial, name in list(opaque.items()):
+        if all(isinstance(a, str) and _low(a, facts) >= 0 for a in monomial):
+            conditions.append(f"{name} >= {prod(_low(str(a), facts) for a in monomial)}")
+        elif len(monomial) == 1 and isinstance(monomial[0], Element):
+            conditions.append(f"{names.text(monomial[0].low)} <= {name} <= {names.text(monomial[0].high)}")
+    symbols = [s for s in names.known if not s.startswith(PRODUCT) and s not in facts.extents]
+    conditions += [f"{names.of(s)} >= {_low(s, facts)}" for s in symbols]
+    return is_empty(names, conditions) is True
+
+
+def _low(symbol: str, facts: Facts) -> int:
+    return 0 if symbol in facts.extents else facts.lows.get(symbol, 1)
 
 
 def smallest_value(e: Index, facts: Facts) -> Index | None:
@@ -123,7 +149,7 @@ def _is_plainly_nonnegative(e: Index, facts: Facts) -> bool:
 def _shift(e: Index, facts: Facts) -> Index | None:
     if any(not isinstance(a, str) for m, _ in e.terms for a in m):
         return None
-    lows = {s: 0 if s in facts.extents else facts.lows.get(s, 1) for s in e.symbols}
+    lows = {s: _low(s, facts) for s in e.symbols}
     return e.substitute({s: Index.of(s) + low for s, low in lows.items() if low})
 
 
@@ -285,7 +311,7 @@ def _minus_facts(e: Index, facts: Facts) -> Iterator[Index]:
 
 def _unshift(shifted: Index, e: Index, fact: Index, facts: Facts) -> Index:
     symbols = e.symbols | fact.symbols
-    lows = {s: 0 if s in facts.extents else facts.lows.get(s, 1) for s in symbols}
+    lows = {s: _low(s, facts) for s in symbols}
     return shifted.substitute({s: Index.of(s) - low for s, low in lows.items() if low})
 
 

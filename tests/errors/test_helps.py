@@ -39,6 +39,8 @@ FOLLOWED = {
         in S: f32[N, K/64]; in x: f32[K]; inout y: f32[N];
         for n in N, k in K { y[n] += S[n, k/64] * x[k]; } }""",
     "loop-carried": "kernel k(N) { inout h: f32[N + 1]; seq i in N { h[i + 1] = h[i]; } }",
+    "loop-carried-by-colour": """kernel k(N) { inout x: f32[N + 3];
+        seq i in N if i % 2 == 0 { x[i + 1] = x[i] + x[i + 3]; } }""",
     "loop-carried-unproved": """kernel k(N) { inout y: f32[2*N + 1];
         seq n in N { y[2*n] = y[2 * (n / 3) + 1]; } }""",
     "mask-too-long": REGISTERS

@@ -55,6 +55,27 @@ SOUND = {
     "a mask": """
         kernel k(N, L) where L <= N { in A: f32[L]; out B: f32[N];
           for i in N { B[i] = 0; } for i in N if i < L { B[i] = A[i]; } }""",
+    "padding by reflection at two ends": """
+        kernel k(H, W, p: 1..4) where p < H, p < W { in x: f32[H, W]; out y: f32[H + 2*p, W + 2*p];
+          for h in H + 2*p, w in W + 2*p {
+            y[h, w] = x[min(max(h - p, p - h), 2 * (H - 1) + p - h),
+                        min(max(w - p, p - w), 2 * (W - 1) + p - w)]; } }""",
+    "padding by reflection with the edge": """
+        kernel k(H, p) where p <= H { in x: f32[H]; out y: f32[H + 2*p];
+          for h in H + 2*p { y[h] = x[min(max(h - p, p - h - 1), 2*H - 1 + p - h)]; } }""",
+    "padding that repeats the edge": """
+        kernel k(H, l, r) { in x: f32[H]; out y: f32[H + l + r];
+          for h in H + l + r { y[h] = x[max(0, min(h - l, H - 1))]; } }""",
+    "points of one colour of two": """
+        kernel k(N, M) { inout x: f32[N + 2, M + 2];
+          for i in N, j in M if (i + j) % 2 == 0 {
+            x[i + 1, j + 1] = x[i, j + 1] + x[i + 2, j + 1] + x[i + 1, j] + x[i + 1, j + 2]; } }""",
+    "points of one colour of four": """
+        kernel k(N, M) { inout x: f32[N + 2, M + 2];
+          for i in N, j in M if i % 2 == 0 & j % 2 == 1 {
+            x[i + 1, j + 1] = x[i, j] + x[i + 2, j + 2] + x[i + 1, j] + x[i, j + 1]; } }""",
+    "every third point from its neighbours": """
+        kernel k(N) { inout x: f32[N + 2]; for i in N if i % 3 == 1 { x[i + 1] = x[i] + x[i + 2]; } }""",
     "an interleave": """
         kernel k(N) { in A: f32[N]; in B: f32[N]; out Z: f32[2*N];
           for i in N { Z[2*i] = A[i]; Z[2*i + 1] = B[i]; } }""",

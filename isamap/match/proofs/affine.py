@@ -1,10 +1,6 @@
-"""Integer sets for proofs: index expressions written for isl, and questions that it answers.
+"""Questions about lanes and iterations that integer sets answer.
 
     a[2*k + p] with p in 2     { (k, p, k', p') : 2k + p = 2k' + p' and 0 <= p, p' < 2 and k != k' } is empty
-
-isl knows sums, numbers times variables, and quotients and rests by numbers. A product of two symbols is none
-of these: `Affine.text` gives None for it, and the caller says what may be left out. Every question has a
-limit of operations; one that is too hard is answered by None.
 
 Pairs of lanes of one issue: whether equal subscripts on one side mean equal subscripts on the other.
 
@@ -18,84 +14,17 @@ with extents that are numbers every order of fusion is tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, permutations, product
 from typing import TYPE_CHECKING
 
 from isamap.ir import Constraint, Index
-from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.index import Atom
+from isamap.ir.integer_sets import Names, is_empty, isl_context
 from isamap.match.mappings.mapping import AxisGroup
 
 if TYPE_CHECKING:
-    import islpy
-
-
-MOST_OPERATIONS = 100_000
-"""About 0.1 s."""
-
-
-@dataclass
-class Names:
-    """Symbols as isl may read them, each the same wherever it occurs."""
-
-    known: dict[str, str] = field(default_factory=dict[str, str])
-
-    def of(self, symbol: str) -> str:
-        return self.known.setdefault(symbol, f"v{len(self.known)}")
-
-    def text(self, index: Index) -> str | None:
-        """An index expression; None when it is not affine."""
-        parts: list[str] = []
-        for monomial, coefficient in index.terms:
-            if len(monomial) > 1:
-                return None
-            factor = self._atom(monomial[0]) if monomial else "1"
-            if factor is None:
-                return None
-            parts.append(f"{coefficient}*{factor}")
-        return " + ".join(parts) or "0"
-
-    def _atom(self, atom: Atom) -> str | None:
-        match atom:
-            case str():
-                return self.of(atom)
-            case FloorDiv(value, divisor) if divisor.value:
-                inner = self.text(value)
-                return None if inner is None else f"floor(({inner})/{divisor.value})"
-            case Mod(value, divisor) if divisor.value:
-                inner = self.text(value)
-                return None if inner is None else f"(({inner}) mod {divisor.value})"
-            case MinMax() | FloorDiv() | Mod() | Element():
-                return None
-
-
-def is_empty(names: Names, conditions: Iterable[str]) -> bool | None:
-    """Whether no integers meet all conditions; None when that is too hard to say."""
-    return _is_empty(tuple(names.known.values()), tuple(conditions))
-
-
-@lru_cache(maxsize=65536)
-def _is_empty(variables: tuple[str, ...], conditions: tuple[str, ...]) -> bool | None:
-    import islpy
-
-    context = _context()
-    context.reset_operations()
-    text = f"{{ [{', '.join(variables)}] : {' and '.join(f'({c})' for c in conditions) or '1 = 1'} }}"
-    try:
-        return islpy.Set.read_from_str(context, text).is_empty()
-    except islpy.Error:  # isl says "syntax error" where it reaches the limit while it reads
-        return None
-
-
-@lru_cache(maxsize=1)
-def _context() -> islpy.Context:
-    import islpy
-
-    context = islpy.Context()
-    context.set_max_operations(MOST_OPERATIONS)
-    return context
+    pass
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +35,7 @@ def covers_once(lengths: tuple[int, ...]) -> bool | None:
     """
     import islpy
 
-    context = _context()
+    context = isl_context()
     context.reset_operations()
     lanes = [f"a{n}" for n in range(len(lengths))]
     point = f"b*{_product(lengths)}"
@@ -127,7 +56,7 @@ def counts_once(extents: tuple[int, ...]) -> bool | None:
     """Whether numbering the points of a box in the order of its axes names each of them once."""
     import islpy
 
-    context = _context()
+    context = isl_context()
     context.reset_operations()
     axes = [f"x{n}" for n in range(len(extents))]
     number = " + ".join(f"{_product(extents[n + 1 :])}*{x}" for n, x in enumerate(axes))
