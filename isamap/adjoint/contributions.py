@@ -141,7 +141,7 @@ def _factors(e: Expr) -> list[Read] | None:
             return [e]
         case Const() | Scalar():
             return []
-        case Cast(value):
+        case Cast(value, _, mode) if mode != "bits":
             return _factors(value)
         case Call("mul" | "neg", args):
             parts = [_factors(a) for a in args]

@@ -112,6 +112,8 @@ def _cast(e: Cast, scope: Scope) -> Text:
     value = value_text(e.value, scope)
     if source == target:
         return value
+    if e.mode == "bits":
+        return _reinterpret(value, source, target, scope)
     if target.is_float:
         if is_narrow(target) and (source.name == "f64" or (source.is_integer and source.bits > 16)):
             if source.is_integer and source.bits == 64:
@@ -126,6 +128,16 @@ def _cast(e: Cast, scope: Scope) -> Text:
     if e.mode == "sat":
         return _saturate(value, source, target)
     return _wrap(value, target)
+
+
+def _reinterpret(value: Text, source: DType, target: DType, scope: Scope) -> Text:
+    """The bits of a float as an integer of its width, or the other way round."""
+    kind = source if source.is_float else target
+    name = {"f32": "float", "f64": "double"}.get(kind.name)
+    if source.is_float:
+        return cast(storage_type(target), scope.helper(f"{name}_bits" if name else f"f32_to_{kind}", value))
+    pattern = cast(unsigned_type(source), value)
+    return scope.helper(f"{name}_from_bits" if name else f"{kind}_to_f32", pattern)
 
 
 def _float_to_integer(e: Cast, value: Text, scope: Scope) -> Text:

@@ -36,6 +36,20 @@ static inline float float_from_bits(uint32_t bits) {
   return x;
 }
 """
+_DOUBLE_BITS = """\
+static inline uint64_t double_bits(double x) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+"""
+_DOUBLE_FROM_BITS = """\
+static inline double double_from_bits(uint64_t bits) {
+  double x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+"""
 _FLOOR_DIV = """\
 static inline int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -334,6 +348,8 @@ _INTEGERS = tuple(d for d in DTYPES.values() if d.is_integer)
 HELPERS: dict[str, Helper] = {
     "float_bits": Helper(_BITS),
     "float_from_bits": Helper(_FROM_BITS),
+    "double_bits": Helper(_DOUBLE_BITS),
+    "double_from_bits": Helper(_DOUBLE_FROM_BITS),
     "floor_div": Helper(_FLOOR_DIV),
     "floor_mod": Helper(_FLOOR_MOD),
     "low_bits": Helper(_MASK),

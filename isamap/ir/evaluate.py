@@ -155,6 +155,9 @@ def _cast(value: Expr, dtype: DType, mode: CastMode, env: Env) -> Array:
         # compared bit by bit, and an unrounded tie would fall to the other side.
         env = replace(env, exact=False)
     found = evaluate_expr(value, env)
+    if mode == "bits":
+        found = convert(found, value.dtype, dtype, mode)
+        return found.astype(np.float64) if env.exact and dtype.is_float else found
     if env.exact and dtype.is_float:
         return convert(found, value.dtype, F64, mode)
     return convert(found, value.dtype, dtype, mode)

@@ -21,7 +21,7 @@ from isamap.ir.error_bounds import PLAIN, Measure, is_one_rounding, size_of
 from isamap.ir.evaluate import Env, Loader, evaluate_expr
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
-from isamap.ir.rounding import Array, convert
+from isamap.ir.rounding import Array, convert, round_to
 
 _EXACT = ("neg", "abs", "min", "max", "select", "round")
 """Float operations that add no rounding error of their own."""
@@ -69,6 +69,9 @@ class _Work:
                 return size_of(self.value(e))
             case Read():
                 return self.load(e).astype(np.float64, copy=False)
+            case Cast(value, _, "bits", _):
+                size, vague = np.abs(self.value(e)), self.integers(value) != 0
+                return np.where(vague, np.inf, np.where(np.isfinite(size), size, 0.0))
             case Cast(value, dtype, _, _):
                 if not value.dtype.is_float:
                     return np.abs(self.value(value)) + self.measure.as_magnitudes(self.integers(value))
@@ -253,9 +256,12 @@ class _Work:
                     return np.zeros(())
                 if not value.dtype.is_float:
                     return self._passed_on(value, lambda x: convert(x, value.dtype, e.dtype, mode), e.dtype)
-                low, high = self._ends(value)
-                exact = convert(self._declared(value), F64, e.dtype, mode).astype(np.float64)
-                ends = [convert(x, F64, e.dtype, mode).astype(np.float64) for x in (low, high)]
+                source = value.dtype if mode == "bits" else F64
+                low, high, exact = (
+                    convert(round_to(x, source), source, e.dtype, mode).astype(np.float64)
+                    for x in (*self._ends(value), self._declared(value))
+                )
+                ends = low, high
                 return np.maximum(np.abs(ends[0] - exact), np.abs(ends[1] - exact))
             case Call():
                 return np.zeros(()) if e.dtype.kind == "bool" else self._integer_call(e)

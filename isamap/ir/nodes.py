@@ -68,12 +68,15 @@ class Call:
     span: Span | None = field(default=None, compare=False, repr=False)
 
 
-CastMode = Literal["exact", "wrap", "sat"]
+CastMode = Literal["exact", "wrap", "sat", "bits"]
 
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A conversion: rounding to nearest even for floats; integers proved in range, wrapped or saturated."""
+    """A conversion: rounding to nearest even for floats; integers proved in range, wrapped or saturated.
+
+    The mode `bits` takes the bits of a float as an integer of the same width, or the other way round.
+    """
 
     value: Expr
     dtype: DType

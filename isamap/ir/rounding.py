@@ -26,7 +26,10 @@ def convert(values: Array, source: DType, target: DType, mode: CastMode) -> Arra
 
     Floats are rounded to nearest, ties to even. A float becomes an integer by dropping its fraction; NaN
     becomes 0. `wrap` keeps the low bits, `sat` the nearest value of the type; `exact` was proved to fit.
+    `bits` keeps all bits, of types of one width.
     """
+    if mode == "bits":
+        return np.asarray(values, source.numpy()).view(target.numpy())
     if target.is_float:
         narrow = source.is_integer and target.mantissa_bits < 53
         return round_to(_as_float64(values) if narrow else values, target)

@@ -57,6 +57,7 @@ def _built_in() -> dict[str, Definition]:
         for how, said in (
             ("sat", "converts, and takes the nearest value where none is equal"),
             ("wrap", "keeps the low bits"),
+            ("bits", "takes the bits as they are"),
         )
     }
     functions: dict[str, Definition] = {}

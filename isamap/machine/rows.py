@@ -122,7 +122,7 @@ def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
         match e:
             case Read():
                 return read(e)
-            case Cast(inner):
+            case Cast(inner, _, mode) if mode != "bits":
                 return replace(e, value=value(inner))
             case _:
                 return e

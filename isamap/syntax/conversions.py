@@ -26,13 +26,15 @@ def cast_target(name: str) -> tuple[DType, CastMode] | None:
     if name in DTYPES:
         return DTYPES[name], "exact"
     mode, _, type_name = name.partition("_")
-    if mode in ("wrap", "sat") and type_name in DTYPES:
+    if mode in ("wrap", "sat", "bits") and type_name in DTYPES:
         return DTYPES[type_name], cast(CastMode, mode)
     return None
 
 
 def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
     """`value` as `dtype`; casts to a value's own type vanish. Raises: TypeProblem."""
+    if mode == "bits":
+        return folded(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
     if mode != "exact" and not dtype.is_integer:
         raise problem(
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
@@ -52,6 +54,26 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
     if mode == "exact" and dtype.is_integer and not _keeps_value(value, dtype):
         _refuse(value, dtype, span)
     return folded(Cast(value, dtype, mode, span))
+
+
+def _may_reinterpret(value: Expr, dtype: DType, span: Span) -> bool:
+    """Return whether bits change their meaning; False for a value's own type. Raises: TypeProblem."""
+    source = value.dtype
+    widths_agree = source.bits == dtype.bits and "tf32" not in (source.name, dtype.name)
+    if source != dtype and not (widths_agree and {source.is_float, dtype.is_float} == {True, False}):
+        advice = (
+            f"write `wrap_{dtype}(…)`, which keeps the low bits"
+            if source.is_integer and dtype.is_integer
+            else "take an integer of the float's width, such as `bits_i32(x)` of an f32"
+        )
+        raise problem(
+            "bad-cast",
+            f"`bits_{dtype}(…)` takes {'an integer' if dtype.is_float else 'a float'} of {dtype.bits} bits, "
+            f"not {source}",
+            span,
+            advice=advice,
+        )
+    return source != dtype
 
 
 def _keeps_value(value: Expr, dtype: DType) -> bool:

@@ -66,9 +66,14 @@ def resolve_module(
         if isinstance(syntax, ast.FunctionSyntax):
             with findings.collect():
                 functions[syntax.name.text] = resolve_function(syntax, scope)
+            if syntax.name.text not in functions:
+                findings.broken[syntax.name.text] = syntax.span
             continue
         resolved = _resolve(syntax, scope, findings)
-        found += [resolved] if resolved is not None else []
+        if resolved is None:
+            findings.broken[syntax.name.text] = syntax.span
+        else:
+            found.append(resolved)
     return Module(tuple(found))
 
 

@@ -118,6 +118,8 @@ class Findings:
 
     diagnostics: list[Diagnostic] = field(default_factory=list[Diagnostic])
     refused: int = 0
+    broken: dict[str, Span] = field(default_factory=dict[str, Span])
+    """Declarations that were refused: that their names are unknown behind them is no finding of its own."""
 
     @contextmanager
     def collect(self) -> Generator[None]:
@@ -133,8 +135,15 @@ class Findings:
     def raise_any(self) -> None:
         """Raise one error with everything that was found, in the order of the text."""
         if self.diagnostics:
-            ordered = sorted(self.diagnostics, key=lambda d: d.span.start if d.span else 0)
+            own = (d for d in self.diagnostics if not self._follows(d))
+            ordered = sorted(own, key=lambda d: d.span.start if d.span else 0)
             raise TypeProblem(*dict.fromkeys(ordered))
+
+    def _follows(self, d: Diagnostic) -> bool:
+        """Return whether a finding says only that a refused declaration is missing."""
+        declared = self.broken.get(d.span.text) if d.span is not None else None
+        is_behind = declared is not None and d.span is not None and d.span.start >= declared.end
+        return is_behind and d.code.startswith("unknown-")
 
 
 def problem(

@@ -204,6 +204,14 @@ def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scop
 def _unknown_function(
     name: ast.Ident, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope
 ) -> TypeProblem:
+    if name.text in DEFINING:
+        shown = {"scale": "x * bits_f32((n + 127) << 23)", "exponent": "((bits_i32(x) >> 23) & 255) - 127"}
+        raise problem(
+            "unknown-function",
+            f"`{name.text}` is for the definitions of elementary functions alone",
+            name.span,
+            advice=f"of an f32 that is not subnormal, write `{shown[name.text]}`",
+        )
     text = written_as(name.text, args)
     if text is None:
         known = (*FUNCTIONS, *scope.functions, *DTYPES)

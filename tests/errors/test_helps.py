@@ -69,6 +69,9 @@ FOLLOWED = {
     "write-to-input": "kernel k(M) { out A: f32[M]; for i in M { A[i] = 0; } }",
 }
 OPEN = {
+    "bad-cast-of-bits": "which of the two types changes is the writer's choice",
+    "function-arguments": "how x * 2**n is said depends on the type of x",
+    "unknown-function-of-definitions": "how x * 2**n is said depends on the type of x",
     "extent-of-data-unordered": "the loop is ordered; what else its values say is the writer's choice",
     "data-dependent": "which values an input has is the writer's choice",
     "c-comment": "where the comment ends is not known",

@@ -50,6 +50,9 @@ def operation(op: Op, dtype: DType, mode: str) -> str:
 
 def casts(source: DType, target: DType) -> Iterator[tuple[str, str]]:
     """Each form of a cast that the language allows, by name."""
+    kinds_differ = {source.is_float, target.is_float} == {True, False} and BOOL not in (source, target)
+    if kinds_differ and source.bits == target.bits and "tf32" not in (source.name, target.name):
+        yield f"bits_{target}", f"bits_{target}(a[i])"
     plain = target.is_float or converts_exactly(source, target)
     if plain:
         yield f"{target}", f"{target}(a[i])"

@@ -139,7 +139,11 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
     inner, wanted = subject.value, pattern.value.dtype
     if inner.dtype == wanted:
         yield from _unify(pattern.value, inner, bound)
-    elif isinstance(pattern.value, Read) and passes_through(inner.dtype, wanted, pattern.dtype):
+    elif (
+        pattern.mode != "bits"
+        and isinstance(pattern.value, Read)
+        and passes_through(inner.dtype, wanted, pattern.dtype)
+    ):
         yield from _unify(pattern.value, Cast(inner, wanted), bound)
 
 
