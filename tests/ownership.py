@@ -35,7 +35,7 @@ MOST = 20
 
 def lost_bytes(program: LoweredProgram, machine: Machine, sizes: dict[str, int] | None = None) -> list[str]:
     """What is read through a buffer and was not written through it; at most 20 findings."""
-    return list(_Walk(program, machine).run(sizes or {}))[:MOST]
+    return list(Walk(program, machine).run(sizes or {}))[:MOST]
 
 
 def moved_elements(program: LoweredProgram, machine: Machine) -> Counter[tuple[str, str]]:
@@ -45,7 +45,7 @@ def moved_elements(program: LoweredProgram, machine: Machine) -> Counter[tuple[s
     return walk.moved
 
 
-class _Walk:
+class Walk:
     def __init__(self, program: LoweredProgram, machine: Machine) -> None:
         self.program, self.machine = program, machine
         self.buffers = {b.name: b for b in program.buffers}
@@ -149,7 +149,7 @@ class _Walk:
             yield from ((buffer.memory, byte) for byte in range(start, start + size))
 
 
-class _Count(_Walk):
+class _Count(Walk):
     """Counts instead of remembering."""
 
     def __init__(self, program: LoweredProgram, machine: Machine) -> None:
@@ -170,9 +170,7 @@ class _Count(_Walk):
 
 
 def number(index: Index | int, at: dict[str, int]) -> int:
-    value = index if isinstance(index, int) else index.substitute(at).value
-    assert value is not None, f"{index} at {at}"
-    return value
+    return index if isinstance(index, int) else index.evaluate(at)
 
 
 def holds(left: int, how: str, right: int) -> bool:

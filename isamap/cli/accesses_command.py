@@ -23,6 +23,7 @@ from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
 
 if TYPE_CHECKING:
+    from isamap.ir import Kernel
     from isamap.machine import Machine
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
@@ -56,10 +57,11 @@ def accesses_command(
     with Progress() as progress:
         made = compile_kernel(request, "schedule", progress)
         progress("count")
+        assert made.canonical is not None
         assert made.schedule is not None
         assert made.problem is not None
         assert made.machine is not None
-        found = schedule_accesses(made.schedule, made.problem, made.machine, chosen)
+        found = schedule_accesses(made.canonical, made.schedule, made.problem, made.machine, chosen)
         extents = statement_extents(parse_kernel(request.kernel), dict(made.schedule.sizes))
         # Blocks are of the sizes that they were made for: their formulas would be numbers.
         lasting = found if not made.schedule.blocks else ()
@@ -73,11 +75,13 @@ def accesses_command(
     return Answer(payload, accesses_text(chosen, found, forms))
 
 
-def best_accesses_json(schedule: Schedule, problem: Problem, machine: Machine) -> dict[str, object]:
+def best_accesses_json(
+    kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine
+) -> dict[str, object]:
     """The counts of a schedule that was found, as the emitted code would make them."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.access_tables import accesses_json
 
     chosen = CONVENTIONS["isamap"]
-    return accesses_json(chosen, schedule_accesses(schedule, problem, machine, chosen))
+    return accesses_json(chosen, schedule_accesses(kernel, schedule, problem, machine, chosen))

@@ -189,6 +189,7 @@ def _answer(
 def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:
     from isamap.cli.accesses_command import best_accesses_json
 
+    assert matched.canonical is not None
     assert matched.problem is not None
     assert matched.machine is not None
     return {
@@ -197,7 +198,9 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
         "threads": matched.problem.threads,
         **contest.json(),
         "schedule": text,
-        "accesses": best_accesses_json(contest.best.schedule, matched.problem, matched.machine),
+        "accesses": best_accesses_json(
+            matched.canonical, contest.best.schedule, matched.problem, matched.machine
+        ),
         "mappings": _mappings(matched),
     }
 

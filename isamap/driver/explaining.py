@@ -16,15 +16,20 @@ from pathlib import Path
 
 from isamap.ir import Call, Expr, Index, IndexValue, Kernel
 from isamap.ir.atoms import Mod
+from isamap.ir.index import has_elements
 from isamap.ir.walk import walk
+from isamap.lower.finish import finish_of
 from isamap.lower.passes import State
 from isamap.machine import Machine
-from isamap.match import lacking_abilities, statement_mappings, statement_text
+from isamap.match import lacking_abilities, statement_mappings, statement_text, suppliers_of
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement
+from isamap.plan.loop_nest import Fused, Known, Subscript
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.posing.estimate import open_compute_ns
+from isamap.posing.layout import subscript_of
+from isamap.posing.matches import chosen_tile
 from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
 from isamap.scheduler.effects.shares import where_time_goes
@@ -149,9 +154,9 @@ def _fastest(kernel: Kernel, statement: Statement, machine: Machine) -> tuple[st
 
 
 def schedule_accesses(
-    schedule: Schedule, problem: Problem, machine: Machine, convention: Convention
+    kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine, convention: Convention
 ) -> tuple[StatementAccesses, ...]:
-    """The counts of each statement, in their order. The schedule has passed `check_schedule`."""
+    """The counts of each statement of a canonical kernel, in their order, by a schedule that was checked."""
     home = next(m.name for m in machine.memories.values() if m.kind == "addressable")
     bandwidths = {
         link.target_memory: link.bandwidth_bytes_per_ns
@@ -160,9 +165,37 @@ def schedule_accesses(
     }
     questions = {nest.statement: nest for nest in problem.nests}
     return tuple(
-        count_statement(nest, _option(nest, questions[nest.statement]), convention, home, bandwidths)
+        count_statement(
+            nest,
+            _option(nest, questions[nest.statement]),
+            convention,
+            home,
+            _known(kernel, nest, machine),
+            bandwidths,
+        )
         for nest in schedule.nests
     )
+
+
+def _known(kernel: Kernel, nest: NestSchedule, machine: Machine) -> Known:
+    """What access counts have to know of a nest, as it is lowered."""
+    tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
+    operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
+    plain: dict[str, tuple[str, int, tuple[Subscript | Index, ...]]] = {}
+    for operand in operands:
+        found = reads(operand.subject)
+        if len(found) == 1:
+            index = found[0].index
+            is_told = all(name.startswith("@") for i in index for name in i.symbols)
+            told = is_told and not any(has_elements(i) for i in index)
+            subscripts = tuple(subscript_of(i) or i for i in index) if told else ()
+            plain[operand.name] = found[0].buffer, found[0].dtype.size_bytes, subscripts
+    if tile.accumulator is None or not nest.fused:
+        return Known(tile.accumulator is not None, plain)
+    finish = finish_of(kernel, tile, nest, suppliers_of(kernel, machine))
+    results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
+    inside = finish.begins_held or bool(finish.beginning)
+    return Known(True, plain, Fused(results, finish.first is not None, inside, finish.ends_held))
 
 
 def _option(nest: NestSchedule, question: NestProblem) -> NestOption:

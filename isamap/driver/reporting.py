@@ -30,7 +30,7 @@ from isamap.report.page.links import Nest, kernel_lines, schedule_lines
 from isamap.report.page.memories import memories_of
 from isamap.report.page.timeline import timeline_of
 from isamap.report.page.trace import trace_json
-from isamap.report.page.traffic import access_rows, home_of, levels_by_model, levels_by_program, with_links
+from isamap.report.page.traffic import access_rows, levels_by_model, levels_by_program, with_links
 from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record
 from isamap.source import Diagnostic, Source, UsageProblem
@@ -132,9 +132,9 @@ def report_of(
     why = "programs fill no memory of this machine by themselves; see the parts of the time"
     if found is not None:
         shown = replace(shown, roofs=_with_links(shown, made, found))
-    home = home_of(made.machine)
-    counted = schedule_accesses(made.schedule, made.problem, made.machine, CONVENTIONS["isamap"])
-    options = {nest.schedule.statement: nest.option for nest in made.nests}
+    assert compilation.canonical is not None, "what was compiled is canonical"
+    known = compilation.canonical, made.schedule, made.problem, made.machine
+    counted = schedule_accesses(*known, CONVENTIONS["isamap"])
     return Report(
         compilation.kernel.name,
         made.machine.name,
@@ -149,8 +149,8 @@ def report_of(
         memories_of(made.program, made.machine, found),
         levels_by_program(found, made.program, made.machine)
         if found is not None
-        else levels_by_model(shown.roofs, counted, options, made.problem, made.machine),
-        access_rows(counted, options, home),
+        else levels_by_model(shown.roofs, counted, made.problem, made.machine),
+        access_rows(counted),
         tuple(warning.render() for warning in compilation.warnings),
     )
 

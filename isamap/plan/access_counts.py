@@ -11,14 +11,17 @@ Source: the terms are those of Parashar et al., Timeloop, ISPASS 2019, section V
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise, product
 from math import ceil, prod
-from typing import Literal
+from typing import Any, Literal
 
-from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn, nest_of
+import numpy as np
+
+from isamap.ir import Index
+from isamap.plan.loop_nest import Counted, Fused, Known, LoopNest, Subscript, Turn, axes_of, nest_of
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 
@@ -56,7 +59,7 @@ CONVENTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """What one level does for one operand. Units: elements of the tensor."""
+    """What one level does for one operand. Units: elements of the tensor, of so many bytes each here."""
 
     level: str
     operand: str
@@ -65,6 +68,7 @@ class Accesses:
     fills: int
     updates: int
     drains: int
+    element_bytes: int = 0
 
 
 def count_accesses(nest: LoopNest, convention: Convention) -> tuple[Accesses, ...]:
@@ -78,18 +82,93 @@ def count_issues(nest: LoopNest) -> int:
 
 
 def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Iterator[Accesses]:
-    moved = [
-        _filled(nest, operand, keep.depth, convention.refill) if position else 0
-        for position, keep in enumerate(operand.keeps)
-    ]
-    moved.append(_filled(nest, operand, len(nest.loops), convention.latch))
-    spared = _distinct(nest, operand) if operand.role == "update" and not convention.first_read else 0
+    places = range(1, len(operand.keeps) + 1)
+    moved = [0, *(_moved(nest, operand, position, convention) for position in places)]
+    sums = _distinct(nest, operand) if operand.role == "update" else 0
+    whole = sums
+    if convention.refill == "entry" and any(keep.copied for keep in operand.keeps):
+        whole = _copied(nest, operand, 0, by_tiles=True)
+    for level in levels_of(operand, moved, sums, whole, first_read=convention.first_read):
+        yield Accesses(*level)
+
+
+def levels_of(
+    operand: Counted, moved: Sequence[Any], sums: Any, whole: Any, *, first_read: bool = True
+) -> Iterator[tuple[str, str, str, Any, Any, Any, Any, int]]:
+    """Yield what `Accesses` holds of each level, where so much is moved into the levels and the datapath.
+
+    Fused statements change the first read and the last write of all `sums`, in a buffer of `whole` tiles.
+    """
+    own = operand.tensor, operand.element_bytes
+    fused = operand.fused or Fused((own,))
     for position, keep in enumerate(operand.keeps):
         outward, inward = moved[position], moved[position + 1]
-        reads = 0 if operand.role == "write" else inward - spared
-        fills = 0 if operand.role == "write" else outward
-        updates, drains = (0, 0) if operand.role == "read" else (inward, outward)
-        yield Accesses(keep.level, operand.name, operand.tensor, reads, fills, updates, drains)
+        reads, fills, updates, drains = inward, outward, inward, outward
+        if operand.role == "update":
+            spared = fused.begins if position == 0 else fused.begins_inside and position == 1
+            reads -= (whole if position else sums) * int(spared or not first_read)
+            if position == 0:
+                updates += sums * (fused.begins_outside - (own not in fused.results))
+            elif position == 1:
+                fills -= sums * int(fused.begins_inside)
+                updates -= whole * int(fused.ends_inside)
+                drains += sums * (len(fused.results) * (not fused.ends_inside) - 1)
+        if operand.role == "write":
+            reads = fills = 0 * inward
+        elif operand.role == "read":
+            updates = drains = 0 * inward
+        each = operand.kept_bytes if position else operand.element_bytes
+        yield keep.level, operand.name, operand.tensor, reads, fills, updates, drains, each
+        for tensor, size in fused.results if position == 0 and operand.role == "update" else ():
+            if tensor != operand.tensor:
+                yield keep.level, operand.name, tensor, 0 * sums, 0 * sums, sums, 0 * sums, size
+
+
+def _moved(nest: LoopNest, operand: Counted, position: int, convention: Convention) -> int:
+    """Elements that the level at a position among those that keep an operand takes, or the datapath."""
+    keeps, is_emitted = operand.keeps, convention.refill == "entry"
+    keep = keeps[position] if position < len(keeps) else None
+    depth, refill = (len(nest.loops), convention.latch) if keep is None else (keep.depth, convention.refill)
+    if is_emitted and any(outer.copied for outer in keeps[: position + 1]):
+        return _copied(nest, operand, depth, by_tiles=keep is None or not keep.copied)
+    if not (is_emitted and keep is not None and keep.loaded):
+        return _filled(nest, operand, depth, refill)
+    outer, inner = nest.loops[:depth], nest.loops[depth:]
+    return prod(
+        sum(_loaded(part, inner, around) for around in _configurations(part, outer))
+        for part in _parts(nest, operand)
+    )
+
+
+def _loaded(part: _Part, inside: tuple[Turn, ...], around: tuple[Range, ...]) -> int:
+    """Elements of the tiles, each but once, that these loops go through in some ranges of a part's axes."""
+    pieces = (
+        _pieces([place], _along(inside, axis)) for place, (axis, _) in zip(around, part.axes, strict=True)
+    )
+    return sum(map(len, {_tile(part, ranges) for ranges in product(*pieces)}))
+
+
+def _copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> int:
+    """Elements of the tiles that a buffer is filled with inside `depth` loops, or that are read from it.
+
+    Tiles are apart, and read whole. In a window all taps share elements, or in registers tiles.
+    """
+    outer, extents = nest.loops[:depth], dict(nest.axes)
+    used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
+    tiles = {turn.axis: turn.step for turn in nest.loops}
+    total = operand.tile_elements if by_tiles else 1
+    for window in operand.windows:
+        taps, places = extents[window.tap], _ranges(_along(outer, window.along), extents[window.along])
+        step = tiles.get(window.along, 1) if by_tiles else 1
+        if window.shift % step == 0 and _ranges(_along(outer, window.tap), taps) == [(0, taps)]:
+            total *= sum(
+                ceil(length / step) + n // step for _, length in places for n in window.reaches(taps)
+            )
+            extents = {a: n for a, n in extents.items() if a not in (window.along, window.tap)}
+    for axis, n in extents.items():
+        pieces = len(_ranges(_along(nest.loops if axis in used else outer, axis), n))
+        total *= n if axis in used and not by_tiles else pieces
+    return total
 
 
 # --- tiles of one part of a tensor's axes -----------------------------------------------------------------
@@ -103,16 +182,16 @@ class _Part:
     """Tensor axes that share loop axes, with these; no tensor axis for a loop axis that moves nothing."""
 
     axes: tuple[tuple[str, int], ...]
-    subscripts: tuple[Subscript, ...]
+    subscripts: tuple[Subscript | Index, ...]
 
 
 def _parts(nest: LoopNest, operand: Counted) -> list[_Part]:
     """The tensor's axes as groups that no loop axis connects, and each other loop axis for itself."""
-    groups: list[tuple[set[str], list[Subscript]]] = []
+    groups: list[tuple[set[str], list[Subscript | Index]]] = []
     known = {axis for axis, _ in nest.axes}
     for whole in operand.subscripts:
-        subscript = tuple((axis, factor) for axis, factor in whole if axis in known)
-        names = {axis for axis, _ in subscript}
+        names = known.intersection(axes_of(whole))
+        subscript = whole if isinstance(whole, Index) else tuple((a, f) for a, f in whole if a in known)
         touching = [group for group in groups if group[0] & names]
         groups = [group for group in groups if not group[0] & names]
         merged = [s for _, subscripts in touching for s in subscripts]
@@ -186,7 +265,10 @@ def _along(loops: tuple[Turn, ...], axis: str) -> tuple[Turn, ...]:
 
 def _ranges(loops: tuple[Turn, ...], extent: int) -> list[Range]:
     """The ranges that nested loops over one axis go through."""
-    places = [(0, extent)]
+    return _pieces([(0, extent)], loops)
+
+
+def _pieces(places: list[Range], loops: tuple[Turn, ...]) -> list[Range]:
     for turn in loops:
         places = [piece for place in places for piece in _split(place, turn.step)]
     return places
@@ -219,7 +301,7 @@ def _tile(part: _Part, ranges: tuple[Range, ...]) -> Tile:
     match part.subscripts:
         case ():
             return range(1)
-        case (((_, factor),),) if factor:
+        case (((str(), int(factor)),),) if factor:
             ((start, length),) = ranges
             return range(start * factor, (start + length) * factor, factor)
         case _:
@@ -228,13 +310,17 @@ def _tile(part: _Part, ranges: tuple[Range, ...]) -> Tile:
 
 @cache
 def _elements(part: _Part, ranges: tuple[Range, ...]) -> frozenset[tuple[int, ...]]:
-    names = [axis for axis, _ in part.axes]
-    steps = [[dict(subscript).get(name, 0) for name in names] for subscript in part.subscripts]
-    points = product(*(range(start, start + length) for start, length in ranges))
-    return frozenset(
-        tuple(sum(c * x for c, x in zip(factors, point, strict=True)) for factors in steps)
-        for point in points
+    shape = tuple(length for _, length in ranges)
+    points = (at + start for at, (start, _) in zip(np.indices(shape), ranges, strict=True))
+    places = dict(zip((axis for axis, _ in part.axes), points, strict=True))
+    marked = {f"@{axis}": at for axis, at in places.items()}
+    found = (
+        subscript.evaluate(marked)
+        if isinstance(subscript, Index)
+        else sum(factor * places[axis] for axis, factor in subscript)
+        for subscript in part.subscripts
     )
+    return frozenset(zip(*(np.broadcast_to(one, shape).ravel().tolist() for one in found), strict=True))
 
 
 def _common(one: Tile, other: Tile) -> int:
@@ -275,13 +361,14 @@ def count_statement(
     option: NestOption,
     convention: Convention,
     home: str,
+    known: Known,
     bandwidths: Mapping[str, float] | None = None,
 ) -> StatementAccesses:
     """The counts of a statement under one of its options.
 
     `bandwidths` are those from `home` to the memory of that name. Units: bytes per nanosecond.
     """
-    walked = nest_of(nest, option, home)
+    walked = nest_of(nest, option, home, known)
     counts = count_accesses(walked, convention)
     issues = count_issues(walked)
     busy, unload = _port_ns(option, convention, counts, bandwidths or {})

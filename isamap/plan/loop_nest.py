@@ -10,15 +10,25 @@ One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three wei
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
+from isamap.ir import Index
+from isamap.match import Window
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
 
 Role = Literal["read", "write", "update"]
 Subscript = tuple[tuple[str, int], ...]
 """Axes with the elements that one step of each moves by."""
+
+
+def axes_of(subscript: Subscript | Index) -> tuple[str, ...]:
+    """Return the loop axes that move a subscript."""
+    if isinstance(subscript, Index):
+        return tuple(sorted(name.removeprefix("@") for name in subscript.symbols))
+    return tuple(axis for axis, _ in subscript)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,10 +41,43 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A level that holds what the loops from `depth` on touch of an operand."""
+    """A level that holds what the loops from `depth` on touch of an operand.
+
+    One that is `copied` is a buffer of the emitted code: tiles of issues, each filled by itself. One that is
+    `loaded` is registers, each with a tile: issues share those that are the same, and nothing of others.
+    """
 
     level: str
     depth: int
+    copied: bool = False
+    loaded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """What fused statements change: where a sum comes from, and the arrays that finished ones are written to.
+
+    What it `begins` with is not read from its own array, and where `begins_inside`, not from its buffer
+    either; where `begins_outside`, it is written to the array in front, and read from there. Finished sums
+    are written to `results`, arrays with the bytes of an element, out of registers where `ends_inside`.
+    """
+
+    results: tuple[tuple[str, int], ...]
+    begins: bool = False
+    begins_inside: bool = False
+    ends_inside: bool = False
+    begins_outside: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a statement's mapping: does it sum; the array of each operand that is computed of one
+    element, with its bytes and subscripts, none where these are not known; and what fused statements change.
+    """
+
+    is_sum: bool
+    arrays: Mapping[str, tuple[str, int, tuple[Subscript | Index, ...]]]
+    fused: Fused | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,15 +85,22 @@ class Counted:
     """An operand: `subscripts` per tensor axis; `keeps` from its home inward, levels that it skips left out.
 
     `role` says whether it is read, written, or read and written back: a partial sum. `element_bytes` are
-    those of an element at its home.
+    those of an element at its home, `kept_bytes` elsewhere. Of `windows` a buffer holds each element once;
+    a tile there has `tile_elements`.
+
+    `fused` is what statements that are fused into a sum change; None where none is.
     """
 
     name: str
     tensor: str
-    subscripts: tuple[Subscript, ...]
+    subscripts: tuple[Subscript | Index, ...]
     keeps: tuple[Keep, ...]
     role: Role = "read"
     element_bytes: int = 0
+    windows: tuple[Window, ...] = ()
+    fused: Fused | None = None
+    kept_bytes: int = 0
+    tile_elements: int = 1
 
     def __post_init__(self) -> None:
         depths = [keep.depth for keep in self.keeps]
@@ -67,7 +117,7 @@ class LoopNest:
     operands: tuple[Counted, ...]
 
 
-def nest_of(nest: NestSchedule, option: NestOption, home: str = "memory") -> LoopNest:
+def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> LoopNest:
     """The nest of a scheduled statement.
 
     Arrays live in `home`. A stage keeps its operand in its memory (in `workspace` where it names none),
@@ -78,7 +128,11 @@ def nest_of(nest: NestSchedule, option: NestOption, home: str = "memory") -> Loo
     return LoopNest(
         tuple((axis.name, axis.extent) for axis in option.axes),
         loops,
-        tuple(_counted(operand, nest, option, home) for operand in option.operands if _has_elements(operand)),
+        tuple(
+            _counted(operand, nest, option, home, known)
+            for operand in option.operands
+            if _has_elements(operand)
+        ),
     )
 
 
@@ -87,19 +141,33 @@ def _has_elements(operand: TileOperand) -> bool:
     return operand.tensor_bytes > 0
 
 
-def _counted(operand: TileOperand, nest: NestSchedule, option: NestOption, home: str) -> Counted:
+def _counted(
+    operand: TileOperand, nest: NestSchedule, option: NestOption, home: str, known: Known
+) -> Counted:
     unrolled = [depth for depth, loop in enumerate(nest.loops) if loop.is_unrolled]
     keeps = [Keep(home, 0)]
     keeps += [
-        Keep(stage.memory or "workspace", stage.depth)
+        Keep(stage.memory or "workspace", stage.depth, copied=True)
         for stage in sorted(nest.stages, key=lambda s: s.depth)
         if stage.operand == operand.name
     ]
     held = nest.hold if operand.is_accumulator else min(unrolled, default=len(nest.loops))
     if held < len(nest.loops) and operand.memory not in operand.homes:  # else it is read where it is staged
-        keeps.append(Keep(operand.memory, held))
+        keeps.append(Keep(operand.memory, held, loaded=True))
     role: Role = "read"
     if operand.is_accumulator:
-        role = "update" if len(option.operands) > 1 else "write"  # what only assigns has no other operand
-    subscripts = operand.subscripts or tuple(((axis, 1),) for axis in operand.axes)
-    return Counted(operand.name, operand.tensor, subscripts, tuple(keeps), role, operand.tensor_bytes)
+        role = "update" if known.is_sum else "write"
+    subscripts: tuple[Subscript | Index, ...] = operand.subscripts
+    tensor, element_bytes = operand.tensor, operand.tensor_bytes
+    if operand.name in known.arrays:
+        tensor, element_bytes, subscripts = known.arrays[operand.name]
+    subscripts = subscripts or tuple(((axis, 1),) for axis in operand.axes)
+    fused = known.fused
+    sums = {axis.name: axis.extent for axis in option.axes if axis.is_reduction}
+    is_cut = any(loop.step < sums.get(loop.axis, 0) for loop in nest.loops[: nest.hold])
+    if fused is not None and fused.begins and is_cut and not any(keep.copied for keep in keeps):
+        fused = replace(fused, begins=False, begins_outside=True)
+    return Counted(
+        operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.windows,
+        fused if role == "update" else None, operand.staged_bytes, operand.tile_elements,
+    )  # fmt: skip

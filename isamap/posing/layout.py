@@ -34,7 +34,7 @@ def lay_out(
     if len(found) != 1 or not found[0].index:
         return replace(operand, in_rows=False)
     subject = found[0]
-    subscripts = [_subscript(index) for index in subject.index]
+    subscripts = [subscript_of(index) for index in subject.index]
     known = [subscript for subscript in subscripts if subscript is not None]
     if len(known) < len(subscripts):
         return replace(operand, in_rows=False)
@@ -59,7 +59,7 @@ def lay_out(
     )
 
 
-def _subscript(index: Index) -> Subscript | None:
+def subscript_of(index: Index) -> Subscript | None:
     """Axes with their coefficients; None where a subscript divides, or multiplies by a size."""
     found: list[tuple[str, int]] = []
     for monomial, coefficient in index.terms:

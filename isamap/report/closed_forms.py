@@ -9,19 +9,18 @@ entry (`entry`) has such a form.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import cast
 
-from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor
+from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor, nan
 
 from isamap.ir import Index
 from isamap.ir import index as ir
 from isamap.ir.atoms import Element, FloorDiv, MinMax
 from isamap.ir.index import Atom
-from isamap.plan.access_counts import Convention
-from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn
+from isamap.plan.access_counts import Convention, levels_of
+from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn, axes_of
 
 Extents = Mapping[str, Expr]
 _BRACKETS = {"ceiling(": ("⌈", "⌉"), "floor(": ("⌊", "⌋"), "(": ("(", ")")}
@@ -115,37 +114,57 @@ def _atom(atom: Atom) -> Expr:
             return _size(str(atom))
 
 
-def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> list[ClosedForm]:
-    depths = [keep.depth for keep in operand.keeps]
-    moved = [
-        Integer(0),
-        *(_filled(nest, operand, depth, extents) for depth in [*depths[1:], len(nest.loops)]),
-    ]
-    nothing: Expr = Integer(0)
-    found: list[ClosedForm] = []
-    for keep, (outward, inward) in zip(operand.keeps, pairwise(moved), strict=True):
-        reads, fills = (nothing, nothing) if operand.role == "write" else (inward, outward)
-        updates, drains = (nothing, nothing) if operand.role == "read" else (inward, outward)
-        found.append(ClosedForm(keep.level, operand.name, operand.tensor, reads, fills, updates, drains))
-    return found
+def _of_operand(nest: LoopNest, operand: Counted, extents: Extents) -> Iterator[ClosedForm]:
+    places = range(1, len(operand.keeps) + 1)
+    moved = [Integer(0), *(_moved(nest, operand, position, extents) or nan for position in places)]
+    sums = _filled(operand, (), extents) or nan if operand.role == "update" else Integer(0)
+    whole = nan if any(keep.copied for keep in operand.keeps) and operand.fused is not None else sums
+    for level, name, tensor, *counts, _ in levels_of(operand, moved, sums, whole):
+        yield ClosedForm(level, name, tensor, *(None if count == nan else count for count in counts))
 
 
 def _home_bytes(nest: LoopNest, counts: tuple[ClosedForm, ...]) -> Expr | None:
     total: Expr = Integer(0)
     for operand in nest.operands:
-        home = next(c for c in counts if c.operand == operand.name)
-        if home.reads is None or home.updates is None:
-            return None
-        total += operand.element_bytes * (home.reads + home.updates)
+        sizes = {
+            operand.tensor: operand.element_bytes,
+            **dict(operand.fused.results if operand.fused else ()),
+        }
+        for one in (c for c in counts if (c.operand, c.level) == (operand.name, operand.keeps[0].level)):
+            if one.reads is None or one.updates is None:
+                return None
+            total += sizes[one.tensor] * (one.reads + one.updates)
     return total
 
 
-def _filled(nest: LoopNest, operand: Counted, depth: int, extents: Extents) -> Expr | None:
-    """Elements that a level kept inside `depth` loops takes over the whole nest."""
-    outer = nest.loops[:depth]
-    moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in operand.subscripts]
+def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) -> Expr | None:
+    """Elements that the level at a position among those that keep an operand takes, or the datapath."""
+    keeps = operand.keeps
+    outer = nest.loops[: keeps[position].depth] if position < len(keeps) else nest.loops
+    if not any(keep.copied for keep in keeps[: position + 1]):
+        tiles = {turn.axis: turn.step for turn in nest.loops}
+        wide = any(
+            len(axes_of(s)) > 1 and any(tiles.get(a, 1) > 1 for a in axes_of(s)) for s in operand.subscripts
+        )
+        is_loaded = position < len(keeps) and keeps[position].loaded
+        return None if is_loaded and wide else _filled(operand, outer, extents)
+    if operand.windows:
+        return None
+    used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
+    is_copy = position < len(keeps) and keeps[position].copied
+    read = {axis: _pieces(nest.loops, axis, extents) for axis in extents}
+    lengths = extents if is_copy else read
+    tile = Integer(1 if is_copy else operand.tile_elements)
+    return Mul(tile, *(lengths[a] if a in used else _pieces(outer, a, extents) for a in extents))
+
+
+def _filled(operand: Counted, outer: tuple[Turn, ...], extents: Extents) -> Expr | None:
+    """Elements that a level kept inside these loops takes over the whole nest."""
+    linear = [whole for whole in operand.subscripts if not isinstance(whole, Index)]
+    moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in linear]
     used = [axis for subscript in moving for axis, _ in subscript]
-    if len(used) != len(set(used)):  # as in A[i, i]: two axes of the tensor move together
+    # Two axes of the tensor move together, as in A[i, i], or a subscript divides.
+    if len(used) != len(set(used)) or len(linear) < len(operand.subscripts):
         return None
     parts = [_image(subscript, outer, extents) for subscript in moving]
     still = [_pieces(outer, axis, extents) for axis in extents if axis not in used]

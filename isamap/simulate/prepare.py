@@ -225,10 +225,12 @@ class _Builder:
         crossed, link_ns = shared_link(self.machine, node.instruction), 0.0
         roles = {o.name: o.role for o in item.instruction.operands}
         touches: list[Touch] = []
+        sizes: list[int] = []
         for name, operand in node.operands:
             if not isinstance(operand, MemoryRef):
                 continue
             size = self._size(params, item, name)
+            sizes.append(size)
             if crossed is not None and crossed[1] == name:
                 link_ns = carried_ns(
                     crossed[0], item.instruction.operand(name), self._extents(params, item, name)
@@ -244,7 +246,7 @@ class _Builder:
         also, also_ns = self._also(item, times[1])
         step = Step(
             *times, reads, writes, accesses, tuple(touches), item.name, block, queued=queued, also=also,
-            also_ns=also_ns,
+            also_ns=also_ns, sizes=tuple(sizes),
         )  # fmt: skip
         if crossed is None:
             return step
@@ -294,7 +296,7 @@ class _Builder:
         place = MemoryRef(node.buffer, node.offset + Index.of(turn.variable) * step)
         unit = self.units.setdefault("fill", len(self.units))
         access = self._access(place, FILL_BYTES, turn, writes=True, reads=False)
-        fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block)
+        fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block, sizes=(FILL_BYTES,))
         return [Counted(turn, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:

@@ -164,10 +164,11 @@ class _Recorder:
         sums: dict[tuple[str, str, str], list[int]] = {}
         for key, count in _sums(self.told).items():
             step = self.steps[key]
-            for access in (self.prepared.accesses[n] for n in step.accesses):
+            for number, size in zip(step.accesses, step.sizes, strict=True):
+                access = self.prepared.accesses[number]
                 both = sums.setdefault((step.block, step.instruction, access.array), [0, 0])
-                both[0] += count * access.size * access.reads
-                both[1] += count * access.size * access.writes
+                both[0] += count * size * access.reads
+                both[1] += count * size * access.writes
         return tuple(Carried(*known, read, written) for known, (read, written) in sums.items())
 
 

@@ -20,8 +20,10 @@ def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> S
     `wildest`, up to TRIES, says how much is unrolled, blocked and staged at first.
     """
     for size in range(wildest, 0, -1):  # ever tamer: registers are few
-        nests = tuple(_nest(nest, problem.hinted, random, size / TRIES) for nest in problem.nests)
-        nests = _fused(nests, problem, random)
+        nests = tuple(
+            _nest(nest, problem.hinted, random, size / TRIES) for nest in problem.nests if nest.options
+        )
+        nests = tuple(_in_scratchpads(nest, problem) for nest in _fused(nests, problem, random))
         schedule = Schedule(problem.kernel, problem.machine, problem.sizes, nests)
         if not check_schedule(schedule, problem):
             return schedule
@@ -46,6 +48,25 @@ def _nest(nest: NestProblem, hinted: tuple[str, ...], random: Random, wildness: 
     loops = (*blocks, *register_blocks, *inner, *unrolled)
     made = NestSchedule(nest.statement, option.mapping, option.choose, loops, stages, hold)
     return _prefetches(_overlapped(made, option, random), option, hinted, random)
+
+
+def _in_scratchpads(nest: NestSchedule, problem: Problem) -> NestSchedule:
+    """Buffers in the scratchpads that they have to lie in, each with as much of one as the others there."""
+    question = next(one for one in problem.nests if one.statement == nest.statement)
+    option = next(o for o in question.options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
+    homes = {operand.name: operand.homes[0] for operand in option.operands}
+    room, steps = problem.room(option), dict(problem.address_steps)
+    placed: list[Stage] = []
+    for stage in nest.stages:
+        home = homes[stage.operand]
+        together = [other.operand for other in nest.stages if homes[other.operand] == home]
+        if not home:
+            placed.append(stage)
+            continue
+        begin = room[home] // len(together) * together.index(stage.operand)
+        step = steps.get(home, 1)
+        placed.append(replace(stage, memory=home, address=begin // step * step, by_rows=False))
+    return replace(nest, stages=tuple(placed))
 
 
 def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestSchedule:
@@ -74,11 +95,14 @@ def _fused(nests: tuple[NestSchedule, ...], problem: Problem, random: Random) ->
     """The nests, some of which take along what they can; asks for nothing where they cannot."""
     gone: set[int] = set()
     found: list[NestSchedule] = []
-    for nest, question in zip(nests, problem.nests, strict=True):
+    questions = {nest.statement: nest for nest in problem.nests}
+    for nest in nests:
+        question = questions[nest.statement]
         option = next(o for o in question.options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
         taken: list[int] = []
         for fusion in option.fusions:
-            if set(fusion.needs) <= set(taken) and random.random() < 0.7:
+            must = not questions[fusion.statement].options  # nothing performs it by itself
+            if set(fusion.needs) <= set(taken) and (random.random() < 0.7 or must):
                 taken.append(fusion.statement)
         gone.update(taken)
         found.append(replace(nest, fused=tuple(taken)))

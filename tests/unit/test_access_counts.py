@@ -34,10 +34,13 @@ def counted(
         heuristic="greedy",
     )
     made = compile_kernel(request, "schedule")
+    assert made.canonical is not None
     assert made.schedule is not None
     assert made.problem is not None
     assert made.machine is not None
-    return schedule_accesses(made.schedule, made.problem, made.machine, CONVENTIONS[convention])
+    return schedule_accesses(
+        made.canonical, made.schedule, made.problem, made.machine, CONVENTIONS[convention]
+    )
 
 
 def by_level(found: StatementAccesses) -> Counts:
@@ -125,11 +128,14 @@ def test_our_own_convention_counts_what_programs_do(
 ) -> None:
     source = Source(f"{kernel}.ir", (KERNELS / f"{kernel}.ir").read_text(encoding="utf-8"))
     made = compile_kernel(Request(source, machine, sizes, heuristic="greedy", fixed=fixed), "lower")
+    assert made.canonical is not None
     assert made.schedule is not None
     assert made.problem is not None
     assert made.machine is not None
     assert made.program is not None
-    (found,) = schedule_accesses(made.schedule, made.problem, made.machine, CONVENTIONS["isamap"])
+    (found,) = schedule_accesses(
+        made.canonical, made.schedule, made.problem, made.machine, CONVENTIONS["isamap"]
+    )
     home = next(m.name for m in made.machine.memories.values() if m.kind == "addressable")
     moved = moved_elements(made.program, made.machine)
     for count in found.accesses:
@@ -165,3 +171,55 @@ def test_two_products_take_one_issue_per_term(machine: str, latency_ns: int) -> 
 def test_a_fan_out_of_four_takes_a_quarter_of_the_time() -> None:
     (first, _) = counted("two_products", "mac-fanout4", {"M": 64, "N": 64}, "timeloop")
     assert first.latency_ns == 65536
+
+
+CONV = """isamap schedule 1
+kernel conv_out
+machine tpu-like-w
+sizes C = 64, K = 64, P = 6, Q = 6, R = 3, S = 3, stride = 1
+status MANUAL
+
+nest 1 {
+  map mac { n: k, k: s.c } (a = X[p + r, q + s, c], b = F[r, s, c, k]);
+  stage c in sram at 0;
+  for s.c by 32 {
+    stage a in sram at 200704;
+    for k by 32 {
+      stage b in weights at 0;
+      for q by 1 {
+        for p by 1 {
+          hold;
+          fuse 0;
+          for r by 1 {
+            issue;
+          }
+        }
+      }
+    }
+  }
+}
+"""
+
+
+def test_taps_on_an_axis_with_another_one_are_counted_as_they_are_copied() -> None:
+    data = Path(__file__).parents[1] / "data" / "machines"
+    source = Source("conv_out.ir", (data / "conv_out.ir").read_text(encoding="utf-8"))
+    sizes = {"C": 64, "K": 64, "P": 6, "Q": 6, "R": 3, "S": 3, "stride": 1}
+    text = Source("conv.schedule", CONV)
+    made = compile_kernel(Request(source, str(data / "tpu-like-w.yaml"), sizes, schedule=text), "lower")
+    assert made.canonical is not None
+    assert made.schedule is not None
+    assert made.problem is not None
+    assert made.machine is not None
+    assert made.program is not None
+    known = made.canonical, made.schedule, made.problem, made.machine
+    (found,) = schedule_accesses(*known, CONVENTIONS["isamap"])
+    levels = by_level(found)
+    rows = 8 * 6 * 3 * 64  # of p and r each row once; q and s as often as they meet
+    assert levels["dram", "X"] == (rows, 0, 0)
+    assert levels["sram", "X"][1] == rows
+    assert levels["dram", "Y"] == (0, 0, 6 * 6 * 64)  # what it begins with is fused
+    moved = moved_elements(made.program, made.machine)
+    assert moved["X", "in"] == rows
+    assert moved["Y", "in"] == 0
+    assert moved["Y", "out"] == 6 * 6 * 64

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.plan.access_counts import StatementAccesses
-from isamap.plan.problem import NestOption, Problem
+from isamap.plan.problem import Problem
 from isamap.report.columns import Row, bytes_text
 from isamap.report.page.timeline import route_of
 from isamap.report.roofline import Roofline, Slope
@@ -73,31 +73,27 @@ def levels_by_program(
 def levels_by_model(
     roofs: Iterable[Roofline],
     counted: Sequence[StatementAccesses],
-    options: Mapping[int, NestOption],
     problem: Problem,
     machine: Machine,
 ) -> tuple[LevelBytes, ...]:
     """What issues read and write in memory, all of the nearest cache; what the model takes from others."""
     nearest = problem.caches[0].name if problem.caches else home_of(machine)
-    return (*_farther(roofs), _nearest(nearest, counted, options, machine))
+    return (*_farther(roofs), _nearest(nearest, counted, machine))
 
 
-def _nearest(
-    level: str, counted: Sequence[StatementAccesses], options: Mapping[int, NestOption], machine: Machine
-) -> LevelBytes:
+def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine) -> LevelBytes:
     """All that goes between registers and memory, and between a tensor and its copy."""
     read, written, by = 0, 0, dict[str, float]()
     for statement in counted:
-        operands = {o.name: o for o in options[statement.statement].operands}
         for a in statement.accesses:
             known = machine.memories.get(a.level)
             if known is not None and known.kind == "registers":
                 continue
-            operand = operands[a.operand]
-            each = operand.tensor_bytes if a.level == home_of(machine) else operand.staged_bytes
-            read += each * (a.reads + a.drains)
-            written += each * (a.updates + a.fills)
-            by[a.tensor] = by.get(a.tensor, 0.0) + each * (a.reads + a.drains + a.updates + a.fills)
+            read += a.element_bytes * (a.reads + a.drains)
+            written += a.element_bytes * (a.updates + a.fills)
+            by[a.tensor] = by.get(a.tensor, 0.0) + a.element_bytes * (
+                a.reads + a.drains + a.updates + a.fills
+            )
     return LevelBytes(level, read, written, tuple(by.items()))
 
 
@@ -148,17 +144,12 @@ def _crossing(
 ACCESS_HEAD: Row = ("statement", "level", "operand", "tensor", "reads", "fills", "updates", "drains")
 
 
-def access_rows(
-    counted: Sequence[StatementAccesses], options: Mapping[int, NestOption], home: str
-) -> tuple[Row, ...]:
+def access_rows(counted: Sequence[StatementAccesses]) -> tuple[Row, ...]:
     """The counts of `isamap accesses` in bytes: elements as wide as where they lie."""
     rows: list[Row] = [ACCESS_HEAD]
     for statement in counted:
-        operands = {o.name: o for o in options[statement.statement].operands}
         for a in statement.accesses:
-            operand = operands[a.operand]
-            each = operand.tensor_bytes if a.level == home else operand.staged_bytes
-            sizes = (bytes_text(each * n) for n in (a.reads, a.fills, a.updates, a.drains))
+            sizes = (bytes_text(a.element_bytes * n) for n in (a.reads, a.fills, a.updates, a.drains))
             rows.append((str(statement.statement), a.level, a.operand, a.tensor, *sizes))
     return tuple(rows)
 
