@@ -57,7 +57,7 @@ def schedule(
                 help="tell its authors; `--heuristic cpsat` is built in",
             )
         )
-    if not answer.reproducible and not answer.findings:
+    if not answer.reproducible and not answer.findings and not answer.is_proven:
         return replace(answer, findings=(_stopped(finder.name, limit_s),))
     return answer
 

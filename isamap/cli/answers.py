@@ -42,12 +42,16 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The payload of a command, the same for people, findings, and the exit code."""
+    """The payload of a command, the same for people, findings, and the exit code.
+
+    `gaps` are those of the schedules that it is about: by what fraction each may be above the optimum.
+    """
 
     payload: Mapping[str, object] = field(default_factory=dict[str, object])
     text: str = ""
     findings: tuple[Finding, ...] = ()
     exit: int = 0
+    gaps: tuple[float | None, ...] = ()
 
 
 def print_answer(answer: Answer, command: str, as_json: bool) -> int:

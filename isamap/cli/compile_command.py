@@ -38,6 +38,7 @@ from isamap.cli.options import (
     PackedNames,
     Portfolio,
     ProfileName,
+    Requirement,
     ScheduleFile,
     SearchName,
     SizeWords,
@@ -48,7 +49,7 @@ from isamap.cli.options import (
 )
 from isamap.cli.program_files import WORDS, emit_words, refuse_beside_words
 from isamap.cli.report_files import ReportPath, Shown, TraceFile, check_places, write_reports
-from isamap.cli.requests import Choices, make_request, read_libraries, refuse_beside_portfolio
+from isamap.cli.requests import Choices, make_request, read_libraries, refuse_beside_portfolio, with_proof
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_choice, read_sizes
 from isamap.driver.request import Request
@@ -144,6 +145,7 @@ def compile_command(
     heuristic: HeuristicName = "cpsat",
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
+    require: Requirement = "",
     fix: FixWords = None,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
@@ -173,7 +175,7 @@ def compile_command(
             "--stop-after": stop_after, "--dump-passes": dump_passes, "--schedule": schedule, "--fix": fix,
             "--packed": packed, "--transform": transform, "--evaluate": evaluate, "--tune": tune,
             "--tuned": tuned, "--model": model, "--cold": cold,
-            "--emit": emit != "code", "--search": search, "--portfolio": portfolio,
+            "--emit": emit != "code", "--require": require, "--search": search, "--portfolio": portfolio,
             **Shown(report, trace).given,
         })  # fmt: skip
         return compile_whole(
@@ -186,9 +188,10 @@ def compile_command(
         no_cache, tune, tune_limit, search, tuned, packed, cold,
     )  # fmt: skip
     libraries, shown = read_libraries(portfolio, library), Shown(report, trace)
-    return _of_kernel(
+    answer = _of_kernel(
         kernel, hw, sizes, choices, libraries, output, force, emit, stop_after, dump_passes, shown
     )
+    return with_proof(answer, require)
 
 
 def _refuse_beside_kernel(constant: list[str] | None, workspace: str, fusion: str, devices: str) -> None:
@@ -324,7 +327,7 @@ def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> 
     findings = tuple(Finding(w.json, w.text) for w in outcome.warnings)
     payload = {**outcome.summary, "files": paths, "stage_seconds": dict(outcome.stage_seconds)}
     text = "\n".join([report, *(f"wrote {path}" for path in paths)])
-    return Answer(payload, text, findings, 4 if outcome.is_cut_short else 0)
+    return Answer(payload, text, findings, gaps=outcome.gaps)
 
 
 def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
@@ -337,7 +340,7 @@ def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
         made = compile_request(request, stage, progress, seen or unseen)
     text = _text_behind(made, stage)
     findings = tuple(Finding.of(w) for w in made.warnings)
-    is_cut_short = not all(schedule.reproducible for schedule in schedules_of(made))
+    gaps = tuple(schedule.gap for schedule in schedules_of(made))
     payload: dict[str, object] = {
         "kernel": made.kernel.name,
         "stage": stage,
@@ -345,7 +348,7 @@ def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
         "files": (),
         "stage_seconds": dict(made.stage_seconds),
     }
-    return Answer(payload, text, findings, 4 if is_cut_short else 0)
+    return Answer(payload, text, findings, gaps=gaps)
 
 
 def _text_behind(made: Compilation, stage: str) -> str:

@@ -66,9 +66,8 @@ def show_command(
             view = parted_view(imported(model, sizes, constant, part).whole().name, part)
     payload = {"machine": part.prices.machine.name, "fusion": method, **graph_json(view)}
     findings = tuple(Finding.of(warning) for warning in view.plan.warnings)
-    code = 4 if findings else 0
     if output is None:
-        return Answer(payload, graph_text(view), findings, code)
+        return Answer(payload, graph_text(view), findings)
     text = graph_page(view) if output.endswith(ENDS[1]) else graph_picture(view).svg()
     write_text(Path(output), text, overwrite=overwrite)
-    return Answer({**payload, "files": [output]}, f"wrote {output}", findings, code)
+    return Answer({**payload, "files": [output]}, f"wrote {output}", findings)

@@ -90,8 +90,7 @@ def compile_whole(
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
     warnings = (*warnings_of(fuse), *(made.dealt.plan.warnings if made.dealt else ()))
-    code = 4 if made.is_cut_short or warnings else 0
-    return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)), code)
+    return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
 def _how(

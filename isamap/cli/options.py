@@ -121,6 +121,15 @@ FormNumber = Annotated[
         show_default=False,
     ),
 ]
+Requirement = Annotated[
+    str,
+    typer.Option(
+        "--require",
+        metavar="WORD",
+        help="proven: end with exit code 4 where the schedule is not proven optimal.",
+        show_default=False,
+    ),
+]
 HeuristicNames = Annotated[
     list[str] | None,
     typer.Option(

@@ -66,9 +66,9 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
         "text": listing,
         "stage_seconds": dict(made.stage_seconds),
     }
-    cut_short = not all(schedule.reproducible for schedule in schedules_of(made))
+    gaps = tuple(schedule.gap for schedule in schedules_of(made))
     findings = tuple(Finding.of(w) for w in made.warnings)
-    return Answer(payload, said if paths else listing.rstrip(), findings, 4 if cut_short else 0)
+    return Answer(payload, said if paths else listing.rstrip(), findings, gaps=gaps)
 
 
 def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:

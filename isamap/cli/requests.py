@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.words import read_count, read_fixes, read_form, read_names, read_number
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.words import read_choice, read_count, read_fixes, read_form, read_names, read_number
 from isamap.driver.inputs import find_profile, machine_of, read_file, read_kernel
 from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request, Size
+from isamap.plan.schedule import PROVEN
 from isamap.source import Diagnostic, Source, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.libraries.description import Library
 
+REQUIREMENTS = ("proven",)
+"""What `--require` may ask of a schedule."""
 # More schedules than this take longer to rank than they are worth.
 MOST_SCHEDULES = 1000
 
@@ -107,6 +111,24 @@ def refuse_beside_portfolio(machines: Sequence[str], options: Mapping[str, objec
     else:
         return
     raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+
+
+def with_proof(answer: Answer, require: str) -> Answer:
+    """Return the answer, with exit code 4 where `--require proven` was asked for and a gap is left."""
+    if not require:
+        return answer
+    read_choice(require, "--require", REQUIREMENTS)
+    open_ = [gap for gap in answer.gaps if gap is None or gap >= PROVEN]
+    if not open_:
+        return answer
+    known = [gap for gap in open_ if gap is not None]
+    far = f"may be {100 * max(known):.2g} % above the optimum" if known else "has no bound"
+    lack = Diagnostic(
+        "not-proven",
+        f"the schedule {far}, and `--require proven` asks for a proof; what was found is kept",
+        help="give the solver more time with --limit, or leave out --heuristic",
+    )
+    return replace(answer, findings=(*answer.findings, Finding.of(lack)), exit=answer.exit or 4)
 
 
 def _check_choosers(choices: Choices) -> None:

@@ -25,6 +25,7 @@ from isamap.cli.options import (
     Portfolio,
     ProfileName,
     ProgramPath,
+    Requirement,
     ScheduleFile,
     SearchName,
     SizeWords,
@@ -34,9 +35,9 @@ from isamap.cli.options import (
     TuneLimit,
 )
 from isamap.cli.program_files import read_cases, refuse_beside_program
-from isamap.cli.requests import Choices, make_request, read_libraries
+from isamap.cli.requests import Choices, make_request, read_libraries, with_proof
 from isamap.cli.terminal import Progress
-from isamap.cli.verify_command import case_json, exit_of
+from isamap.cli.verify_command import case_json
 from isamap.cli.words import read_sizes
 from isamap.driver.request import Size
 from isamap.report.mappings import time_text
@@ -54,6 +55,7 @@ def run_command(
     heuristic: HeuristicName = "cpsat",
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
+    require: Requirement = "",
     fix: FixWords = None,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
@@ -102,7 +104,8 @@ def run_command(
     findings += tuple(Finding.of(d) for d in timed.case.problems)
     payload = {**outcome.summary, **case_json(timed.case), **_times(timed)}
     payload["compiler"] = prepared.compiled.compiler.version
-    return Answer(payload, _run_text(prepared, timed), findings, exit_of(timed.case.ok, outcome.is_cut_short))
+    answer = Answer(payload, _run_text(prepared, timed), findings, int(not timed.case.ok), outcome.gaps)
+    return with_proof(answer, require)
 
 
 def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -> Answer:
@@ -118,7 +121,7 @@ def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -
         shares = ", ".join(f"{unit} {busy / time.total_ns:.0%}" for unit, busy in time.busy_ns.items())
         lines.append(f"time      {time_text(time.total_ns)} by words and costs; busy: {shares}")
     text = "\n".join(lines) if case.ok else "verified  NO: see below"
-    return Answer(payload, text, findings, exit_of(case.ok, False))
+    return Answer(payload, text, findings, int(not case.ok))
 
 
 def _times(timed: Timed) -> dict[str, object]:

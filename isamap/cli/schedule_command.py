@@ -27,11 +27,12 @@ from isamap.cli.options import (
     NoCache,
     PackedNames,
     ProfileName,
+    Requirement,
     RowsFile,
     SizeWords,
     ThreadCount,
 )
-from isamap.cli.requests import Choices, make_request, refuse_cold
+from isamap.cli.requests import Choices, make_request, refuse_cold, with_proof
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
@@ -64,6 +65,7 @@ def schedule_command(
     compare: Annotated[bool, typer.Option("--compare", help="Ask all that there are.")] = False,
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
+    require: Requirement = "",
     fix: FixWords = None,
     profile: ProfileName = "default",
     best: BestCount = "1",
@@ -105,7 +107,7 @@ def schedule_command(
         from isamap.cli.schedule_rows import schedule_rows
 
         _refuse_many(pipeline)
-        return schedule_rows(request, asked, rows, output)
+        return with_proof(schedule_rows(request, asked, rows, output), require)
     if "cpsat" in asked and (request.best > 1 or report or roofline is not None):
         start_early()  # the next best ones are the solver's to find; the best one seldom needs it
     with Progress() as progress:
@@ -115,7 +117,8 @@ def schedule_command(
         contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
         ordered = _ordered(request, matched, contest, progress) if pipeline else None
-    return _answer(matched, contest, output, shown, roofline, ordered, overwrite=overwrite, as_json=as_json)
+    answer = _answer(matched, contest, output, shown, roofline, ordered, overwrite=overwrite, as_json=as_json)
+    return with_proof(answer, require)
 
 
 def _check_choosers(heuristics: tuple[str, ...], evaluators: tuple[str, ...], cold: bool) -> None:
@@ -183,7 +186,9 @@ def _answer(
             files.append(roofline)
     wrote = "\n".join(f"wrote {file}" for file in files)
     parts += ([text.rstrip()] if output is None else []) + ([wrote] if wrote else [])
-    return Answer(payload | {"files": files}, "\n\n".join(parts), *_findings(contest))
+    found = dict.fromkeys(finding for a in contest.attempts for finding in a.schedule.findings)
+    findings, gaps = tuple(map(Finding.of, found)), (contest.best.schedule.gap,)
+    return Answer(payload | {"files": files}, "\n\n".join(parts), findings, gaps=gaps)
 
 
 def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, object]:
@@ -234,13 +239,6 @@ def _attempt(request: Request, problem: Problem | None, progress: Progress) -> A
     started = time.perf_counter()
     found = find_schedule(request, problem)
     return Attempt(request.heuristic, found, time.perf_counter() - started)
-
-
-def _findings(contest: Contest) -> tuple[tuple[Finding, ...], int]:
-    """What happened on the way, and exit code 4 where not all was done that was asked for."""
-    found = dict.fromkeys(finding for a in contest.attempts for finding in a.schedule.findings)
-    cut_short = not all(a.schedule.reproducible for a in contest.attempts)
-    return tuple(map(Finding.of, found)), 4 if cut_short else 0
 
 
 def diff_command(

@@ -49,10 +49,8 @@ def schedule_rows(request: Request, heuristics: Sequence[str], rows: str, output
             progress(f"schedule {number} of {len(sets)}")
             done += [_schedule(replace(request, sizes=sizes, heuristic=name)) for name in heuristics]
     findings = dict.fromkeys(finding for row in done for finding in row.schedule.findings)
-    cut_short = not all(row.schedule.reproducible for row in done)
-    return Answer(
-        _payload(request, done), _text(done), tuple(map(Finding.of, findings)), 4 if cut_short else 0
-    )
+    gaps = tuple(row.schedule.gap for row in done)
+    return Answer(_payload(request, done), _text(done), tuple(map(Finding.of, findings)), gaps=gaps)
 
 
 def _schedule(request: Request) -> Done:

@@ -21,12 +21,13 @@ from isamap.cli.options import (
     PackedNames,
     ProfileName,
     ProgramPath,
+    Requirement,
     ScheduleFile,
     SizeWords,
     ThreadCount,
 )
 from isamap.cli.program_files import read_cases, refuse_beside_program
-from isamap.cli.requests import Choices, make_request
+from isamap.cli.requests import Choices, make_request, with_proof
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_matrix import Compared, Kept, verify_matrix
 from isamap.cli.words import read_choice, read_emulator, read_size_sets, read_sizes, read_sizes_file
@@ -105,6 +106,7 @@ def verify_command(
     heuristic: HeuristicOfBoth = None,
     cost_model: CostModelName = "analytic",
     limit: LimitSeconds = "10",
+    require: Requirement = "",
     fix: FixWords = None,
     threads: ThreadCount = "1",
     packed: PackedNames = None,
@@ -139,13 +141,9 @@ def verify_command(
     if every:
         return verify_matrix(kernel, hw, choices, sets, Compared(fills, guard, under), kept)
     _refuse_of_all(kept)
-    return _verify_one(
-        _needed(kernel, "a kernel"),
-        _needed(hw, "the option --hw"),
-        choices,
-        sets,
-        Compared(fills, guard, under),
-    )
+    compared = Compared(fills, guard, under)
+    answer = _verify_one(_needed(kernel, "a kernel"), _needed(hw, "the option --hw"), choices, sets, compared)
+    return with_proof(answer, require)
 
 
 def _verify_file(
@@ -156,7 +154,7 @@ def _verify_file(
     wrong = [case for case in cases if not case.ok]
     findings = tuple(Finding.of(d) for case in wrong for d in case.problems)
     payload = {**_verify_payload(cases, 1), "emulator": None, "program": path, "instructions": counts}
-    return Answer(payload, _verify_text(cases), findings, exit_of(not wrong, False))
+    return Answer(payload, _verify_text(cases), findings, int(bool(wrong)))
 
 
 def _needed(word: str | None, what: str) -> str:
@@ -192,13 +190,13 @@ def _verify_one(
 
     cases: list[Case] = []
     warnings: dict[str, Finding] = {}
-    cut_short = False
+    gaps: list[float | None] = []
     under = compared.emulator
     with Progress() as progress:
         for number, own in enumerate(sets, 1):
             prepared = prepare(make_request(kernel, hw, own, choices), progress, under)
             warnings |= {w.text: Finding(w.json, w.text) for w in prepared.program.outcome.warnings}
-            cut_short |= prepared.program.outcome.is_cut_short
+            gaps += prepared.program.outcome.gaps
             progress(f"verify {number} of {len(sets)}")
             cases += all_cases(prepared, compared.fills, guard=compared.guard)
     wrong = [case for case in cases if not case.ok]
@@ -207,7 +205,7 @@ def _verify_one(
         **_verify_payload(cases, int(choices.threads)),
         "emulator": str(under) if under is not None else None,
     }
-    return Answer(payload, _verify_text(cases), findings, exit_of(not wrong, cut_short))
+    return Answer(payload, _verify_text(cases), findings, int(bool(wrong)), tuple(gaps))
 
 
 def _check_emulator(emulator: str | None, model: bool) -> None:
@@ -215,11 +213,6 @@ def _check_emulator(emulator: str | None, model: bool) -> None:
     if emulator is not None and model:
         said = "`--model` asks for plain C, which needs no emulator, and `--emulator` for the instructions"
         raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
-
-
-def exit_of(ok: bool, cut_short: bool) -> int:
-    """1 for a wrong result; 4 for a right one of a schedule that the clock cut short."""
-    return (4 if cut_short else 0) if ok else 1
 
 
 def case_json(case: Case) -> dict[str, object]:

@@ -76,7 +76,6 @@ def _joined(requests: Sequence[Request], variants: Sequence[Variant], outcomes: 
             for v in variants
         ],
         "variants": [outcome.summary for outcome in outcomes],
-        "schedule": {"reproducible": not any(outcome.is_cut_short for outcome in outcomes)},
     }
     depends = {
         "kernel_sha256": sha256(requests[0].kernel.text),

@@ -52,8 +52,18 @@ class Outcome:
     @property
     def is_cut_short(self) -> bool:
         """Whether the wall clock stopped the solver."""
-        every: list[Any] = [*self.summary.get("versions", []), self.summary]
-        return not all(one["schedule"]["reproducible"] for one in every)
+        return not all(one["reproducible"] for one in self._schedules)
+
+    @property
+    def gaps(self) -> tuple[float | None, ...]:
+        """By what fraction each schedule may be above the optimum; None where no bound is known."""
+        return tuple(one["gap"] for one in self._schedules)
+
+    @property
+    def _schedules(self) -> list[Any]:
+        """What the summary says of each schedule: of versions, or of several machines."""
+        every: list[Any] = self.summary.get("versions") or self.summary.get("variants") or [self.summary]
+        return [one["schedule"] for one in every]
 
 
 def key_of(request: Request) -> str | None:

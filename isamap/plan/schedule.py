@@ -102,6 +102,10 @@ class NestSchedule:
         return next((i for i, loop in enumerate(self.loops) if loop.is_unrolled), len(self.loops))
 
 
+PROVEN = 1e-6
+"""The largest gap that counts as none. The solver's prices are whole numbers of a small unit of time."""
+
+
 @dataclass(frozen=True, slots=True)
 class Schedule:
     """All nests of a kernel with what is known about their cost.
@@ -140,6 +144,11 @@ class Schedule:
         if self.cost_ns is None or self.lower_bound_ns is None:
             return None
         return max(0.0, 1 - self.lower_bound_ns / self.cost_ns) if self.cost_ns > 0 else 0.0
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the bound proves that no other schedule costs less, by the model."""
+        return self.gap is not None and self.gap < PROVEN
 
 
 def engines_words(schedule: Schedule) -> str:

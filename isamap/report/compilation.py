@@ -250,11 +250,17 @@ def _steps(steps: list[LoopStep]) -> str:
     return ", ".join(f"{step.axis} by {step.step}" for step in steps)
 
 
+def gap_text(schedule: Schedule) -> str:
+    """Return the gap in percent with one digit behind the point; 0.0 is a proof."""
+    shown = f"{100 * (schedule.gap or 0):.1f}"
+    return "0.1" if shown == "0.0" and not schedule.is_proven else shown
+
+
 def _cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return
-    gap = f", at most {100 * schedule.gap:.1f} % above the optimum" if schedule.gap is not None else ""
+    gap = f", at most {gap_text(schedule)} % above the optimum" if schedule.gap is not None else ""
     gap += " of these" if gap and schedule.fixed else ""
     among = f" among those with {fixed_words(schedule)}" if schedule.fixed else ""
     yield f"schedule: {schedule.status}{among}, {schedule.cost_ns:.0f} ns by the model {schedule.model}{gap}"
@@ -263,4 +269,5 @@ def _cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
     if schedule.profile:
         yield f"figures {figures or 'measured before'}: profile {schedule.profile}"
     if not schedule.reproducible:
-        yield "the clock stopped the solver: a second run may give another schedule"
+        found = "of the same cost" if schedule.is_proven else "as the clock stopped the solver"
+        yield f"a second run may give another schedule, {found}"

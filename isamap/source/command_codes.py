@@ -205,6 +205,10 @@ COMMAND_CODES: dict[str, Explanation] = {
         "one file for many schedules",
         "`-o` names the file of one schedule; `--rows --json` gives all of them.",
     ),
+    "not-proven": Explanation(
+        "`--require proven` asked for a proof, and there is none",
+        "The best schedule that was found was taken and written. The exit code is 4.",
+    ),
     "rows-without-sizes": Explanation(
         "a table without sizes of the kernel",
         "The first line of a table names its columns. Those that are sizes of the kernel are taken.",

@@ -296,7 +296,7 @@ PLAN_CODES: dict[str, Explanation] = {
     ),
     "tuning-stopped": Explanation(
         "measuring was stopped before all rounds were played",
-        "The fastest schedule so far is taken, and exit code 4 says so; no winner is kept. Rounds are kept "
+        "The fastest schedule so far is taken; no winner is kept. Rounds are kept "
         "one by one: the same command goes on with those that are missing.",
     ),
     "tuning-unusable": Explanation(

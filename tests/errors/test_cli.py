@@ -44,6 +44,7 @@ ELSEWHERE = frozenset(
         "scalar-only",  # warnings
         "form-slow",  # tests/unit/test_driver_slowness.py
         "solver-stopped",
+        "not-proven",  # tests/unit/test_proof_required.py
         "out-of-registers",
     )
 )
