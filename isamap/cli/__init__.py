@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
+
+INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code of a command line; by default that of this process."""
+    """Return the exit code of a command line; by default that of this process. ^C ends it with 130."""
+    try:
+        code = _main(arguments)
+    except KeyboardInterrupt:  # while modules are imported: behind that `run` catches it
+        sys.stderr.write("interrupted\n")
+        code = INTERRUPTED
+    if code == INTERRUPTED and arguments is None:
+        # Python dies of the signal after all where it came inside of an `exec`, as dataclasses have them.
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):
+                stream.flush()
+        os._exit(code)
+    return code
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
         from isamap.cli.terminal import prepare_streams, write_answer

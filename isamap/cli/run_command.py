@@ -130,6 +130,7 @@ def _times(timed: Timed) -> dict[str, object]:
         "repetitions": len(timed.seconds),
         "operations": timed.operations,
         "gflops": timed.gflops,
+        "busy": timed.is_busy,
         "workspace_bytes": timed.workspace_bytes,
     }
 
@@ -150,6 +151,12 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
         f" of {len(timed.seconds)} runs, {_threads(prepared)}"
     )
     lines.append(f"speed     {timed.gflops:.1f} {unit}" + (" (of the model)" if prepared.missing else ""))
+    if timed.is_busy:
+        best = timed.gflops * timed.middle / timed.best
+        lines.append(
+            f"note      the median run took {timed.middle / timed.best:.1f} times as long as the best one "
+            f"({best:.1f} {unit}): other work disturbs the measurement; run again on an idle computer"
+        )
     return "\n".join(lines)
 
 

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
@@ -85,7 +86,7 @@ def run(words: Sequence[str]) -> int:
         return print_answer(_answer(command, words), command, "--json" in words)
     except KeyboardInterrupt:
         complain("interrupted")
-        return 130
+        return INTERRUPTED
 
 
 def _answer(command: str, words: Sequence[str]) -> Answer:

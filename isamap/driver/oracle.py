@@ -34,14 +34,13 @@ from isamap.ir import (
     Loop,
     Measure,
     Stmt,
-    count_roundings,
     evaluate_samples,
     interpret,
     interpret_magnitude,
     round_to,
     typical_value,
 )
-from isamap.ir.walk import walk
+from isamap.ir.walk import symbols, walk
 from isamap.transform import edges_apart
 
 Array = NDArray[Any]
@@ -234,10 +233,29 @@ def count_iterations(kernel: Kernel) -> int:
 
 
 def count_operations(kernel: Kernel) -> int:
-    """How many arithmetic operations a kernel performs, a multiplication and an addition being two."""
-    return sum(
-        trips * (count_roundings(s.value) + (s.op is not None and trips > 0)) for s, trips in _trips(kernel)
+    """Return how many arithmetic operations a kernel performs, a multiply-add being two.
+
+    An operation counts where its value depends on as many of the loops as that of its statement. What can be
+    computed ahead for several iterations is preparation: unpacking of weights, a scale of one factor. Bit
+    operations, shifts, conversions, comparisons and selections do not count.
+    """
+    total = 0
+    for s, axes in _assignments(kernel):
+        names = {name for name, _ in axes}
+        depends = symbols(s.value) & names
+        done = [e for e in walk(s.value) if isinstance(e, Call) and e.op not in NO_ARITHMETIC]
+        own = sum(2 if e.op == "fma" else 1 for e in done if symbols(e) & names == depends)
+        total += prod(n for _, n in axes) * (own + (s.op is not None))
+    return total
+
+
+NO_ARITHMETIC = frozenset(
+    (
+        *("and", "or", "xor", "not", "shl", "shr", "rounding_shift", "popcount", "round", "select"),
+        *(op.name for op in OPS.values() if op.result == "bool"),
     )
+)
+"""Operations that move bits, round, compare or choose: a processor's peak does not count them."""
 
 
 def sums_only(kernel: Kernel) -> bool:

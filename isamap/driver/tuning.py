@@ -150,7 +150,7 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
     if not is_stopped:  # else the rounds stay, and the next run goes on
         with OnlyWarned():
             winners.keep(winner, asked)
-    stopped = (_stopped(request, played),) if is_stopped else ()
+    stopped = (_stopped(request, played, winner),) if is_stopped else ()
     reproducible = schedule.reproducible and not is_stopped
     findings = (*first.findings, *stopped, _said(winner))
     return replace(schedule, findings=findings, reproducible=reproducible), winner
@@ -307,11 +307,15 @@ def _said(winner: Winner) -> Diagnostic:
     )
 
 
-def _stopped(request: Request, rounds: int) -> Diagnostic:
+def _stopped(request: Request, rounds: int, winner: Winner) -> Diagnostic:
     return Diagnostic(
         "tuning-stopped",
         f"measuring was stopped after {request.tune_limit_s:g} s and {rounds} of {ROUNDS} rounds; "
         "no winner is kept",
         severity="warning",
+        notes=(
+            f"{winner.contenders} schedules were measured; number {winner.place} is the fastest so far",
+            f"it took {winner.cost_ns:.0f} ns, the cost model's first choice {winner.first_ns:.0f} ns",
+        ),
         help="the same command goes on with the rounds that are missing; --tune-limit gives more time",
     )

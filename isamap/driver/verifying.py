@@ -309,6 +309,8 @@ def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Ite
 SECONDS = 0.5
 MOST_REPEATS = 20_000
 FIRST_REPEATS = 3
+# The median over the best run where a computer counts as busy. On a quiet one it is 1.02 to 1.2.
+BUSY = 1.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,6 +335,11 @@ class Timed:
     def gflops(self) -> float:
         """Operations per nanosecond by the median."""
         return self.operations / self.middle / 1e9
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether runs differ so much that other work on the computer took part of them."""
+        return self.middle > BUSY * self.best
 
 
 def profile_sizes(prepared: Prepared) -> dict[str, int]:

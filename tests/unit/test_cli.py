@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +233,19 @@ def ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
     assert list(answer)[:4] == ["schema", "ok", "exit", "diagnostics"]
     assert (answer["ok"], answer["exit"]) == (code == 0, code)
     return code, answer
+
+
+@pytest.mark.parametrize("delay_s", [0.15, 0.3, 0.45, 0.6, 0.9])
+def test_an_interrupt_while_modules_are_imported_shows_no_traceback(delay_s: float) -> None:
+    """Send it when Python itself has started: what `site` does is not isamap's."""
+    words = [sys.executable, "-X", "importtime", "-m", "isamap", "match", "gemm_f32", "--hw", "x86-avx2"]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "| isamap" in line:
+                break
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode in (0, 130)
+    assert "Traceback" not in said
