@@ -13,7 +13,7 @@ def lsp_command() -> Answer:
     if find_spec("pygls") is None:
         said = "the language server needs pygls, which is not installed"
         raise MissingTool(Diagnostic("no-language-server", said, help="`pip install 'isamap[lsp]'`"))
-    from isamap.lsp.server import make_server
+    from isamap.lsp.server import serve
 
-    make_server().start_io()
+    serve()
     return Answer()

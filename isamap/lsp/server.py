@@ -6,20 +6,38 @@ Texts are analysed a moment after the last change: a description of a thousand i
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 from pathlib import Path
+from typing import Any, BinaryIO, cast
 from urllib.parse import unquote, urlparse
 
+from cattrs import Converter
 from lsprotocol import types
+from pygls.exceptions import (
+    JsonRpcException,
+    JsonRpcInvalidParams,
+    JsonRpcInvalidRequest,
+    JsonRpcMethodNotFound,
+    JsonRpcParseError,
+    JsonRpcServerNotInitialized,
+)
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import LanguageServerProtocol, default_converter
 
 from isamap.lsp.analysis import Analysis, analyse
 from isamap.lsp.completions import complete
 from isamap.lsp.layouts import layout_edits
 from isamap.lsp.positions import offset_of, position_of
-from isamap.source import Diagnostic, Edit, Source, Span
+from isamap.source import Diagnostic, Edit, Source, Span, read_limited
 from isamap.version import __version__
 
 PAUSE_SECONDS = 0.25
+MAX_BYTES = 64 << 20
+"""The most that a message or a file may have."""
+_HEADER_BYTES = 1 << 16
+_LENGTH = re.compile(rb"Content-Length:[ \t]*([0-9]{1,8})[ \t]*\r?\n$", re.IGNORECASE)
+_NO_MESSAGE = b"?"
 _SEVERITIES = {
     "error": types.DiagnosticSeverity.Error,
     "warning": types.DiagnosticSeverity.Warning,
@@ -35,15 +53,129 @@ _KINDS = {
 }
 
 
+class Messages:
+    """The input, of which pygls sees whole messages only: it stops at a header that it does not expect.
+
+    A header without a length that may be gives a body that is no JSON, so that one error is answered. All is
+    skipped then to the next header.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self._lines: list[bytes] = []
+        self._refused = False
+
+    def readline(self) -> bytes:
+        """Return the next line of a header as pygls wants it, or nothing at the end."""
+        if not self._lines:
+            length = self._next_length()
+            self._lines = [b"Content-Length: %d\r\n" % length, b"\r\n"] if length else [b""]
+        return self._lines.pop(0)
+
+    def read(self, size: int) -> bytes:
+        """Return the body of a message."""
+        return _NO_MESSAGE if self._refused else self._stream.read(size)
+
+    def _next_length(self) -> int:
+        """Return the length of the next message, or 0 at the end."""
+        length, was_refused, self._refused = 0, self._refused, False
+        while line := self._stream.readline(_HEADER_BYTES):
+            if found := _LENGTH.search(line):  # behind the rest of what is skipped, too
+                length = int(found[1])
+            elif line.strip():
+                continue
+            elif 0 < length <= MAX_BYTES:
+                return length
+            elif not was_refused:
+                self._refused = True
+                return len(_NO_MESSAGE)
+        return 0
+
+
+class Protocol(LanguageServerProtocol):
+    """Answers every request, also one that is malformed; pygls answers none that it cannot read."""
+
+    def structure_message(self, data: Any) -> Any:
+        """Return an object as it is: this is called for the parts of a message, too."""
+        return data
+
+    def handle_message(self, message: Any) -> None:
+        """Handle a message as JSON. Raises: what the server reports where no request is to be answered."""
+        fields = cast("dict[str, Any]", message) if isinstance(message, dict) else {}
+        number = fields.get("id")
+        try:
+            super().handle_message(self._checked(fields))
+        except JsonRpcException as problem:
+            if "id" in fields or isinstance(problem, JsonRpcInvalidRequest):
+                known = number if type(number) in (int, str) else None
+                self._send_response(cast("int", known), error=problem.to_response_error())
+
+    def _checked(self, fields: dict[str, Any]) -> Any:
+        """Return a message with its fields as objects. Raises: JsonRpcException."""
+        method = fields.get("method")
+        is_request = "id" in fields and "method" in fields
+        if fields.get("jsonrpc") != self.VERSION or ("id" in fields and type(fields["id"]) not in (int, str)):
+            raise JsonRpcInvalidRequest('a message has `jsonrpc: "2.0"`, and its id is a number or a text')
+        if not isinstance(method, str) and not ("method" not in fields and {"result", "error"} & {*fields}):
+            raise JsonRpcInvalidRequest("a message has a method, or is an answer")
+        if is_request and self._shutdown:
+            raise JsonRpcInvalidRequest("the server is shut down")
+        if is_request and self._workspace is None and method != types.INITIALIZE:
+            raise JsonRpcServerNotInitialized("the first request is `initialize`")
+        if is_request:
+            self._get_handler(str(method))
+        try:
+            found = super().structure_message({"params": None, **fields} if method is not None else fields)
+        except RecursionError as deep:
+            raise JsonRpcInvalidParams("the parameters are nested too deep") from deep
+        except JsonRpcException as problem:
+            raise JsonRpcInvalidParams(f"these are no parameters of `{method}`") from problem
+        if is_request and not hasattr(found, "id"):
+            raise JsonRpcMethodNotFound(f"`{method}` is a notification, which has no id")
+        return found
+
+
+class Server(LanguageServer):
+    """A server that tells of input that is no message as JSON-RPC has it."""
+
+    def report_server_error(self, error: Exception, source: Any) -> None:
+        """Answer what is no JSON; others are shown as before."""
+        if source is JsonRpcException:
+            said = f"this is no message of 1 to {MAX_BYTES} bytes of JSON: {type(error).__name__}"
+            problem = JsonRpcParseError(said).to_response_error()
+            self.protocol._send_data(types.ResponseErrorMessage(id=None, error=problem))  # pyright: ignore[reportPrivateUsage] - there is no other way to answer without a request
+        else:
+            super().report_server_error(error, source)
+
+
+def _strict_converter() -> Converter:
+    """Return what reads parameters; a fraction is no whole number, and a number is no text."""
+    converter = default_converter()
+    for kind in (int, str, bool):
+        converter.register_structure_hook(kind, _of_kind)
+    return converter
+
+
+def _of_kind(value: Any, kind: Any) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.60} is no {kind.__name__}")
+    return value
+
+
 def path_of(uri: str) -> Path | None:
     """The file that a URI names; None for a text that has none."""
     parsed = urlparse(uri)
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
 
 
+def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None:
+    """Serve an editor until it ends it, or its pipe."""
+    make_server().start_io(cast("BinaryIO", Messages(stdin or sys.stdin.buffer)), stdout)
+
+
 def make_server() -> LanguageServer:
     """A server that knows nothing yet."""
-    server = LanguageServer("isamap", __version__)
+    server = Server("isamap", __version__, protocol_cls=Protocol, converter_factory=_strict_converter)
     _tell_findings(server)
     _answer_places(server)
     _answer_texts(server)
@@ -51,8 +183,21 @@ def make_server() -> LanguageServer:
 
 
 def _analysis(server: LanguageServer, uri: str) -> Analysis:
-    path = path_of(uri)
-    text = server.workspace.get_text_document(uri).source
+    """The analysis of a text that is open, or of a file. Raises: JsonRpcInvalidParams where there is none."""
+    try:
+        path = path_of(uri)
+        opened = server.workspace.text_documents.get(unquote(uri))
+        if opened is not None:
+            text = opened.source
+        elif path is None:
+            raise JsonRpcInvalidParams("this text is not open")
+        else:
+            data = read_limited(path, MAX_BYTES)
+            if len(data) > MAX_BYTES:
+                raise JsonRpcInvalidParams(f"the file has more than {MAX_BYTES} bytes")
+            text = data.decode()
+    except (OSError, ValueError) as problem:
+        raise JsonRpcInvalidParams(f"this text cannot be read: {problem}") from problem
     return analyse(Source(path.name if path is not None else uri, text), path)
 
 
@@ -60,10 +205,11 @@ def _tell_findings(server: LanguageServer) -> None:
     """Findings are published when a text is opened, and a moment after its last change."""
 
     async def tell(uri: str, pause: float) -> None:
-        version = server.workspace.get_text_document(uri).version
+        opened = server.workspace.text_documents
+        version = opened[unquote(uri)].version
         await asyncio.sleep(pause)
-        if server.workspace.get_text_document(uri).version != version:
-            return  # it was changed again, which tells later
+        if unquote(uri) not in opened or opened[unquote(uri)].version != version:
+            return  # it was closed, or changed again, which tells later
         found = await asyncio.to_thread(_analysis, server, uri)
         told = [_diagnostic(d, found.source) for d in found.findings]
         server.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, told, version=version))

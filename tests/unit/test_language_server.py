@@ -7,14 +7,15 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from urllib.parse import quote
 
 import pytest
 
 from isamap.cli import main
 from isamap.kernels import kernel_path
 from isamap.lsp.positions import offset_of, position_of
-from isamap.lsp.server import make_server
+from isamap.lsp.server import serve
 from isamap.machine.beginnings import begin
 from isamap.source import Source
 
@@ -30,16 +31,20 @@ GEMM = """kernel gemm(M, N, K) {
 class Editor:
     """Speaks the protocol; `told` are the findings that were published last, by URI."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: Any = None) -> None:
         to_server, from_editor = os.pipe()
         to_editor, from_server = os.pipe()
         self._out = os.fdopen(from_editor, "wb", buffering=0)
         self._in = os.fdopen(to_editor, "rb")
         self._served = os.fdopen(to_server, "rb"), os.fdopen(from_server, "wb")
-        self._thread = threading.Thread(target=make_server().start_io, args=self._served, daemon=True)
+        self._thread = threading.Thread(target=serve, args=self._served, daemon=True)
         self._thread.start()
         self._number = 0
         self.told: dict[str, list[dict[str, Any]]] = {}
+        if first is not None:
+            body = json.dumps(first).encode()
+            self._out.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+            self.first = self._heard(first["id"])
         self.server: dict[str, Any] = self.ask(
             "initialize", {"processId": None, "rootUri": None, "capabilities": {}}
         )
@@ -52,13 +57,27 @@ class Editor:
 
     def ask(self, method: str, params: Any) -> Any:
         """The answer to a question."""
+        message = self.answer(method, params)
+        assert "error" not in message, message
+        return message["result"]
+
+    def answer(self, method: str, params: Any) -> dict[str, Any]:
+        """The answer to a question, or the error."""
         self._number += 1
         self.say(method, params, self._number)
+        return self._heard(self._number)
+
+    def refusal(self, raw: bytes) -> int:
+        """The code of the error that bytes get, which name no question."""
+        self._out.write(raw)
+        code: int = self._heard(None)["error"]["code"]
+        return code
+
+    def _heard(self, number: int | None) -> dict[str, Any]:
         while True:
             message = self._hear()
-            if message.get("id") == self._number and "method" not in message:
-                assert "error" not in message, message
-                return message["result"]
+            if "method" not in message and message.get("id") == number:
+                return message
 
     def _hear(self) -> dict[str, Any]:
         length = 0
@@ -92,7 +111,7 @@ class Editor:
         return self.ask(f"textDocument/{what}", place)
 
     def close(self) -> None:
-        self.ask("shutdown", None)
+        self.answer("shutdown", None)  # an error where it was shut down before
         self.say("exit", None)
         self._thread.join(10)
         assert not self._thread.is_alive()
@@ -301,6 +320,86 @@ def test_the_language_inside_a_description_is_laid_out(editor: Editor, tmp_path:
     editor.open(wrong, changed)
     (edit,) = editor.ask("textDocument/formatting", {**params, "textDocument": {"uri": wrong.as_uri()}})
     assert "        in w: $T[16, 16] @ spad;\n" in edit["newText"]
+
+
+PLACE = {"line": 0, "character": 0}
+RIGHT: dict[str, dict[str, Any]] = {
+    "textDocument/hover": {"position": PLACE},
+    "textDocument/definition": {"position": PLACE},
+    "textDocument/completion": {"position": PLACE},
+    "textDocument/formatting": {"options": {"tabSize": 2, "insertSpaces": True}},
+    "textDocument/codeAction": {"range": {"start": PLACE, "end": PLACE}, "context": {"diagnostics": []}},
+}
+WRONG: tuple[Any, ...] = (None, -1, 0.5, 1e300, 1 << 40, "3", [1, 2], {}, True, {"line": []})
+
+
+def spoilt(value: object) -> Iterator[Any]:
+    """A value with each of its parts left out or replaced."""
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        for key, part in fields.items():
+            yield {k: v for k, v in fields.items() if k != key}
+            yield from ({**fields, key: other} for other in spoilt(part))
+    # An object may stand for a list.
+    taken: object = True if value is True else {} if value == [] else "nothing"
+    yield from (other for other in WRONG if other != taken)
+
+
+@pytest.mark.parametrize("method", RIGHT)
+def test_every_question_with_wrong_parameters_is_answered_by_an_error(
+    editor: Editor, tmp_path: Path, method: str
+) -> None:
+    path = tmp_path / "gemm.ir"
+    editor.open(path, GEMM)
+    right = {"textDocument": {"uri": path.as_uri()}, **RIGHT[method]}
+    assert "result" in editor.answer(method, right)
+    for params in spoilt(right):
+        assert editor.answer(method, params).get("error", {}).get("code") == -32602, params
+    assert "result" in editor.answer(method, right)
+
+
+def test_other_questions_that_cannot_be_answered_get_an_error(editor: Editor, tmp_path: Path) -> None:
+    asked: list[tuple[str, Any]] = [
+        ("x/y", None),
+        ("textDocument/didOpen", {}),
+        ("workspace/executeCommand", {"command": "x"}),
+    ]
+    assert all("error" in editor.answer(*each) for each in asked)
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    with (tmp_path / "huge").open("wb") as huge:
+        huge.truncate(1 << 40)
+    files = [Path("/dev/zero"), *(tmp_path / n for n in ("", "pipe", "bytes", "huge", "none", "a\0b"))]
+    for uri in [*(f"file://{quote(str(path))}" for path in files), "untitled:x", "file://[::1/x", ""]:
+        found = editor.answer("textDocument/hover", {"textDocument": {"uri": uri}, "position": PLACE})
+        assert found["error"]["code"] == -32602, uri
+    editor.say("textDocument/didChange", {"textDocument": {"uri": "file:///dev/zero", "version": 1}})
+    editor.ask("shutdown", None)
+    assert editor.answer("x/y", None)["error"]["code"] == -32600
+    assert editor.answer("shutdown", None)["error"]["code"] == -32600
+
+
+def test_before_the_first_question_others_get_an_error() -> None:
+    editor = Editor({"jsonrpc": "2.0", "method": "textDocument/hover", "id": 0, "params": {}})
+    assert editor.first["error"]["code"] == -32002
+    editor.close()
+
+
+def test_what_is_no_message_gets_an_error_and_the_next_one_its_answer(editor: Editor, tmp_path: Path) -> None:
+    path = tmp_path / "gemm.ir"
+    editor.open(path, GEMM)
+    heads = [b"abc", b"-5", b"", b"0", b"9" * 17, b"67108865", b"9" * 5000, b"1.5", b"\xff"]
+    headed = [b"Content-Length: %s\r\n\r\n{}" % head for head in heads]
+    for raw in [*headed, b"GET / HTTP/1.0\r\n\r\n", b"x" * 200_000 + b"\r\n\r\n"]:
+        assert editor.refusal(raw) == -32700, raw[:40]
+        assert editor.at("hover", path, GEMM, "gemm"), raw[:40]
+    for body in [b"hello", b"\xff\xfe", b"[" * 200_000, b'{"jsonrpc": "2.0", ']:
+        assert editor.refusal(b"content-length:%d\r\n\r\n%s" % (len(body), body)) == -32700, body[:40]
+    ids = ["null", "1.5", "[]", "{}", "true"]
+    odd = [f'{{"jsonrpc": "2.0", "method": "textDocument/hover", "id": {i}, "params": {{}}}}' for i in ids]
+    for text in [*odd, "[]", "1", "null", "{}", '{"jsonrpc": "1.0", "method": "x"}', '{"jsonrpc": "2.0"}']:
+        assert editor.refusal(b"Content-Length: %d\r\n\r\n%s" % (len(text), text.encode())) == -32600, text
+    assert editor.at("hover", path, GEMM, "gemm")
 
 
 @pytest.mark.parametrize(
