@@ -6,18 +6,21 @@ environment.json    where it ran
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, sqrt
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from types import UnionType
+from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from isamap.source import Diagnostic, UsageProblem, replace_file
+from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, replace_file
 
 GOLDEN = (sqrt(5) - 1) / 2
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
+MOST_BYTES = 64 << 20
 
 
 class Kept(Protocol):
@@ -68,12 +71,65 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
     if not path.exists():
         return {}
     known: dict[str, R] = {}
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):  # the last one may have been cut off by a kill
-            row = parse(json.loads(line))
+    for number, line in enumerate(_lines(path), 1):
+        try:
+            row = parse(read_json(line, finite=False))
+            if not _is_of(row, type(row)) or not row.key:
+                raise ValueError("it has a value of another type")
             known[row.key] = row
+        except KeyError as error:
+            raise _damaged(path, number, f"it lacks `{error.args[0]}`") from None
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _damaged(path, number, str(error)[:80]) from None
     replace_file(path, "".join(_line(row) for row in known.values()).encode(), durable=True)
     return known
+
+
+def _lines(path: Path) -> list[bytes]:
+    """Return the lines that were written to their end: the last one may have been cut off by a kill."""
+    try:
+        data = read_limited(path, MOST_BYTES)
+    except OSError as error:
+        said = f"{path} cannot be read: {error.strerror}"
+        raise UsageProblem(Diagnostic("file-unreadable", said)) from None
+    if len(data) > MOST_BYTES:
+        raise UsageProblem(Diagnostic("file-too-large", f"{path} is larger than {MOST_BYTES >> 20} MB"))
+    return data.split(b"\n")[:-1]
+
+
+def _is_of(value: object, kind: Any) -> bool:
+    """Return whether a value, with all that it holds, is of the type that its class states."""
+    if kind is Any or kind is object:
+        return True
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        fields = dataclasses.fields(cast("type[Any]", kind))
+        return isinstance(value, cast("type", kind)) and all(
+            _is_of(getattr(value, f.name), hints[f.name]) for f in fields
+        )
+    own, inner = get_origin(kind), get_args(kind)
+    if own in (Union, UnionType):
+        return any(_is_of(value, one) for one in inner)
+    if own is Literal:
+        return value in inner
+    if isinstance(value, dict) and inner:
+        pairs = cast("dict[Any, Any]", value).items()
+        return issubclass(dict, own) and all(_is_of(k, inner[0]) and _is_of(v, inner[-1]) for k, v in pairs)
+    if isinstance(value, list | tuple) and inner:
+        values = cast("Sequence[Any]", value)
+        if not issubclass(type(values), own):
+            return False
+        kinds = inner if own is tuple and inner[-1] is not ... else inner[:1] * len(values)
+        return len(kinds) == len(values) and all(map(_is_of, values, kinds))
+    if isinstance(value, bool):
+        return kind is bool
+    return isinstance(value, (int, float) if kind is float else own or kind)
+
+
+def _damaged(path: Path, number: int, why: str) -> UsageProblem:
+    said = f"line {number} of {path} is no row that this command wrote: {why}"
+    help_ = "take the line out, and it is done again; or name another folder with -o"
+    return UsageProblem(Diagnostic("rows-damaged", said, help=help_))
 
 
 def rows_in_turn(

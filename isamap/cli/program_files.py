@@ -10,7 +10,7 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, open_regular
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
@@ -104,7 +104,7 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
     """Raises: UsageProblem where another's file is in the way, or nothing can be written."""
     try:
         if path.exists() and not force:
-            with path.open("rb") as there:
+            with open_regular(path) as there:
                 if not there.read(32).startswith(_HEADS[kind]):
                     said = f"{path} is not replaced: it is no {kind} of isamap"
                     advice = "name another file with -o; `--force` replaces it"

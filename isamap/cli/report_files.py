@@ -11,7 +11,7 @@ import typer
 
 from isamap.cli.answers import write_text
 from isamap.cli.terminal import takes_unicode
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,8 @@ def _check_file(path: Path, force: bool) -> None:
     if force or not path.exists():
         return
     try:
-        text = path.read_text(encoding="utf-8")
+        with open_regular(path) as file:
+            text = file.read().decode("utf-8")
     except OSError as error:
         raise _unwritable(path, error.strerror or "it cannot be read") from None
     except UnicodeDecodeError:

@@ -24,7 +24,7 @@ from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
 from isamap.codegen.cache import cache_root, digest
-from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept
+from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept, read_limited
 from isamap.version import __version__
 
 MAX_INPUT_BYTES = 1 << 20
@@ -56,8 +56,9 @@ def _read(word: str) -> str | None:
     """The text of an input file that was named."""
     path = Path(word)
     try:
-        if path.suffix in (".ir", ".yaml", ".yml", ".schedule") and path.stat().st_size <= MAX_INPUT_BYTES:
-            return path.read_text(encoding="utf-8", errors="replace")
+        if path.suffix in (".ir", ".yaml", ".yml", ".schedule", ".json"):
+            data = read_limited(path, MAX_INPUT_BYTES)
+            return data.decode("utf-8", errors="replace") if len(data) <= MAX_INPUT_BYTES else None
     except (OSError, ValueError):
         return None
     return None

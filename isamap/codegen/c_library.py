@@ -76,7 +76,7 @@ def _title(program: LoweredProgram, library: Installed) -> str:
     sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
     of = "; ".join(t for t in (sizes, ranges) if t)
-    first = f"{program.kernel.name} by {library.library.name}{': ' if of else ''}{of}"
+    first = f"{program.kernel.name} by {clean(library.library.name)}{': ' if of else ''}{of}"
     called = clean(f"Calls {library.library.summary} ({library.origin}): link with {library.link}")
     return f"{first}\n   {called}"
 

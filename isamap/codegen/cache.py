@@ -25,11 +25,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from isamap.source import Diagnostic, Unkept, UsageProblem, replace_file
+from isamap.source import Diagnostic, Unkept, UsageProblem, open_regular, read_limited, replace_file
 
 SIZE_LIMIT_BYTES = 256 << 20
 _AFTER_EVICTION = 0.8
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 def cache_root() -> Path:
@@ -112,11 +111,11 @@ class Cache:
     def find(self, key: str) -> Path | None:
         """The file kept under a key, its content verified; None when there is none or it is damaged."""
         try:
-            name = (self.folder / "keys" / key).read_text(encoding="ascii")
-            if not _DIGEST.fullmatch(name):
+            name = _named(self.folder / "keys" / key)
+            if not DIGEST.fullmatch(name):
                 return None
             path = self.folder / "objects" / name
-            if hashlib.sha256(path.read_bytes()).hexdigest() != name:
+            if not _is_whole(path):
                 path.unlink(missing_ok=True)
                 return None
         except (OSError, UnicodeDecodeError):
@@ -160,8 +159,24 @@ class Cache:
     def _forget_lost_keys(self) -> None:
         for key in (self.folder / "keys").iterdir():
             with suppress(OSError, UnicodeDecodeError):
-                if not (self.folder / "objects" / key.read_text(encoding="ascii")).exists():
+                if not (self.folder / "objects" / _named(key)).exists():
                     key.unlink()
+
+
+def _named(key: Path) -> str:
+    """Return what a key holds, the name of an object. Raises: OSError, UnicodeDecodeError."""
+    return read_limited(key, DIGEST_CHARACTERS).decode("ascii")
+
+
+def _is_whole(path: Path) -> bool:
+    """Return whether an object is a regular file with the content that its name says. Raises: OSError."""
+    try:
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == path.name
+    except OSError:
+        if path.exists():  # a pipe or a folder, which was not put there by the cache
+            return False
+        raise
 
 
 def _unusable(root: Path, what: str, variable: str, error: OSError) -> Unkept:
@@ -185,7 +200,8 @@ def _untrusted(root: Path, what: str, variable: str, why: str) -> UsageProblem:
 
 
 PARTS = ("keys", "objects")
-DIGEST = re.compile(r"[0-9a-f]{64}")
+DIGEST_CHARACTERS = 64
+DIGEST = re.compile(rf"[0-9a-f]{{{DIGEST_CHARACTERS}}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,10 +227,7 @@ def kinds() -> tuple[Kind, ...]:
 def damaged() -> tuple[Path, ...]:
     """Objects whose content is not what their name says."""
     return tuple(
-        path
-        for folder in _folders()
-        for path in sorted(_files(folder / "objects"))
-        if hashlib.sha256(path.read_bytes()).hexdigest() != path.name
+        path for folder in _folders() for path in sorted(_files(folder / "objects")) if not _is_whole(path)
     )
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from isamap.driver.request import sha256
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, open_regular, read_json, read_limited
 from isamap.version import __version__
 
 PATIENCE_S = 10
@@ -149,6 +149,7 @@ def _set_aside(made: Path, target: Path) -> None:
 
 
 MANIFEST = "manifest.json"
+MOST_MANIFEST_BYTES = 64 << 20
 FORMAT = 1
 
 
@@ -200,7 +201,7 @@ def _check(there: Path, folder: Path, *, force: bool) -> None:
         found = {path.name for path in there.iterdir()}
         if not found:
             return
-        listed: Any = json.loads((there / MANIFEST).read_text(encoding="utf-8"))
+        listed: Any = read_json(read_limited(there / MANIFEST, MOST_MANIFEST_BYTES), finite=False)
         if listed["isamap"] != FORMAT:
             raise ValueError
         digests: dict[str, str] = dict(listed["files"])
@@ -208,7 +209,7 @@ def _check(there: Path, folder: Path, *, force: bool) -> None:
         if not isinstance(error, FileNotFoundError):
             raise _in_the_way(folder, f"it cannot be read: {error.strerror}") from None
         raise _in_the_way(folder, f"it holds no {MANIFEST} of isamap") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise _in_the_way(folder, f"its {MANIFEST} is not isamap's") from None
     if foreign := sorted(found - {MANIFEST, *digests}):
         raise _in_the_way(folder, f"it holds `{foreign[0]}`, which isamap did not write")
@@ -221,7 +222,8 @@ def _check(there: Path, folder: Path, *, force: bool) -> None:
 
 def _is_as_written(path: Path, digest: str) -> bool:
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest() == digest
+        with open_regular(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == digest
     except OSError:  # a folder of that name, or one's own rights taken away
         return False
 

@@ -19,7 +19,7 @@ from isamap.stream.execute import execute_program
 from isamap.stream.program_file import ProgramFile, read_program
 from isamap.syntax import parse_kernel
 
-MOST_FILE_BYTES = 1 << 28
+MOST_FILE_BYTES = 64 << 20
 
 
 def compile_words(
@@ -44,6 +44,9 @@ def load_program(path: str, machine: Machine) -> ProgramFile:
     except (OSError, ValueError) as error:
         said = getattr(error, "strerror", None) or str(error)
         raise UsageProblem(Diagnostic("file-unreadable", f"{path} cannot be read: {said}")) from None
+    if len(data) > MOST_FILE_BYTES:
+        said = f"{path} is larger than {MOST_FILE_BYTES >> 20} MB"
+        raise UsageProblem(Diagnostic("file-too-large", said))
     program = read_program(data, path)
     if program.machine_sha256 != machine.digest:
         same = program.machine == machine.name

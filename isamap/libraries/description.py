@@ -11,6 +11,7 @@ speak it have in common.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,9 +26,20 @@ from isamap.library_calls import FOLDER, SUFFIX, shipped_descriptions
 from isamap.machine.families import Row, check_variables, describe_row, read_rows
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
 from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
-from isamap.source import Diagnostic, Source, UsageProblem, read_limited
+from isamap.source import Diagnostic, Source, UsageProblem, open_beside, read_limited
 from isamap.syntax import parse_kernel, substitute_text
 
+_VARIABLES = """
+OMP_DYNAMIC OMP_MAX_ACTIVE_LEVELS OMP_PLACES OMP_PROC_BIND OMP_SCHEDULE OMP_THREAD_LIMIT OMP_WAIT_POLICY
+GOMP_CPU_AFFINITY GOMP_SPINCOUNT KMP_AFFINITY KMP_BLOCKTIME MKL_CBWR MKL_DYNAMIC MKL_ENABLE_INSTRUCTIONS
+MKL_INTERFACE_LAYER MKL_THREADING_LAYER OPENBLAS_CORETYPE BLIS_ARCH_TYPE BLIS_IC_NT BLIS_IR_NT BLIS_JC_NT
+BLIS_JR_NT BLIS_PC_NT DNNL_MAX_CPU_ISA ONEDNN_MAX_CPU_ISA DNNL_DEFAULT_FPMATH_MODE
+ONEDNN_DEFAULT_FPMATH_MODE VECLIB_MAXIMUM_THREADS
+"""
+VARIABLES = frozenset(_VARIABLES.split())
+"""What a description may set: how libraries compute, and neither what is loaded nor what is written."""
+_COUNT = re.compile(r"[A-Z][A-Z0-9_]{0,40}_THREADS")
+_CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBER = re.compile(r"&?-?[0-9]{1,15}(\.[0-9]{1,15})?")
 _STRIDE = re.compile(r"stride\( ?([A-Za-z_][A-Za-z0-9_]*), ?([0-9]{1,3}) ?\)")
 
@@ -146,8 +158,17 @@ def _read(source: Source, folder: Path) -> Library:
     )
     threads, environment = _texts(keys, "threads", findings), _pairs(keys, "environment", findings)
     for name in (*threads, *environment):
-        if not IDENTIFIER.fullmatch(name):
-            findings.report("not-a-name", f"`{name}` is no name of a variable", read_tree(source).span)
+        if name not in VARIABLES and not _COUNT.fullmatch(name):
+            said = f"`{name}` is no variable that a description may set"
+            known = f"variables: NAME_THREADS, {', '.join(sorted(VARIABLES))}"
+            findings.report("library-variable", said, read_tree(source).span, known)
+    if not all(value.isascii() and value.isprintable() for value in environment.values()):
+        findings.report(
+            "library-variable", "a value of `environment` is no plain text", read_tree(source).span
+        )
+    if texts["library"] and not _CALLED.fullmatch(texts["library"]):
+        said = f"`{texts['library'][:40]}` is no name: letters, digits, `_`, `-` and `.`"
+        findings.report("not-a-name", said, read_tree(source).span)
     found = Library(
         texts["library"],
         texts["summary"],
@@ -168,9 +189,16 @@ def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
     name = read_text(node, "an interface", findings)
     if name is None:
         return None
-    for place in (folder, FOLDER):
-        if (path := place / f"{name.text}{SUFFIX}").is_file():
-            return _source(path, path.name)
+    if folder != FOLDER and os.path.lexists(folder / f"{name.text}{SUFFIX}"):
+        try:
+            with open_beside(folder.resolve(), f"{name.text}{SUFFIX}") as file:
+                return decode(f"{name.text}{SUFFIX}", file.read(MAX_FILE_BYTES + 1))
+        except OSError as error:
+            said = f"`{name.text[:40]}{SUFFIX}` beside this file cannot be read: {error.strerror}"
+            findings.report("unknown-interface", said, name.span)
+            return None
+    if (path := FOLDER / f"{name.text}{SUFFIX}") in shipped_descriptions():
+        return _source(path, path.name)
     known = [
         path.stem for path in shipped_descriptions() if read_tree(_source(path, path.name)).get("interface")
     ]

@@ -17,7 +17,16 @@ from pathlib import Path
 
 from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
 from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, nearest, read_tree
-from isamap.source import Diagnostic, Source, Span, SpecProblem, UsageProblem, read_limited
+from isamap.source import (
+    Diagnostic,
+    LeavesFolder,
+    Source,
+    Span,
+    SpecProblem,
+    UsageProblem,
+    open_beside,
+    read_limited,
+)
 
 MAX_CHAIN = 16
 _SUFFIXES = (".yaml", ".yml")
@@ -112,28 +121,21 @@ def _parent(extends: Scalar, child: File) -> File:
         )
     folder = child.path.parent
     try:
-        path = (folder / name).resolve()
-        is_file = path.is_file()
-    except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
-        said = getattr(error, "strerror", None) or str(error)
+        with open_beside(folder, name) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except LeavesFolder as error:
         raise _problem(
-            "extends-unknown", f"`{name[:40]}…` is no file's name: {said}", extends.span,
-            f"shipped are {', '.join(shipped)}",
-        ) from None  # fmt: skip
-    if Path(name).is_absolute() or not path.is_relative_to(folder):
-        raise _problem(
-            "extends-leaves", f"`{name}` leaves the folder of this file", extends.span,
+            "extends-leaves", f"`{name}` is not read: {error.strerror}", extends.span,
             advice="put the parent beside this file, or name a shipped machine",
-        )  # fmt: skip
-    if not is_file:
-        beside = [p.name for p in folder.glob("*.yaml") if p != child.path]
-        near = nearest(name, beside)
+        ) from None  # fmt: skip
+    except OSError as error:
+        near = nearest(name, [p.name for p in folder.glob("*.yaml") if p != child.path])
         raise _problem(
-            "extends-unknown", f"there is no file `{name}` beside this one", extends.span,
-            f"shipped are {', '.join(shipped)}",
+            "extends-unknown", f"`{name[:40]}` beside this file cannot be read: {error.strerror}",
+            extends.span, f"shipped are {', '.join(shipped)}",
             advice=f"did you mean `{near}`?" if near else None,
-        )  # fmt: skip
-    return _read(path, str(Path(child.source.name).parent / name))
+        ) from None  # fmt: skip
+    return File(decode(str(Path(child.source.name).parent / name), data), (folder / name).resolve())
 
 
 def _problem(code: str, message: str, span: Span, *notes: str, advice: str | None = None) -> SpecProblem:

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from isamap.machine.chain import machine_digest
-from isamap.source import replace_file
+from isamap.source import read_json, read_limited, replace_file
 
 _LAYERS = ("source", "ir", "syntax", "machine")
+
+
+MOST_STAMP_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,14 +79,14 @@ def _key(digest: str) -> str:
 def _read(stamp: Path) -> MachineSummary | None:
     """What a stamp remembers; None when there is none, or not one that this program wrote whole."""
     try:
-        stored: Any = json.loads(stamp.read_text(encoding="utf-8"))
+        stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)
         fields = cast("dict[str, Any]", stored["summary"])
         if stored["sha256"] != _digest(fields):
             return None
         fields["chain"] = tuple(fields["chain"])
         fields["doubts"] = tuple((told, text) for told, text in fields["doubts"])
         return MachineSummary(**fields)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

@@ -17,6 +17,7 @@ nothing can name the copy, and the schedule may drop or repeat it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -180,6 +181,10 @@ def _priced(entry: Entry, world: World) -> MachineInstruction:
 
 def _check_name(file: File, findings: Findings) -> None:
     name = read_tree(file.source).get("name")
+    if isinstance(name, Scalar) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}", name.text):
+        said = f"the machine's name `{name.text[:40]}` stands in C: letters, digits, `_`, `-`, `+` and `.`"
+        findings.report("not-a-name", said, name.span)
+        return
     if not isinstance(name, Scalar) or file.path is None or name.text == file.path.stem:
         return
     findings.report(

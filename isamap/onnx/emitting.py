@@ -24,6 +24,7 @@ from isamap.onnx.pitches import apart_bytes
 from isamap.onnx.planning import LINE_BYTES, Plan
 from isamap.onnx.program import Call, Move, Passed, Port, Program
 from isamap.plan.devices import Phase
+from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 
 MOVES = ("isamap_moves.c", "isamap_moves.h")
@@ -65,17 +66,31 @@ def emit(
     if len(weights) > MOST_WRITTEN or apart:
         files[f"{name}.weights"] = weights
     for kernel in program.kernels:
-        files |= kernels[kernel].files()
+        _add(files, kernels[kernel].files())
     moves = any(isinstance(step, Move) for step in program.steps)
     if moves:
-        files |= {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in MOVES}
-    sources = (f"{name}.c", *(f"{kernel}.c" for kernel in program.kernels), *(MOVES[:1] if moves else ()))
+        _add(files, {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in MOVES})
+    sources = (
+        f"{name}.c",
+        *(f"{kernels[kernel].name}.c" for kernel in program.kernels),
+        *(MOVES[:1] if moves else ()),
+    )
     pool = pool_files() if writer.takes_pool else {}
-    files |= pool
+    _add(files, pool)
     built = (*sources, *(file for file in pool if file.endswith(".c")))
     files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
     ports = program.inputs, program.outputs
     return Emitted(name, files, sources, *ports, weights, apart, plan.size_bytes, writer.takes_pool)
+
+
+def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
+    """Add files. Raises: UsageProblem where one is there already, under the name of the model or a kernel."""
+    if twice := files.keys() & more.keys():
+        said = f"two files of the model are called `{min(twice)}`"
+        raise UsageProblem(
+            Diagnostic("graph-damaged", said, help="give the model or the kernel another name")
+        )
+    files |= more
 
 
 class _Writer:
@@ -163,7 +178,7 @@ class _Writer:
         moves = any(isinstance(step, Move) for step in self.program.steps)
         includes = [
             f"{name}.h",
-            *(f"{kernel}.h" for kernel in self.program.kernels),
+            *(f"{self.kernels[kernel].name}.h" for kernel in self.program.kernels),
             *(MOVES[1:] if moves else ()),
         ]
         lines = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]

@@ -10,23 +10,39 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from isamap.driver.inputs import MAX_BYTES
 from isamap.ir import DTYPES
 from isamap.onnx.graph import Array
-from isamap.onnx.moves import is_sound
+from isamap.onnx.moves import MOST_AXES, is_sound
 from isamap.onnx.program import Call, Move, Passed, Port, Program, Step, reads_of, writes_of
 from isamap.onnx.types import size_bytes
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import (
+    Diagnostic,
+    Source,
+    UsageProblem,
+    map_file,
+    open_beside,
+    open_regular,
+    read_json,
+    read_limited,
+    shown,
+)
+from isamap.syntax import parse_kernel
 
 FORMAT = "model/1"
 FILE = "graph.json"
 LINE_BYTES = 64
-MOST_BYTES = 1 << 26
+MOST_BYTES = 16 << 20
+MOST_ELEMENTS = 1 << 33
+MOST_NUMBER = 1 << 40
 
 
 def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
@@ -79,72 +95,133 @@ def _step_json(step: Step) -> dict[str, object]:
 
 
 def read_folder(path: Path) -> Program:
-    """The program of a graph file and of the files beside it. Raises: UsageProblem."""
+    """Return the program of a graph file and of the files beside it. Raises: UsageProblem, SyntaxProblem."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise _wrong(path, "it is too large")
-        whole: Any = json.loads(path.read_text(encoding="utf-8"))
+        data = read_limited(path, MOST_BYTES)
+        if len(data) > MOST_BYTES:
+            raise _wrong(path, f"it has more than {MOST_BYTES >> 20} MB")
+        whole = _table(read_json(data))
         if whole["isamap"] != FORMAT:
             raise _wrong(path, f"its format is not {FORMAT}")
-        program = _program(whole, path.parent)
+        program = _program(whole, path.resolve().parent)
     except OSError as error:
-        raise _wrong(path, f"`{error.filename}` cannot be read: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _wrong(path, f"{type(error).__name__}: {str(error)[:80]}") from None
+        raise _wrong(path, f"it cannot be read: {error.strerror}") from None
+    except KeyError as error:
+        raise _wrong(path, f"it lacks `{error.args[0]}`") from None
+    except (ValueError, TypeError, AttributeError) as error:
+        raise _wrong(path, str(error)[:120]) from None
     if (fault := _fault(program)) is not None:
         raise _wrong(path, fault)
     return program
 
 
-def _program(whole: Any, folder: Path) -> Program:
-    weights = (folder / _inside(whole["weights"])).read_bytes()
+def _program(whole: Mapping[str, Any], folder: Path) -> Program:
+    with _opened(folder, whole["weights"]) as file:
+        weights = map_file(file)
     constants: dict[str, Array] = {}
-    for one in whole["constants"]:
-        start, size = int(one["offset"]), int(one["bytes"])
-        if start < 0 or start % LINE_BYTES or start + size > len(weights):
-            raise ValueError(f"the constant {one['tensor']} lies outside of the weights")
-        constants[str(one["tensor"])] = np.frombuffer(weights, np.uint8, size, start)
-    kernels = {
-        str(name): (folder / _inside(file)).read_text(encoding="utf-8")
-        for name, file in whole["kernels"].items()
-    }
+    for one in map(_table, _items(whole["constants"])):
+        tensor, start, size = _text(one["tensor"]), _number(one["offset"]), _number(one["bytes"])
+        if start % LINE_BYTES or start + size > len(weights):
+            raise ValueError(f"the constant {tensor[:40]} lies outside of the weights")
+        if tensor in constants:
+            raise ValueError(f"the constant {tensor[:40]} is there twice")
+        constants[tensor] = np.frombuffer(weights, np.uint8, size, start)
+    if sum(array.nbytes for array in constants.values()) > len(weights):
+        raise ValueError("its constants overlap")
+    kernels = {_name(name): _kernel(folder, name, file) for name, file in _table(whole["kernels"]).items()}
+    if len({name.lower() for name in kernels}) < len(kernels):
+        raise ValueError("two kernels differ in small and capital letters alone, as files may not")
     ports = [
-        tuple(Port(str(one["name"]), _passed(one)) for one in whole[what]) for what in ("inputs", "outputs")
+        tuple(Port(_text(one["name"]), _passed(one)) for one in map(_table, _items(whole[what])))
+        for what in ("inputs", "outputs")
     ]
-    steps = tuple(_step(one) for one in whole["steps"])
-    name = str(whole["name"])
-    if not name.isascii() or not name.isidentifier():
-        raise ValueError(f"the name {name[:40]!r} is none in C")
-    return Program(name, ports[0], ports[1], constants, kernels, steps)
+    steps = tuple(_step(one) for one in map(_table, _items(whole["steps"])))
+    return Program(_name(whole["name"]), ports[0], ports[1], constants, kernels, steps)
 
 
-def _inside(name: object) -> str:
-    """The name of a file of the folder itself."""
-    if not isinstance(name, str) or Path(name).name != name:
-        raise ValueError("a file of another folder")
-    return name
+def _kernel(folder: Path, name: str, file: Any) -> str:
+    """Return the text of a kernel, which has to be called as the graph file calls it: its C is."""
+    with _opened(folder, file) as opened:
+        data = opened.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"`{file}` is larger than 1 MB")
+    text = data.decode("utf-8")
+    if (own := parse_kernel(Source(file, text)).name) != name:
+        raise ValueError(f"the kernel {name[:40]} is called `{own[:40]}` in `{file[:40]}`")
+    return text
 
 
-def _passed(one: Any) -> Passed:
-    dtype, shape = str(one["type"]), tuple(int(size) for size in one["shape"])
-    if dtype not in DTYPES or min(shape, default=0) < 0 or math.prod(shape) > 1 << 33:
-        raise ValueError(f"a tensor {dtype}{list(shape)}")
-    return Passed(str(one["tensor"]), dtype, shape)
+def _opened(folder: Path, name: Any) -> BufferedReader:
+    try:
+        return open_beside(folder, _text(name))
+    except OSError as error:
+        raise ValueError(f"`{name[:40]}` cannot be read: {error.strerror}") from None
 
 
-def _step(one: Any) -> Step:
+def _passed(one: Mapping[str, Any]) -> Passed:
+    dtype, sizes = _text(one["type"]), _items(one["shape"])
+    if dtype not in DTYPES or len(sizes) > MOST_AXES:
+        raise ValueError(f"a tensor {dtype[:40]} of {len(sizes)} axes")
+    shape = tuple(map(_number, sizes))
+    if math.prod(size or 1 for size in shape) > MOST_ELEMENTS:
+        raise ValueError(f"a tensor of more than {MOST_ELEMENTS} elements")
+    return Passed(_text(one["tensor"]), dtype, shape)
+
+
+def _step(one: Mapping[str, Any]) -> Step:
     if "kernel" in one:
-        reads, writes = ({str(n): _passed(p) for n, p in one[of].items()} for of in ("reads", "writes"))
-        return Call(str(one["kernel"]), reads, writes)
-    reads, writes = (tuple(_passed(p) for p in one[of]) for of in ("reads", "writes"))
-    return Move(str(one["move"]), reads, writes, tuple(int(number) for number in one["numbers"]))
+        reads, writes = (
+            {n: _passed(_table(p)) for n, p in _table(one[of]).items()} for of in ("reads", "writes")
+        )
+        return Call(_name(one["kernel"]), reads, writes)
+    reads, writes = (tuple(_passed(_table(p)) for p in _items(one[of])) for of in ("reads", "writes"))
+    return Move(_name(one["move"]), reads, writes, tuple(map(_number, _items(one["numbers"]))))
+
+
+def _name(value: Any) -> str:
+    """Return a name that may stand in C, in a Makefile and in a path. Raises: ValueError for any other."""
+    if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,200}", value):
+        raise ValueError(f"the name {shown(value)} is none in C")
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{shown(value)} is no text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST_NUMBER:
+        raise ValueError(f"{shown(value)} is no whole number from 0 to {MOST_NUMBER}")
+    return value
+
+
+def _items(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError(f"{shown(value)} is no list")
+    return cast(list[Any], value)
+
+
+def _table(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"{shown(value)} is no object")
+    return cast(dict[str, Any], value)
 
 
 def _fault(program: Program) -> str | None:
-    """What of a program cannot be: a tensor read before it is there, written twice, or of two sizes."""
+    """Return a fault of a program: a tensor read before it is there, written twice, or of two sizes."""
     sizes: dict[str, int] = {name: array.nbytes for name, array in program.constants.items()}
+    for ports, what in ((program.inputs, "inputs"), (program.outputs, "results")):
+        if len({port.name for port in ports}) < len(ports):
+            return f"two of its {what} have one name"
+        if len({port.passed.tensor for port in ports}) < len(ports):
+            return f"two of its {what} are one tensor"
     for port in program.inputs:
+        if port.passed.tensor in sizes:
+            return f"the input `{port.name}` is a constant"
         sizes[port.passed.tensor] = _bytes(port.passed)
+    written: set[str] = set()
     for number, step in enumerate(program.steps):
         if isinstance(step, Call) and step.kernel not in program.kernels:
             return f"step {number} calls `{step.kernel}`, which is no kernel of it"
@@ -157,8 +234,10 @@ def _fault(program: Program) -> str | None:
             if passed.tensor in sizes:
                 return f"step {number} writes `{passed.tensor}`, which is there already"
             sizes[passed.tensor] = _bytes(passed)
+            written.add(passed.tensor)
     for port in program.outputs:
-        if _bytes(port.passed) and sizes.get(port.passed.tensor) != _bytes(port.passed):
+        is_there = port.passed.tensor in written and sizes[port.passed.tensor] == _bytes(port.passed)
+        if _bytes(port.passed) and not is_there:
             return f"the result `{port.name}` is never written in this size"
     return None
 
@@ -175,24 +254,82 @@ def _wrong(path: Path, why: str) -> UsageProblem:
 
 
 def constants_of(words: Mapping[str, str]) -> dict[str, Array]:
-    """Constants by name, of words: a .npy file, or numbers with commas between. Raises: UsageProblem."""
-    found: dict[str, Array] = {}
-    for name, word in words.items():
-        if word.endswith(".npy"):
-            try:
-                found[name] = np.load(word, allow_pickle=False)
-            except (OSError, ValueError, EOFError) as error:
-                said = f"`{word}` is no array of numpy that can be read: {str(error)[:80]}"
-                raise UsageProblem(Diagnostic("option-value", said)) from None
-            continue
-        try:
-            numbers = [float(part) for part in word.strip("[]").split(",") if part.strip()]
-        except ValueError:
-            said = f"--constant takes numbers with commas between, or a .npy file, not `{word[:40]}`"
-            raise UsageProblem(
-                Diagnostic("option-value", said, help="write --constant shape=[2,3,4]")
-            ) from None
-        array = np.asarray(numbers)
-        whole = array.astype(np.int64) if np.all(array == np.round(array)) else array.astype(np.float32)
-        found[name] = whole if "[" in word or "," in word else whole.reshape(())
-    return found
+    """Return constants of words: a .npy file, or numbers with commas between. Raises: UsageProblem."""
+    return {
+        name: _read_array(word) if word.endswith(".npy") else _array_of(name, word)
+        for name, word in words.items()
+    }
+
+
+_HEADER = re.compile(
+    r"\{'descr': '([<>|=]?)([?biuf][0-9]*)', 'fortran_order': (True|False), "
+    r"'shape': \(((?:[0-9]{1,13}, ?)*(?:[0-9]{1,13})?)\), ?\}\s*"
+)
+"""The header of a .npy file as numpy writes it, of numbers without fields, texts or objects."""
+
+
+def _read_array(word: str) -> Array:
+    """Return the array of a .npy file, which is brought into memory where it is looked at."""
+    try:
+        with open_regular(Path(word)) as file:
+            data = map_file(file)
+        return _array(data)
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        said = f"`{word}` is no array of numpy that can be read: {said}"
+        help_ = "`numpy.save` writes one; arrays of numbers are read, and no texts or objects"
+        raise UsageProblem(Diagnostic("option-value", said, help=help_)) from None
+
+
+def _array(data: memoryview) -> Array:
+    if data[:6].tobytes() != b"\x93NUMPY" or len(data) < 12:
+        raise ValueError("it does not begin as one")
+    start = 10 if data[6] == 1 else 12
+    end = start + int.from_bytes(data[8:start], "little")
+    header = _HEADER.fullmatch(data[start : min(end, MAX_BYTES)].tobytes().decode("latin-1"))
+    if header is None or data[6] > 3:
+        raise ValueError("its header says something else than a type and sizes of numbers")
+    order, kind, is_fortran, listed = header.groups()
+    shape = tuple(int(size) for size in listed.split(",") if size.strip())
+    try:
+        dtype = np.dtype(order + kind)
+    except TypeError:
+        raise ValueError(f"there are no numbers `{order}{kind}`") from None
+    if len(shape) > MOST_AXES or math.prod(shape) * dtype.itemsize != len(data) - end:
+        raise ValueError(f"its header says {list(shape)[:8]}, and {len(data) - end} bytes follow")
+    array = np.frombuffer(data[end:], dtype).astype(dtype.newbyteorder("="), copy=False)
+    return array.reshape(shape, order="F" if is_fortran == "True" else "C")
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
+_REAL = re.compile(r"[+-]?(inf|nan|[0-9.]+(e[+-]?[0-9]+)?)", re.IGNORECASE)
+
+
+def _array_of(name: str, word: str) -> Array:
+    """Return the array of numbers as a person writes them: i64 or u64 where all are whole, else f64."""
+    parts = [part.strip() for part in word.strip("[] ").split(",") if part.strip()]
+    try:
+        if not parts and "[" not in word:
+            raise ValueError
+        if all(_WHOLE.fullmatch(part) for part in parts):
+            numbers = [int(part) for part in parts]
+            array: Array = np.array(
+                numbers, np.uint64 if max(numbers, default=0) > np.iinfo(np.int64).max else np.int64
+            )
+        else:
+            array = np.array([_real(part) for part in parts], np.float64)
+    except (ValueError, OverflowError):
+        said = f"--constant takes numbers with commas between, or a .npy file, not `{word[:40]}`"
+        raise UsageProblem(
+            Diagnostic("option-value", said, help=f"write --constant {name}=[2,3,4]")
+        ) from None
+    return array if "[" in word or "," in word else array.reshape(())
+
+
+def _real(part: str) -> float:
+    """Return a number; it is infinite where it is written so. Raises: ValueError."""
+    if not _REAL.fullmatch(part) or (math.isinf(number := float(part)) and "inf" not in part.lower()):
+        raise ValueError(part)
+    if part.strip("+-").isdigit() and int(number) != int(part):
+        raise ValueError(part)
+    return number

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
-from isamap.ir import DTYPES
+import numpy as np
+
 from isamap.onnx.affine import with_folded_channels
 from isamap.onnx.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Model, Signature
@@ -17,10 +19,12 @@ from isamap.onnx.program import Passed, Port, Program
 from isamap.onnx.program import reads_of as program_reads
 from isamap.onnx.reading import read_model
 from isamap.onnx.scope import Names, Scope
-from isamap.onnx.types import size_bytes, type_of
+from isamap.onnx.types import in_type, size_bytes, type_of
 from isamap.source import Diagnostic, UsageProblem
 
 MOST_SHOWN = 10
+MOST_FILLED = 1 << 24
+"""Elements of an input that one number of `--constant` stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ def lower_model(
     ports: list[Port] = []
     for port in model.graph.inputs:
         if port.name in constants:
-            names[port.name] = Value.of(_of_type(port, constants[port.name]))
+            names[port.name] = Value.of(_of_type(port, constants[port.name], sizes))
             continue
         shape = _sizes_of(port, sizes)
         names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
@@ -148,9 +152,25 @@ def _check_names(
         raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its open sizes: {there}",)))
 
 
-def _of_type(port: Signature, array: Array) -> Array:
-    """A constant in the type of the input in whose place it is."""
-    return array.astype(DTYPES[port.dtype].numpy()) if port.dtype and type_of(array) != port.dtype else array
+def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
+    """Return a constant in the sizes and the type of the input in whose place it is. Raises: UsageProblem."""
+    stated = [sizes.get(size, size) if isinstance(size, str) else size for size in port.sizes or ()]
+    if array.shape == () and stated:  # one number stands for all elements; an open size is 1
+        shape = tuple(size if isinstance(size, int) else 1 for size in stated)
+        array = np.broadcast_to(array, shape) if 0 <= prod(shape) <= MOST_FILLED else array
+    is_other = len(stated) != array.ndim or any(
+        isinstance(size, int) and size != own for size, own in zip(stated, array.shape, strict=False)
+    )
+    if port.sizes is not None and is_other:
+        said = f"the input `{port.name}` has the sizes {stated}, and its constant {list(array.shape)}"
+        raise UsageProblem(Diagnostic("onnx-input", said, help="give a constant of these sizes"))
+    try:
+        is_same = not port.dtype or type_of(array) == port.dtype
+        return array if is_same else in_type(array, port.dtype)
+    except ValueError as error:
+        said = f"the input `{port.name}` is {port.dtype}, and its constant does not fit: {error}"
+        help_ = "give numbers of that type; floats alone are rounded"
+        raise UsageProblem(Diagnostic("onnx-input", said, help=help_)) from None
 
 
 def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -13,6 +13,8 @@ from isamap.onnx.program import Move, Passed
 from isamap.onnx.types import size_bytes
 
 Numbers = Sequence[int]
+MOST_AXES = 64
+"""Of a tensor; numpy has no more either."""
 _TYPE_BYTES = {1: 4, 2: 8, 3: 1, 4: 2, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8}
 """Bytes of types by the numbers that moves know them by."""
 
@@ -31,6 +33,12 @@ def is_sound(move: Move) -> bool:
 
 def _bytes(passed: Passed) -> int:
     return size_bytes(passed.dtype, passed.shape)
+
+
+def _product(sizes: Numbers) -> int:
+    if len(sizes) > MOST_AXES:
+        raise ValueError("a tensor of too many axes")
+    return prod(sizes)
 
 
 def _copy(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
@@ -56,7 +64,7 @@ def _led(n: Numbers) -> tuple[int, int, int] | None:
     fits = all(d == axis or few <= many for d, (many, few) in enumerate(zip(sizes, own, strict=True)))
     if not fits or axis >= rank or index not in (4, 8) or not size:
         return None
-    return prod(sizes), prod(own), size
+    return _product(sizes), _product(own), size
 
 
 def _gather_elements(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
@@ -82,13 +90,13 @@ def _is_combined(how: int, kind: int, size: int) -> bool:
 
 def _gather_nd(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
     batch, count, depth, inner, *sizes = n
-    given = [batch * prod(sizes) * inner, batch * count * depth * 8]
+    given = [batch * _product(sizes) * inner, batch * count * depth * 8]
     return len(sizes) == depth and given == list(reads) and [batch * count * inner] == list(writes)
 
 
 def _scatter_nd(n: Numbers, reads: Numbers, writes: Numbers) -> bool:
     how, kind, count, depth, inner, size, *sizes = n
-    given = [prod(sizes) * inner * size, count * depth * 8, count * inner * size]
+    given = [_product(sizes) * inner * size, count * depth * 8, count * inner * size]
     fits = len(sizes) == depth and _is_combined(how, kind, size)
     return fits and given == list(reads) and given[:1] == list(writes)
 

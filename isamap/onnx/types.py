@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, DType
 from isamap.onnx.graph import Array
 
 TYPES = {
@@ -60,6 +61,38 @@ def _type_of(dtype: np.dtype[Any]) -> str:
         if name not in ("tf32", "i4", "u4") and known.numpy() == dtype:
             return name
     return ""
+
+
+def in_type(array: Array, dtype: str) -> Array:
+    """Return an array in a type that has its numbers: floats rounded to the nearest, all others exactly.
+
+    Raises: ValueError with the first number that the type does not have.
+    """
+    if not type_of(array):
+        raise ValueError(f"an array of {array.dtype} holds no numbers of the language")
+    with np.errstate(all="ignore"):
+        made = array.astype(DTYPES[dtype].numpy())
+        fits = _fits(array, made, DTYPES[dtype])
+    if not fits.all():
+        raise ValueError(f"{array[~fits].flat[0]} is no {dtype}")
+    return made
+
+
+def _fits(array: Array, made: Array, wanted: DType) -> NDArray[np.bool_]:
+    """Return of which elements `made` has the number."""
+    is_whole = array.dtype.kind in "iub"
+    wide, back = array.astype(np.float64), made.astype(np.float64)
+    if wanted.is_float and is_whole:
+        beyond = 2.0 ** (8 * array.dtype.itemsize - (array.dtype.kind == "i"))
+        inside = (abs(back) < beyond) | (back == -beyond)
+        return inside & (np.where(inside, back, 0).astype(array.dtype) == array)
+    if wanted.is_float:
+        same = (back == wide) | (np.isnan(back) & np.isnan(wide))
+        return same | (np.isfinite(back) & np.isfinite(wide) & (back != 0))
+    low, high = (wanted.low, wanted.high) if wanted.is_integer else (0, 1)
+    if is_whole:
+        return (array >= low) & (array <= high)
+    return (wide == np.floor(wide)) & (wide >= low) & (wide < float(high + 1))
 
 
 def stored(array: Array, dtype: str) -> Array:

@@ -220,6 +220,11 @@ COMMAND_CODES: dict[str, Explanation] = {
         "the solver was stopped by the clock",
         "The best schedule so far was taken. It is correct; a second run may find another one.",
     ),
+    "rows-damaged": Explanation(
+        "a line of an earlier run that cannot be read",
+        "`--resume` goes on with the rows of rows.jsonl, one a line. A last line that a kill cut off is left "
+        "out; any other line is a row as the command wrote it.",
+    ),
     "system-refused": Explanation(
         "the operating system lacks something",
         "A disk is full, a folder may not be written or is gone, or there are no more files or processes to "

@@ -20,9 +20,10 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
+from io import BufferedReader
 from math import isfinite
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 _WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
@@ -33,7 +34,7 @@ class LeavesFolder(OSError):
     """A file names another one that lies outside of its folder."""
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Return a regular file, open to be read.
 
     Raises: OSError, also for a name that no file can have, and for a folder, a pipe or a device.
@@ -41,7 +42,7 @@ def open_regular(path: Path) -> BinaryIO:
     return _opened(path, _FLAGS)
 
 
-def open_beside(folder: Path, name: str) -> BinaryIO:
+def open_beside(folder: Path, name: str) -> BufferedReader:
     """Return a regular file that a file of `folder` names, open to be read.
 
     It may lie in folders inside. A link may lead to another place of the folder; a file with several names
@@ -74,7 +75,7 @@ def open_beside(folder: Path, name: str) -> BinaryIO:
     return file
 
 
-def _opened(path: Path | str, flags: int, folder: int | None = None) -> BinaryIO:
+def _opened(path: Path | str, flags: int, folder: int | None = None) -> BufferedReader:
     try:
         _check_regular(os.stat(path, dir_fd=folder))  # before, as opening alone moves some devices
         handle = os.open(path, flags, dir_fd=folder)
@@ -106,7 +107,7 @@ def read_limited(path: Path, limit: int) -> bytes:
         return file.read(limit + 1)
 
 
-def read_part(file: BinaryIO, start: int, size: int) -> bytes:
+def read_part(file: BufferedReader, start: int, size: int) -> bytes:
     """Return `size` bytes of a file from `start` on. Raises: OSError where it does not have them."""
     there = os.fstat(file.fileno()).st_size
     if start < 0 or size < 0 or start + size > there:
@@ -118,7 +119,7 @@ def read_part(file: BinaryIO, start: int, size: int) -> bytes:
     return content
 
 
-def map_file(file: BinaryIO) -> memoryview:
+def map_file(file: BufferedReader) -> memoryview:
     """Return all bytes of a file; those that nothing looks at take no memory. Raises: OSError."""
     if not os.fstat(file.fileno()).st_size:
         return memoryview(b"")
@@ -128,18 +129,18 @@ def map_file(file: BinaryIO) -> memoryview:
         raise OSError(errno.EIO, "it became shorter while it was read") from None
 
 
-def read_json(text: str | bytes) -> Any:
+def read_json(text: str | bytes, *, finite: bool = True) -> Any:
     """Return what a text of JSON says, in UTF-8 where it is bytes.
 
-    Raises: ValueError for what is no JSON, also for NaN and infinities, numbers beyond all floats, a key that
-    an object has twice, and lists that are nested too deeply to be read.
+    Raises: ValueError for what is no JSON, a key that an object has twice, and lists that are nested too
+    deeply to be read; with `finite` also for NaN, infinities, and numbers beyond all floats.
     """
     try:
         return json.loads(
             text if isinstance(text, str) else text.decode("utf-8"),
             object_pairs_hook=_object,
-            parse_constant=_refuse_constant,
-            parse_float=_float_of,
+            parse_constant=_refuse_constant if finite else None,
+            parse_float=_float_of if finite else None,
         )
     except RecursionError:
         raise ValueError("it is nested too deeply") from None

@@ -11,6 +11,12 @@ LIBRARY_CODES: dict[str, Explanation] = {
         "that it computes what is passed for each parameter: a number, a size, `stride(A, 0)` in elements, a "
         "scalar; for a pointer the name of a tensor, or `&0` for the address of a number.",
     ),
+    "library-variable": Explanation(
+        "a variable that a description of a library may not set",
+        "`threads` and `environment` set variables that say how a library computes: NAME_THREADS, and a "
+        "list that docs/portfolio.md names. Those that say what is loaded or written, as LD_PRELOAD and PATH "
+        "do, are the caller's alone.",
+    ),
     "library-wrong": Explanation(
         "a library whose results are not those of the kernel",
         "With `--portfolio`, what a library computes is held against the reference under the bounds of "

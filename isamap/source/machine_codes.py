@@ -221,7 +221,10 @@ MACHINE_CODES: dict[str, Explanation] = {
     "not-a-boolean": Explanation(
         "neither true nor false", "In YAML 1.2 `yes`, `no`, `on` and `off` are words. Write true or false."
     ),
-    "not-a-name": Explanation("a text that is no name", "Names are letters, digits and `_`."),
+    "not-a-name": Explanation(
+        "a text that is no name",
+        "Names are letters, digits and `_`; those of machines and libraries have `-` and `.` as well.",
+    ),
     "not-a-number": Explanation("a text that is no number", "Write digits, with a point or an exponent."),
     "not-a-value": Explanation(
         "a value that a variable cannot have",

@@ -21,7 +21,7 @@ from typing import Any, cast
 
 from isamap.ir.dtypes import DTYPES
 from isamap.machine.encoding_fields import LEAST_BITS, MOST_BITS
-from isamap.source import Diagnostic, VerificationFailed
+from isamap.source import Diagnostic, VerificationFailed, read_json
 from isamap.stream.layout import StreamArray
 from isamap.stream.tables import StreamTable
 
@@ -30,8 +30,11 @@ VERSION = 1
 _HEAD_BYTES = 16
 MOST_IMAGE_BYTES = 1 << 32
 """A file that asks for a larger memory is refused before any is taken."""
+MOST_HEADER_BYTES = 1 << 20
+MOST_TABLES = 256
 MOST_ENTRIES = 1 << 20
-"""So many a table has at most: one for each instruction of the longest program."""
+"""So many all tables have at most: one for each instruction of the longest program."""
+MOST_AXES = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,18 +105,21 @@ def read_program(data: bytes, name: str) -> ProgramFile:
     if version != VERSION:
         raise _refused(name, f"its version is {version}, and this reads {VERSION}")
     try:
-        header = json.loads(data[_HEAD_BYTES : _HEAD_BYTES + length].decode())
+        if length > MOST_HEADER_BYTES:
+            raise ValueError(length)
+        header = read_json(data[_HEAD_BYTES : _HEAD_BYTES + length])
         program = _from_header(header)
         count = _whole(header["words"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise _refused(name, "its header is damaged") from None
     width = -(-program.word_bits // 8)
-    body = data[_HEAD_BYTES + length :]
+    body = memoryview(data)[_HEAD_BYTES + length :]
     promised = width * count + sum(table.size_bytes for table in program.tables)
     if len(body) != promised:
         raise _refused(name, f"it has {len(body)} bytes of words, and its header promises {promised}")
     words = _numbers(body[: width * count], width)
-    if beyond := next((at for at, word in enumerate(words) if word >> program.word_bits), None):
+    beyond = next((at for at, word in enumerate(words) if word >> program.word_bits), None)
+    if beyond is not None:
         raise _refused(name, f"word {beyond} has more than {program.word_bits} bits")
     rest = body[width * count :]
     tables: list[StreamTable] = []
@@ -123,7 +129,7 @@ def read_program(data: bytes, name: str) -> ProgramFile:
     return replace(program, words=words, tables=tuple(tables))
 
 
-def _numbers(data: bytes, width: int) -> tuple[int, ...]:
+def _numbers(data: memoryview, width: int) -> tuple[int, ...]:
     return tuple(int.from_bytes(data[at : at + width], "little") for at in range(0, len(data), width))
 
 
@@ -131,7 +137,13 @@ def _from_header(header: dict[str, Any]) -> ProgramFile:
     """Raises: ValueError, KeyError, TypeError for what no writer writes."""
     memories = {str(name): _whole(size) for name, size in header["memories"].items()}
     arrays = tuple(_array(entry) for entry in header["arrays"])
+    if len(header.get("tables", [])) > MOST_TABLES:
+        raise ValueError("tables")
+    if sum(_whole(entry["entries"]) for entry in header.get("tables", [])) > MOST_ENTRIES:
+        raise ValueError("entries")
     tables = tuple(_table(entry) for entry in header.get("tables", []))
+    if len({a.name for a in arrays}) < len(arrays):
+        raise ValueError("one name twice")
     for a in (*arrays, *tables):
         if a.offset + a.size_bytes > memories[a.memory]:
             raise ValueError(a.name)
@@ -157,6 +169,8 @@ def _from_header(header: dict[str, Any]) -> ProgramFile:
 def _array(entry: dict[str, Any]) -> StreamArray:
     shape = tuple(_whole(extent) for extent in cast("Sequence[Any]", entry["shape"]))
     role = str(entry["role"])
+    if len(shape) > MOST_AXES:
+        raise ValueError(shape)
     if role not in ("in", "out", "inout", "buffer"):
         raise ValueError(role)
     return StreamArray(
@@ -175,13 +189,11 @@ def _table(entry: dict[str, Any]) -> StreamTable:
     if not LEAST_BITS <= bits <= MOST_BITS:
         raise ValueError(bits)
     count = _whole(entry["entries"])
-    if count > MOST_ENTRIES:
-        raise ValueError(count)
     return StreamTable(str(entry["name"]), str(entry["memory"]), _whole(entry["offset"]), bits, (0,) * count)
 
 
 def _whole(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MOST_IMAGE_BYTES:
         raise ValueError(value)
     return value
 

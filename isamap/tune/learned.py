@@ -21,7 +21,7 @@ import numpy as np
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.trial import Trial
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, shown
 from isamap.tune.features import FEATURES, FEATURES_VERSION, described
 from isamap.tune.trees import Forest, forest_json, read_forest
 
@@ -63,19 +63,20 @@ def print_trained(trained: Trained) -> str:
 def parse_trained(name: str, text: str) -> Trained:
     """The model that a text holds. Raises: UsageProblem when it is none, or of another version."""
     try:
-        stored: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        stored: Any = read_json(text)
+    except ValueError as error:
         raise _no_model(name, str(error)) from None
     if not isinstance(stored, dict) or "isamap_cost_model" not in stored:
         raise _no_model(name, "it has no `isamap_cost_model`")
     content = cast(dict[str, Any], stored)
     names: Any = content.get("features")
     if content["isamap_cost_model"] != FORMAT:
-        raise _other_version(name, f"format {content['isamap_cost_model']!r}", f"{FORMAT}")
+        raise _other_version(name, f"format {shown(content['isamap_cost_model'])}", f"{FORMAT}")
     if content.get("features_version") != FEATURES_VERSION:
         was = content.get("features_version")
-        raise _other_version(name, f"version {was!r} of the features", f"{FEATURES_VERSION}")
-    if not isinstance(names, list) or not all(n in FEATURES for n in cast(list[Any], names)):
+        raise _other_version(name, f"version {shown(was)} of the features", f"{FEATURES_VERSION}")
+    listed = cast(list[Any], names) if isinstance(names, list) else [None]
+    if not all(isinstance(n, str) and n in FEATURES for n in listed) or len(set(listed)) < len(listed):
         raise _no_model(name, "`features` is no list of features")
     card: Any = content.get("card")
     if not isinstance(card, dict):
@@ -90,8 +91,7 @@ def parse_trained(name: str, text: str) -> Trained:
 def read_trained(path: str) -> tuple[Trained, str]:
     """The model in a file, and the sha256 of that. Raises: UsageProblem."""
     try:
-        with Path(path).open("rb") as file:
-            content = file.read(MOST_BYTES + 1)
+        content = read_limited(Path(path), MOST_BYTES)
     except OSError as error:
         said = error.strerror or str(error)
         raise UsageProblem(

@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 from isamap.machine.processor import Cpu
-from isamap.source import Diagnostic, Source, UsageProblem, shown
+from isamap.source import Diagnostic, Source, UsageProblem, read_json, shown
 from isamap.source.numbers import Spread
 from isamap.tune.figures import (
     BandwidthFigure,
@@ -93,7 +93,7 @@ def _entry(key: str, value: object) -> str:
 def parse_profile(source: Source) -> Profile:
     """The profile that a text holds. Raises: UsageProblem when it is none, of another format, or damaged."""
     try:
-        stored: Any = json.loads(source.text)
+        stored: Any = read_json(source.text)
     except ValueError as error:
         raise _refused("profile-unreadable", f"{source.name} is no profile: {error}") from None
     if not isinstance(stored, dict) or "isamap_profile" not in stored:
@@ -102,7 +102,8 @@ def parse_profile(source: Source) -> Profile:
     if content["isamap_profile"] != FORMAT:
         raise _refused(
             "profile-version",
-            f"{source.name} has format {content['isamap_profile']!r}; this version of isamap reads {FORMAT}",
+            f"{source.name} has format {shown(content['isamap_profile'])}; this version of isamap reads "
+            f"{FORMAT}",
         )
     stated = content.pop("sha256", None)
     if stated != _digest(content):

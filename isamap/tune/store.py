@@ -16,6 +16,7 @@ They are used for shipped machines only: a description that a user writes states
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sqlite3
@@ -183,6 +184,8 @@ def opened(
     try:
         safe(path.parent)
         # SQLite gives its side files the mode of the file: it has to be private before it is opened.
+        if path.exists() and not path.is_file():
+            raise OSError(errno.EINVAL, "it is no regular file")
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
             (found,) = connection.execute("pragma user_version").fetchone()

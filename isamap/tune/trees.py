@@ -17,9 +17,13 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap.source import real_number
+
 LEAF = -1
 MOST_TREES, MOST_NODES = 2000, 1023
 """What a file may hold: a file is a stranger's."""
+LARGEST_SUM = 300.0
+"""What `start` and the trees may add up to: e to the power of it, a factor of a cost, is a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +86,10 @@ def read_forest(stored: Mapping[str, Any], features: int) -> Forest:
     if not isinstance(trees, list) or len(cast(list[Any], trees)) > MOST_TREES:
         raise ValueError(f"`trees` is no list of at most {MOST_TREES}")
     (start,) = _numbers([stored.get("start")], "`start`")
-    found = (_tree(tree, f"tree {n}", features) for n, tree in enumerate(cast(list[Any], trees)))
-    return Forest(start, tuple(found))
+    found = tuple(_tree(tree, f"tree {n}", features) for n, tree in enumerate(cast(list[Any], trees)))
+    if abs(start) + sum(max(map(abs, tree.value)) for tree in found) > LARGEST_SUM:
+        raise ValueError(f"`start` and the trees may add up to more than {LARGEST_SUM:g}")
+    return Forest(start, found)
 
 
 def _tree(stored: object, where: str, features: int) -> Tree:
@@ -114,6 +120,7 @@ def _tree(stored: object, where: str, features: int) -> Tree:
 
 def _numbers(values: Sequence[Any], what: str) -> tuple[float, ...]:
     for value in values:
-        if not isinstance(value, int | float) or isinstance(value, bool) or not isfinite(value):
+        number = real_number(value)  # infinite for a whole number beyond all floats
+        if number is None or not isinstance(value, int | float) or not isfinite(number):
             raise ValueError(f"{what} is no finite number")
     return tuple(float(value) for value in values)

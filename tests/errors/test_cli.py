@@ -19,6 +19,8 @@ FILES = sorted(FOLDER.glob("*.txt"))
 
 ELSEWHERE = frozenset(
     (
+        "library-variable",  # tests/unit/test_libraries.py
+        "rows-damaged",  # a folder of rows: tests/unit/test_readers_of_models.py
         "cache-damaged",  # a cache that is damaged: tests/unit/test_cache_command.py
         "bench-threads",  # tests/unit/test_bench.py
         "contender-lost",

@@ -184,7 +184,7 @@ def test_prototypes_are_those_of_c_without_results() -> None:
         ("int32_t n", "Blasint n", "library-call", "`Blasint n` is no parameter of a known type"),
         ("[N, K, x, y]", "[N, 1.5, x, y]", "library-call", "`1.5` cannot be passed as `int32_t`"),
         ("calls:", 'symbols: "a $NAME"\ncalls:', "library-call", "`symbols` makes `a fake_total` of it"),
-        ("calls:", "environment: {A=B: C}\ncalls:", "not-a-name", "`A=B` is no name of a variable"),
+        ("calls:", "environment: {A=B: C}\ncalls:", "library-variable", "`A=B` is no variable that"),
         ("fake_total", "fake_$T", "unknown-variable", "there is no variable called `T`"),
         ("y[n] +=", "z[n] +=", "unknown-name", "z"),
         ("forms:", "form:", "unknown-key", "a call has no key `form`"),
