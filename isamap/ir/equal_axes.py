@@ -42,7 +42,10 @@ def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[st
 
     `equal` are axes of which both have the same value. Sound, not complete: False means "not proved".
     """
-    if not a.guards and not b.guards:
+    terms = (*f.index, *g.index, *a.guards, *b.guards)
+    # Remainders tell iterations apart that no inequality does: i and i + 1 by 2.
+    by_sets = any(not isinstance(atom, str) for e in terms for m, _ in e.terms for atom in m)
+    if not (by_sets or a.guards or b.guards):
         return False
     same = set(equal)
     renamed = {x.name: Index.of(x.name + _OTHER) for x in b.axes if x.name not in same}
@@ -55,14 +58,16 @@ def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[st
     apart = Index.of(axis) - renamed[axis]
     unknowns = {x.name for x in a.axes} | {x.name + _OTHER for x in b.axes if x.name not in same}
     for step in (apart - 1, -apart - 1):
-        meeting = [*mine, *its, step]
+        meeting = (*mine, *its, step)
+        equal_elements = [term for e in zero for term in (e, -e)]
+        within = replace(known.facts, lows={**known.facts.lows, **dict.fromkeys(unknowns, 0)})
+        if by_sets and is_impossible((*meeting, *equal_elements), within):
+            continue  # at once, where the search for a contradiction takes long
         assumed = _Assumed(set(unknowns), list(zero), list(meeting))
-        if not _is_contradictory(assumed, known.facts):
-            # Remainders tell iterations apart that no inequality does: i and i + 1 by 2.
-            equal_elements = (term for e in zero for term in (e, -e))
-            lows = {**known.facts.lows, **dict.fromkeys(unknowns, 0)}
-            if not is_impossible((*meeting, *equal_elements), replace(known.facts, lows=lows)):
-                return False
+        if (a.guards or b.guards) and _is_contradictory(assumed, known.facts):
+            continue
+        if by_sets or not is_impossible((*meeting, *equal_elements), within):
+            return False
     return True
 
 

@@ -65,14 +65,35 @@ def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
     conditions = [f"{names.text(term)} >= 0" for term in (*terms, *facts.nonnegative)]
     for axis, extent in facts.extents.items():
         conditions.append(f"0 <= {names.of(axis)} <= {names.text(extent)} - 1")
-    for monomial, name in list(opaque.items()):
-        if all(isinstance(a, str) and _low(a, facts) >= 0 for a in monomial):
-            conditions.append(f"{name} >= {prod(_low(str(a), facts) for a in monomial)}")
-        elif len(monomial) == 1 and isinstance(monomial[0], Element):
-            conditions.append(f"{names.text(monomial[0].low)} <= {name} <= {names.text(monomial[0].high)}")
+    said: set[str] = set()
+    while said < {*opaque.values()}:  # what is said of one may name more
+        for monomial, name in [(m, n) for m, n in opaque.items() if n not in said]:
+            said.add(name)
+            match monomial:
+                case (Element(low=low, high=high),):
+                    conditions.append(f"{names.text(low)} <= {name} <= {names.text(high)}")
+                case (FloorDiv() | Mod() as division,):
+                    conditions.append(_division_near_zero(division, name, names))
+                case _ if all(isinstance(a, str) and _low(a, facts) >= 0 for a in monomial):
+                    conditions.append(f"{name} >= {prod(_low(str(a), facts) for a in monomial)}")
+                case _:
+                    pass
     symbols = [s for s in names.known if not s.startswith(PRODUCT) and s not in facts.extents]
     conditions += [f"{names.of(s)} >= {_low(s, facts)}" for s in symbols]
     return is_empty(names, conditions) is True
+
+
+def _division_near_zero(division: FloorDiv | Mod, name: str, names: Names) -> str:
+    """Return what holds of `v / d` or `v % d` for a d that is a symbol: its value where -d <= v < 2*d.
+
+    A positive d is no number of isl's, so that a quotient other than -1, 0 and 1 only has a sign.
+    """
+    v, d = f"({names.text(division.value)})", f"({names.text(division.divisor)})"
+    if isinstance(division, Mod):
+        known = " or ".join(f"({name} = {v} - {q}*{d})" for q in (-1, 0, 1))
+        return f"0 <= {name} < {d} and ({known} or {v} >= 2*{d} or {v} < -{d})"
+    known = " or ".join(f"({name} = {q} and {q}*{d} <= {v} < {q}*{d} + {d})" for q in (-1, 0, 1))
+    return f"({known} or ({name} >= 2 and {v} >= 2*{d}) or ({name} <= -2 and {v} < -{d}))"
 
 
 def _low(symbol: str, facts: Facts) -> int:

@@ -14,7 +14,7 @@ from isamap.ir.dtypes import BOOL
 from isamap.ir.facts import AxisAt, Known, facts_of, find_sites, known_facts, loop_guards, unequal_gaps
 from isamap.ir.index import Index, elements_of
 from isamap.ir.nodes import Constraint, Expr, Param, Read, Routine
-from isamap.ir.prove import Facts, is_nonnegative, smallest_value
+from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes
 from isamap.ir.walk import reads, symbols_of_values
 from isamap.source import Diagnostic, Edit, Span
@@ -34,7 +34,9 @@ def check_ranges(routine: Routine, known: Known, constants: tuple[Param, ...]) -
         facts = _facts(known, axes, conditions)
         for position, (index, extent) in enumerate(zip(access.index, shape, strict=True)):
             for term, below in ((index, True), (extent - 1 - index, False)):
-                if not is_nonnegative(term.substitute(known.bindings), facts):
+                bound = term.substitute(known.bindings)
+                # isl knows more of quotients with remainders: (i + 2) % 4 + 4*(i / 4) <= i + 3.
+                if not is_nonnegative(bound, facts) and not is_impossible((-bound - 1,), facts):
                     yield _finding(
                         routine, access, position, term, below, axes, conditions, facts, known, constants
                     )

@@ -76,6 +76,18 @@ SOUND = {
             x[i + 1, j + 1] = x[i, j] + x[i + 2, j + 2] + x[i + 1, j] + x[i, j + 1]; } }""",
     "every third point from its neighbours": """
         kernel k(N) { inout x: f32[N + 2]; for i in N if i % 3 == 1 { x[i + 1] = x[i] + x[i + 2]; } }""",
+    "points of one colour, stored side by side": """
+        kernel k(N, M) { inout x: f32[N + 2, 2*M + 2];
+          for i in N, j in M {
+            x[i + 1, 2*j + i % 2 + 1] = x[i, 2*j + i % 2 + 1] + x[i + 2, 2*j + i % 2 + 1]; } }""",
+    "points of one colour around a ring": """
+        kernel k(N) where N % 2 == 0 { inout x: f32[N];
+          for i in N if i % 2 == 0 { x[i] = x[(i + 1) % N] + x[(i + N - 1) % N]; } }""",
+    "the other half of a ring": """
+        kernel k(N) { inout x: f32[2*N]; for i in 2*N if i < N { x[i] = x[(i + N) % (2*N)]; } }""",
+    "partners in blocks of eight": """
+        kernel k(N) where N % 8 == 0 { in x: f32[N]; out y: f32[N];
+          for i in N { y[i] = x[i] + x[8 * (i / 8) + (i + 4) % 8]; } }""",
     "an interleave": """
         kernel k(N) { in A: f32[N]; in B: f32[N]; out Z: f32[2*N];
           for i in N { Z[2*i] = A[i]; Z[2*i + 1] = B[i]; } }""",
