@@ -215,9 +215,7 @@ def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: S
         case "unstable":
             raise _problem("program-unstable", "gives other results when its data lies elsewhere", subject)
         case _:
-            raise NotSetUp(
-                *_problem("program-failed", f"could not be run: {answer.get('message')}", subject).diagnostics
-            )
+            raise _not_run(str(answer.get("message")), subject)
 
 
 def _inherited(job: dict[str, Any]) -> dict[str, int]:
@@ -349,6 +347,25 @@ def _ended(
 def _problem(code: str, said: str, subject: Subject) -> RunProblem:
     notes = (f"library: {subject.library}", f"compiler: {subject.compiler}")
     return RunProblem(Diagnostic(code, f"{subject.name} {said}", notes=notes))
+
+
+def _not_run(said: str, subject: Subject) -> IsamapError:
+    """The finding that code could not be run, or that its file system does not let any be run."""
+    problem = NotSetUp(*_problem("program-failed", f"could not be run: {said}", subject).diagnostics)
+    try:
+        barred = bool(os.statvfs(subject.library).f_flag & os.ST_NOEXEC)
+    except OSError:
+        return problem
+    if not barred:
+        return problem
+    return MissingTool(
+        Diagnostic(
+            "system-refused",
+            f"the file system of {subject.library.parent} lets no code run (noexec)",
+            notes=(said[:300],),
+            help="name a folder of another file system with ISAMAP_CACHE_DIR or XDG_CACHE_HOME",
+        )
+    )
 
 
 def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:

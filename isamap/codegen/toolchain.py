@@ -6,15 +6,16 @@ in the `ziglang` package. Compilers get argument lists, never a shell, and only 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -49,6 +50,54 @@ def pool_files() -> dict[str, str]:
 COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"
 _ROOM_BYTES = 1 << 20
+_AGAIN = "repeat it when this computer has less to do, or name another compiler in ISAMAP_CC"
+_TEMPORARY = "free some space, or name another folder with TMPDIR"
+_LACKS = (
+    ("No space left|NoSpaceLeft|quota exceeded|DiskQuota", "has no room on the disk", _TEMPORARY),
+    (
+        "File too large|FileTooBig|File size limit exceeded",
+        "may not write files as large as it has to",
+        "start it where `ulimit -f` shows more",
+    ),
+    (
+        "Too many open files|out of file descriptors|FdQuotaExceeded",
+        "may not open as many files as it has to",
+        "start it where `ulimit -n` shows more",
+    ),
+    (
+        "out of memory|OutOfMemory|cannot allocate memory|virtual memory exhausted|bad_alloc",
+        "has not enough memory",
+        "repeat it when this computer has less to do, or where `ulimit -v` shows more",
+    ),
+    (
+        "Resource temporarily unavailable|SystemResources",
+        "may not start as many processes as it has to",
+        "start it where `ulimit -u` shows more",
+    ),
+    (
+        "cannot execute|error trying to exec|posix_spawn",
+        "lacks a part of itself",
+        "install it again, or name another compiler in ISAMAP_CC",
+    ),
+    (
+        "create temporary file|Read-only file system|Permission denied|AccessDenied|Input/output error",
+        "cannot write its files",
+        _TEMPORARY,
+    ),
+    (
+        r"terminated|internal compiler error|\bkilled|core dumped|Segmentation fault|\bAborted",
+        "ended before its work was done",
+        _AGAIN,
+    ),
+)
+"""What compilers say where the computer lacks something, what that is, and the next step."""
+_SHOWN_CODE = re.compile(r"\s*[0-9]*\s*\|")
+# Of symbols, of the assembler, and of words that the description of a machine has for the compiler.
+_FAULTS = re.compile(
+    r"undefined (?:reference|symbol)|multiple definition|duplicate symbol|\.s:[0-9]+: Error:"
+    r"|(?:unrecognized|unsupported|unknown|bad value|invalid).*(?:option|argument|target|CPU|feature|value)",
+    re.IGNORECASE,
+)
 LIBRARIES, PROGRAMS = "libraries", "toolchain"
 """Kinds of what is kept: what was built, and what compilers said of themselves."""
 
@@ -218,7 +267,7 @@ def build(
     `links` are the paths of the libraries that it calls.
 
     Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
-    MissingTool where the compiler took too long; OSError where it had no room.
+    MissingTool where the compiler took too long, or lacked something of this computer.
     """
     flags, mains = (*flags, *compiler.flags), (main,) if isinstance(main, str) else tuple(main)
     main = mains[0]
@@ -247,7 +296,13 @@ def build(
             of = f"the emitted {main} of {len(written[main].splitlines())} lines"
             raise _too_slow(compiler.name, slow.timeout, of, f"compiler: {compiler.version}") from None
         if result.returncode != 0:
-            _check_room(result.stderr, folder)
+            if (lack := _lack_of(compiler.name, result, folder)) is not None:
+                raise lack
+            if not _is_about_code(result.stderr, written):
+                said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
+                raise _lacking(
+                    f"{compiler.name} failed, and blames nothing of the emitted {main}", said, _AGAIN
+                )
             raise _refused(compiler, main, result.stderr, written, emissions)
         return _placed(key, Path(folder, OUTPUT).read_bytes())
 
@@ -267,13 +322,28 @@ def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Ite
     yield (*target, "-O2", "-std=c11", "-static", "-o", OUTPUT, "emitted.o", *own, "-lm")
 
 
-def _check_room(says: str, folder: str) -> None:
-    """Nothing, where a compiler failed for another reason than a full disk. Raises: OSError."""
-    known = next((n for n in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG) if os.strerror(n) in says), None)
-    if known is None and shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
-        known = errno.ENOSPC
-    if known is not None:
-        raise OSError(known, os.strerror(known), tempfile.gettempdir())
+def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: str) -> MissingTool | None:
+    """Return what a compiler that failed lacked of this computer, by its own words."""
+    # Words of the code that it shows are not its own.
+    lines = [line for line in result.stderr.splitlines() if not _SHOWN_CODE.match(line)]
+    if result.returncode < 0:
+        lines.append(signal.strsignal(-result.returncode) or "terminated by a signal")
+    for pattern, lacks, help_ in _LACKS:
+        if said := next((line for line in lines if re.search(pattern, line, re.IGNORECASE)), None):
+            return _lacking(f"{compiler} {lacks}", said, help_)
+    if shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
+        return _lacking(f"{compiler} {_LACKS[0][1]}", f"folder: {tempfile.gettempdir()}", _LACKS[0][2])
+    return None
+
+
+def _is_about_code(says: str, files: Iterable[str]) -> bool:
+    """Return whether a compiler's message points into a file, or is about a symbol or an option."""
+    named = "|".join(map(re.escape, files))
+    return re.search(rf"(?:^|[\s/])(?:{named}):[0-9]+", says) is not None or _FAULTS.search(says) is not None
+
+
+def _lacking(message: str, said: str, help_: str) -> MissingTool:
+    return MissingTool(Diagnostic("system-refused", message, notes=(said.strip()[:300],), help=help_))
 
 
 def _placed(key: str, library: bytes) -> Path:
@@ -338,7 +408,7 @@ def _locate(name: str) -> Compiler | None:
     path = shutil.which(name)
     if path is None:
         return None
-    says = _remembered("version", (path,), lambda: _first_line(run_compiler([path, "--version"], None)))
+    says = _remembered("version", (path,), lambda: _first_line(_asked(name, (path, "--version"))))
     return Compiler(name, (path,), says) if says else None
 
 
@@ -348,14 +418,23 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
     if compiler.name == "zig":
         return True  # one pinned version, which takes every flag that descriptions may name
     words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
-    answer = _remembered("flags", words, lambda: str(run_compiler(list(words), None).returncode))
-    return answer == "0"
+    return _remembered("flags", words, lambda: "0" if _asked(compiler.name, words) is not None else "") == "0"
+
+
+def _asked(name: str, words: Sequence[str]) -> str | None:
+    """Return what a compiler answers, None where it refuses. Raises: MissingTool where it lacks something."""
+    result = run_compiler(list(words), None)
+    if result.returncode == 0:
+        return result.stdout
+    if (lack := _lack_of(name, result, tempfile.gettempdir())) is not None:
+        raise lack
+    return None
 
 
 def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
-    """The answer of a program, asked again only when the program has changed."""
+    """The answer of a program, asked again when the program has changed, or where it had none."""
     status = os.stat(words[0])
-    key = digest(what, str(status.st_mtime_ns), str(status.st_size), *words)
+    key = digest(f"{what} 2", str(status.st_mtime_ns), str(status.st_size), *words)
     with OnlyWarned():
         if (known := Cache.open(PROGRAMS).find(key)) is not None:
             return known.read_text(encoding="utf-8", errors="replace")
@@ -363,13 +442,14 @@ def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> st
         answer = ask()
     except subprocess.TimeoutExpired as slow:
         raise _too_slow(Path(words[0]).name, slow.timeout, f"the question for its {what}") from None
-    with OnlyWarned():
-        Cache.open(PROGRAMS).keep(key, answer.encode())
+    if answer:
+        with OnlyWarned():
+            Cache.open(PROGRAMS).keep(key, answer.encode())
     return answer
 
 
-def _first_line(result: subprocess.CompletedProcess[str]) -> str:
-    return result.stdout.splitlines()[0].strip() if result.returncode == 0 and result.stdout else ""
+def _first_line(text: str | None) -> str:
+    return text.splitlines()[0].strip() if text else ""
 
 
 def _too_slow(name: str, seconds: float, over: str, *notes: str) -> MissingTool:

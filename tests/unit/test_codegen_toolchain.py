@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+import os
 import shutil
 import time
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from isamap.codegen import compiler_calls, toolchain
+from isamap.codegen import child, compiler_calls, toolchain
+from isamap.codegen.child import NotSetUp, Subject
 from isamap.codegen.toolchain import CompilerRefused, build, find_compiler
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
@@ -146,6 +149,103 @@ def test_a_compiler_that_does_not_say_its_version_is_no_compiler_that_is_missing
         find_compiler((), wanted="gcc")
     said = "error[compiler-timeout]: gcc was stopped after 0.2 s, over the question for its version"
     assert said in found.value.render()
+
+
+LACKING = {
+    "f.c:1:1: fatal error: error writing to x.s: No space left on device": "has no room on the disk",
+    "/usr/bin/ld: final link failed: File too large": "ulimit -f",
+    "collect2: fatal error: ld terminated with signal 25 [File size limit exceeded]": "ulimit -f",
+    "cc1: out of memory allocating 65536 bytes after a total of 1 bytes": "ulimit -v",
+    "error: OutOfMemory": "ulimit -v",
+    "gcc: fatal error: Killed signal terminated program cc1": "ended before its work was done",
+    "f.c:1:5: internal compiler error: Segmentation fault": "ended before its work was done",
+    "f.c:1:10: fatal error: math.h: Too many open files": "ulimit -n",
+    "ld: out of file descriptors and couldn't close any": "ulimit -n",
+    "error: unable to start: ProcessFdQuotaExceeded": "ulimit -n",
+    "gcc: fatal error: cannot execute 'cc1': execvp: No such file or directory": "lacks a part of itself",
+    "Cannot create temporary file in /nowhere/: No such file or directory": "TMPDIR",
+    "ld: something else": "blames nothing of the emitted f.c",
+    "": "without a word",
+}
+
+
+@pytest.mark.parametrize("says", LACKING)
+def test_what_the_computer_lacks_is_not_blamed_on_the_code(
+    says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "says").write_text(says)
+    rest = f"*-fsyntax-only*) ;; *) cat {tmp_path}/says >&2; exit 1;;"
+    script = f'case "$*" in *--version*) echo gcc 9;; {rest} esac'
+    make_compiler(tmp_path, "gcc", script)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(MissingTool) as found:
+        build(find_compiler((), wanted="gcc"), (), {"f.c": f"/* {says} */"}, "f.c")
+    assert found.value.exit_code == 5
+    assert LACKING[says] in found.value.render()
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        "f.c:1:5: error: expected ';'\n    1 | /* No space left on device */",
+        "/usr/lib/x.h:9:1: error: inlining failed\n./f.c:3:2: note: called from here",
+        "ld: f.o: undefined reference to `g'",
+        "ld: error: duplicate symbol: g",
+        "/tmp/x.s:7: Error: no such instruction",
+    ],
+)
+def test_what_is_about_the_code_is_blamed_on_it(
+    says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "says").write_text(says)
+    rest = f"*-fsyntax-only*) ;; *) cat {tmp_path}/says >&2; exit 1;;"
+    make_compiler(tmp_path, "gcc", f'case "$*" in *--version*) echo gcc 9;; {rest} esac')
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(CompilerRefused):
+        build(find_compiler((), wanted="gcc"), (), {"f.c": ""}, "f.c")
+
+
+def test_a_compiler_that_is_ended_by_a_signal_is_not_blamed_on_the_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_compiler(
+        tmp_path, "gcc", 'case "$*" in *--version*) echo gcc 9;; *-fsyntax-only*) ;; *) kill -KILL $$;; esac'
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(MissingTool, match="ended before its work was done"):
+        build(find_compiler((), wanted="gcc"), (), {"f.c": ""}, "f.c")
+
+
+@pytest.mark.parametrize("asked", ["--version", "-fsyntax-only"])
+def test_a_lack_is_not_remembered_as_a_refusal(
+    asked: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = f'test -e {tmp_path}/well || {{ echo "gcc: Too many open files" >&2; exit 1; }}'
+    script = f'case "$*" in *{asked}*) {fails};; esac'
+    make_compiler(tmp_path, "gcc", f"{script}; echo gcc 9")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    for _ in range(2):
+        with pytest.raises(MissingTool, match="may not open as many files"):
+            find_compiler(("-O1",), wanted="gcc")
+    (tmp_path / "well").touch()
+    assert find_compiler(("-O1",), wanted="gcc").version == "gcc 9"
+
+
+def test_a_folder_that_lets_no_code_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Subject("the emitted `f`", tmp_path / "library.so", "gcc 9")
+    subject.library.write_bytes(b"no library")
+    judge = child._judged  # pyright: ignore[reportPrivateUsage] - a mount would need root
+
+    def noexec(_path: Path) -> SimpleNamespace:
+        return SimpleNamespace(f_flag=os.ST_NOEXEC)
+
+    with pytest.raises(NotSetUp):
+        judge({"error": "other", "message": "failed to map segment"}, {}, subject)
+    monkeypatch.setattr("isamap.codegen.child.os.statvfs", noexec)
+    with pytest.raises(MissingTool, match="lets no code run") as found:
+        judge({"error": "other", "message": "failed to map segment"}, {}, subject)
+    assert str(tmp_path) in found.value.render()
+    assert "ISAMAP_CACHE_DIR or XDG_CACHE_HOME" in found.value.render()
 
 
 def test_the_same_texts_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
