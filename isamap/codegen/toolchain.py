@@ -332,7 +332,9 @@ def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: st
         if said := next((line for line in lines if re.search(pattern, line, re.IGNORECASE)), None):
             return _lacking(f"{compiler} {lacks}", said, help_)
     if shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
-        return _lacking(f"{compiler} {_LACKS[0][1]}", f"folder: {tempfile.gettempdir()}", _LACKS[0][2])
+        return _lacking(
+            f"{compiler} {_LACKS[0][1]}", f"No space left on device: {tempfile.gettempdir()}", _LACKS[0][2]
+        )
     return None
 
 
