@@ -121,6 +121,10 @@ case("argmin ties first", [("ArgMin", ["x"], ["y"], {"axis": -1})],
 case("topk smallest with ties, unsorted axis 0",
      [("TopK", ["x", "k"], ["v", "i"], {"axis": 0, "largest": 0})],
      {"x": np.asarray([[3, 1], [1, 1], [2, 0], [1, 4]], np.float32)}, ["v", "i"], {"k": i64(3)})
+for largest in (0, 1):
+    case(f"topk of NaN, largest {largest}",
+         [("TopK", ["x", "k"], ["v", "i"], {"axis": 0, "largest": largest})],
+         {"x": np.asarray([1, np.nan, 5, -2, 3, np.nan], np.float32)}, ["v", "i"], {"k": i64(4)})
 # reductions
 case("reduce with empty axes does nothing", [("ReduceSum", ["x", "a"], ["y"], {"noop_with_empty_axes": 1})],
      {"x": f(2, 3)}, constants={"a": np.asarray([], np.int64)})

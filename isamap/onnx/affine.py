@@ -35,7 +35,12 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
             nodes[makers[image]] = None
             gone.append(node)
         nodes.append(made or node)
-        if (made or node).op == "Conv":
+        if (
+            (made or node).op == "Conv"
+            and not node.domain
+            and len(node.outputs) == 1
+            and len(node.inputs) > 1
+        ):
             makers[node.outputs[0]] = len(nodes) - 1
     left = tuple(node for node in nodes if node is not None)
     return replace(graph, nodes=left, constants=constants), tuple(gone)
@@ -55,6 +60,8 @@ def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Arr
     """A convolution that gives what a node does of another's result; None where no filters do."""
     assert maker is not None, "only what is there makes a value"
     x, weights, *biases = maker.inputs
+    if f"{node.outputs[0] if node.outputs else ''}.filters" in constants:
+        return None
     bias = biases[0] if biases and biases[0] else ""
     if weights not in constants or (bias and bias not in constants):
         return None
@@ -82,7 +89,10 @@ def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array
             return None
         gain, shift, mean, variance = (constants[name].astype(np.float64) for name in others)
         eps = node.attributes.get("epsilon", 1e-5)
-        assert isinstance(eps, int | float), "reading has checked it"
+        if not isinstance(eps, float) or any(
+            a.shape != filters.shape[:1] for a in (gain, shift, mean, variance)
+        ):
+            return None
         factor = gain / np.sqrt(variance + eps)
         return factor, shift - mean * factor
     if node.op not in ("Add", "Sub", "Mul", "Div") or len(others) != 1:

@@ -33,9 +33,13 @@ def _if(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) ->
     condition = inputs[0] if inputs else None
     if condition is None or condition.known is None:
         raise NeedsConstant(node.inputs[0] if node.inputs else "")
-    branch = node.attributes.get("then_branch" if bool(condition.known.reshape(-1)[0]) else "else_branch")
-    if not isinstance(branch, Graph):
+    branches = [node.attributes.get(name) for name in ("else_branch", "then_branch")]
+    branch, other = branches if not condition.known.reshape(-1)[0] else branches[::-1]
+    if not isinstance(branch, Graph) or not isinstance(other, Graph):
         raise NotTaken("it has no such branch")
+    kinds = [[(port.dtype or port.said) for port in graph.outputs] for graph in (branch, other)]
+    if len(branch.outputs) != len(node.outputs) or kinds[0] != kinds[1]:
+        raise NotTaken(f"its branches give {kinds[0]} and {kinds[1]} for {len(node.outputs)} results")
     return to.of_graph(branch, (), scope)
 
 
@@ -48,7 +52,9 @@ def _loop(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) 
     trips, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]
     if (trips is not None and trips.known is None) or (condition is not None and condition.known is None):
         raise NeedsConstant(node.inputs[0 if trips is not None and trips.known is None else 1])
-    count = int(trips.known.reshape(-1)[0]) if trips is not None and trips.known is not None else MOST_TRIPS
+    count = (
+        int(trips.known.reshape(-1)[0]) if trips is not None and trips.known is not None else MOST_TRIPS + 1
+    )
     goes_on = condition is None or condition.known is None or bool(condition.known.reshape(-1)[0])
     scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(state) :]]
     trip = 0
@@ -60,6 +66,9 @@ def _loop(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) 
         if found[0].known is None:
             raise NotTaken("data decides how often it runs")
         goes_on = bool(found[0].known.reshape(-1)[0])
+        kinds = [[v.dtype for v in values if v] for values in (state, found[1 : 1 + len(state)])]
+        if kinds[0] != kinds[1]:
+            raise NotTaken(f"an iteration makes {kinds[1]} of {kinds[0]}")
         state = list(found[1 : 1 + len(state)])
         for rows, value in zip(scanned, found[1 + len(state) :], strict=True):
             rows.append(value.shaped((1, *value.shape)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from math import prod
 from typing import Any
 
+from isamap.models.terms import NotTaken
 from isamap.onnx.functions import to_proto
-from isamap.onnx.graph import Array, Graph, Node
+from isamap.onnx.graph import Array, Graph, Model, Node
 
 MOST_ELEMENTS = 1 << 24
 """A result of more is left to a step: small files may name large arrays."""
@@ -30,7 +32,64 @@ _SAFE = frozenset(
 )
 
 
-def fold(node: Node, inputs: Sequence[Array | None], opset: int) -> list[Array] | None:
+LEAST_BYTES = 1 << 26
+LEAST_WORK = 1 << 20
+WORK_OF_NODE = 50
+ELEMENTS_OF_WORK = 1 << 10
+"""Elements that numpy passes over in a unit of work, some ten microseconds, in which Python reaches one."""
+_BY_NUMPY = frozenset(
+    """
+    Abs Add And Cast CastLike Ceil Clip Concat ConstantOfShape CumSum DequantizeLinear Div Equal
+    Exp Expand EyeLike Flatten Floor Gather Greater GreaterOrEqual Identity Less LessOrEqual Log
+    Max Mean Min Mod Mul Neg Not Or Pad Pow QuantizeLinear Range Reciprocal ReduceMax ReduceMean
+    ReduceMin ReduceProd ReduceSum Relu Reshape Round Sigmoid Sign Slice Split Sqrt Squeeze Sub
+    Sum Tanh Tile Transpose Trilu Unsqueeze Where Xor Constant Shape Size
+    """.split()  # noqa: SIM905 - a list of so many words is no easier to read
+)
+
+
+@dataclass(slots=True)
+class Room:
+    """How much may still be computed while a model is read: in proportion to its nodes and weights."""
+
+    size_bytes: int
+    work: int
+
+    @staticmethod
+    def of(model: Model) -> Room:
+        """The room that a model has: of weights, some widened and transposed copies."""
+        size = sum(array.nbytes for array in model.graph.constants.values())
+        nodes = sum(1 for _ in _nodes(model.graph))
+        return Room(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)
+
+
+def _nodes(graph: Graph) -> Iterator[Node]:
+    for node in graph.nodes:
+        yield node
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                yield from _nodes(value)
+
+
+def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Room) -> bool:
+    """Whether so many elements may be computed of inputs. Raises: NotTaken where all work is used up."""
+    read = sum(array.size for array in inputs if array is not None)
+    work = WORK_OF_NODE + (read + results) // ELEMENTS_OF_WORK
+    if node.op in ("MatMul", "Gemm") and inputs[0] is not None:
+        work += results * max(inputs[0].shape, default=1) // ELEMENTS_OF_WORK
+    elif node.op not in _BY_NUMPY:
+        lists = [value for value in node.attributes.values() if isinstance(value, tuple)]
+        sizes = (abs(n) for value in lists for n in value if isinstance(n, int) and n)
+        work += max(read, 1) * max(results, 1) * prod(sizes)
+    if room.work < WORK_OF_NODE:
+        raise NotTaken("what is known takes too long to compute")
+    if work > room.work or 8 * results > room.size_bytes:
+        return False
+    room.work -= work
+    return True
+
+
+def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
     """The results of a node for inputs that are known; None where it is not to be computed now."""
     if any(isinstance(value, Graph) for value in node.attributes.values()):
         return None
@@ -59,7 +118,12 @@ def fold(node: Node, inputs: Sequence[Array | None], opset: int) -> list[Array] 
         else [],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid(node.domain, opset)])
-    if not is_safe and not _is_small(onnx, model, given):
+    if is_safe:
+        sizes = [array.size for array in inputs if array is not None]
+        results: int | None = prod(sizes) if node.op == "Gather" else sum(sizes)
+    else:
+        results = _count(onnx, model, given)
+    if results is None or not _has_room(node, inputs, results, room):
         return None
     try:
         with warnings.catch_warnings():
@@ -70,11 +134,13 @@ def fold(node: Node, inputs: Sequence[Array | None], opset: int) -> list[Array] 
     import numpy as np
 
     arrays = [np.asarray(array) for array in found]
+    room.size_bytes -= sum(array.nbytes for array in arrays)
     return arrays if all(array.dtype != object for array in arrays) else None
 
 
-def _is_small(onnx: Any, model: Any, given: dict[str, Array]) -> bool:
-    """Whether it is known that the results are not too large."""
+def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
+    """How many elements the results have; None where that is not known, or too many."""
+    count = 0
     del model.graph.input[:]
     for name, array in given.items():
         if array.size >= 1024:
@@ -83,11 +149,10 @@ def _is_small(onnx: Any, model: Any, given: dict[str, Array]) -> bool:
     try:
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception:  # noqa: BLE001 - of nodes that are wrong it raises errors of several kinds
-        return False
+        return None
     for port in inferred.graph.output:
         tensor = port.type.tensor_type
         if not tensor.HasField("shape") or not all(d.HasField("dim_value") for d in tensor.shape.dim):
-            return False
-        if prod(d.dim_value for d in tensor.shape.dim) > MOST_ELEMENTS:
-            return False
-    return True
+            return None
+        count += prod(d.dim_value for d in tensor.shape.dim)
+    return count if count <= MOST_ELEMENTS else None

@@ -4,15 +4,91 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from isamap.models.terms import NotTaken
 from isamap.onnx.graph import Attribute, Function, Graph, Node, Reference
 from isamap.onnx.making import Value
 from isamap.onnx.reading import read_function
 from isamap.onnx.types import NUMBERS
+
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "INT": int,
+    "FLOAT": float,
+    "STRING": str,
+    "GRAPH": Graph,
+    "TENSOR": np.ndarray,
+    "INTS": tuple,
+    "FLOATS": tuple,
+    "STRINGS": tuple,
+}
+_ELEMENTS = {"INTS": int, "FLOATS": float, "STRINGS": str}
+"""Values of attributes by the types that ONNX gives them, and the elements of lists."""
+_SPELLED = {"f16": "float16", "f32": "float", "f64": "double", "bf16": "bfloat16", "bool": "bool"} | {
+    f"{word[0]}{bits}": f"{word}{bits}" for word in ("int", "uint") for bits in (4, 8, 16, 32, 64)
+}
+
+
+@cache
+def _schema(op: str, opset: int, domain: str) -> Any:
+    """How ONNX defines an operator; None for one that it does not have."""
+    onnx: Any = import_module("onnx")
+    try:
+        return onnx.defs.get_schema(op, opset, domain)
+    except Exception:  # noqa: BLE001 - its error for an unknown operator is no public class
+        return None
+
+
+def check_node(node: Node, inputs: Sequence[Value | None], opset: int) -> None:
+    """Raises: NotTaken where a node is not as ONNX defines its operator: attributes, and types of inputs."""
+    for name, value in node.attributes.items():
+        if value is None:
+            raise NotTaken(f"its attribute `{name}` is of a kind that no operator here takes")
+    schema = _schema(node.op, opset, node.domain)
+    if schema is None:
+        return
+    for what, there, least, most in (
+        ("inputs", len(inputs), schema.min_input, schema.max_input),
+        ("results", len(node.outputs), schema.min_output, schema.max_output),
+    ):
+        if not least <= there <= most:
+            raise NotTaken(f"{there} {what}, where ONNX has {least} to {most}")
+    for name, value in node.attributes.items():
+        known = schema.attributes.get(name)
+        if known is None:
+            raise NotTaken(f"ONNX has no attribute `{name}` of it")
+        kind = known.type.name
+        elements: tuple[Any, ...] = value if kind in _ELEMENTS and isinstance(value, tuple) else ()
+        if not isinstance(value, _KINDS.get(kind, object)) or not all(
+            isinstance(one, _ELEMENTS[kind]) for one in elements
+        ):
+            raise NotTaken(f"its attribute `{name}` is not of the type {kind}")
+    missing = [
+        name for name, one in schema.attributes.items() if one.required and name not in node.attributes
+    ]
+    if missing:
+        raise NotTaken(f"it lacks the attribute `{missing[0]}`")
+    _check_types(schema, inputs)
+
+
+def _check_types(schema: Any, inputs: Sequence[Value | None]) -> None:
+    allowed = {one.type_param_str: one.allowed_type_strs for one in schema.type_constraints}
+    bound: dict[str, str] = {}
+    for number, value in enumerate(inputs):
+        said = schema.inputs[min(number, len(schema.inputs) - 1)]
+        spelled = _SPELLED.get(value.dtype) if value is not None else None
+        if spelled is None:
+            continue
+        found = f"tensor({spelled})"
+        if found not in allowed.get(said.type_str, (said.type_str,)):
+            raise NotTaken(f"its input {number} is {found}")
+        if bound.setdefault(said.type_str, found) != found and said.is_homogeneous:
+            raise NotTaken(f"its inputs are {bound[said.type_str]} and {found}, which have to be one type")
 
 
 def function_of(node: Node, inputs: Sequence[Value | None], opset: int) -> Function | None:
@@ -21,9 +97,8 @@ def function_of(node: Node, inputs: Sequence[Value | None], opset: int) -> Funct
     Shapes of inputs are known, so that what depends on them is decided.
     """
     onnx: Any = import_module("onnx")
-    try:
-        schema = onnx.defs.get_schema(node.op, opset, node.domain)
-    except Exception:  # noqa: BLE001 - its error for an unknown operator is no public class
+    schema = _schema(node.op, opset, node.domain)
+    if schema is None:
         return None
     proto = to_proto(node, list(node.inputs), list(node.outputs))
     content = _body(onnx, schema, proto, inputs, opset)

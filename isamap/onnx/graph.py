@@ -29,6 +29,18 @@ class Signature:
     sizes: tuple[int | str, ...] | None
     said: str = ""
 
+    def contradicts(self, dtype: str, shape: tuple[int, ...] | None = None) -> str:
+        """Return how a value of this type and these sizes is not as was said; "" where it is."""
+        if self.said not in ("", "no type") and (self.dtype or self.said) != dtype and dtype:
+            return f"it is said to be {self.dtype or self.said}, and is {dtype}"
+        if shape is None or self.sizes is None:
+            return ""
+        if len(self.sizes) != len(shape) or any(
+            isinstance(said, int) and said != size for said, size in zip(self.sizes, shape, strict=True)
+        ):
+            return f"it is said to have the sizes {list(self.sizes)}, and has {list(shape)}"
+        return ""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Node:
@@ -49,13 +61,17 @@ class Node:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Graph:
-    """Nodes in an order in which each finds what it needs; constants by name."""
+    """Nodes in an order in which each finds what it needs; constants by name.
+
+    `inside` is what the file says of values that are neither inputs nor results.
+    """
 
     name: str
     nodes: tuple[Node, ...]
     inputs: tuple[Signature, ...]
     outputs: tuple[Signature, ...]
     constants: Mapping[str, Array]
+    inside: tuple[Signature, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +109,12 @@ class Function:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A graph, the versions of the sets of operators that it is written in, and functions of its own."""
+    """A graph, the versions of the sets of operators that it is written in, and functions of its own.
+
+    Nodes of a graph that others wrote are compared with what ONNX says of their operators.
+    """
 
     graph: Graph
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], Function]
+    is_foreign: bool = False

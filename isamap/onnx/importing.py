@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from isamap.onnx.affine import with_folded_channels
+from isamap.onnx.folding import Room
 from isamap.onnx.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Model, Signature
 from isamap.onnx.lowering import Lowering, Taken, known_names
@@ -79,7 +80,7 @@ def lower_model(
         shape = _sizes_of(port, sizes)
         names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
         ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
-    lowering = Lowering(model)
+    lowering = Lowering(model, Room.of(model))
     lowering.run(graph, Scope(names, model.opsets))
     lowering.taken += [Taken(node, "known") for node in gone]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
@@ -91,6 +92,8 @@ def lower_model(
             for port, value in zip(model.graph.outputs, outputs, strict=True)
             if value is None or not value.dtype
         ]
+        said = ((p, v) for p in (*model.graph.outputs, *model.graph.inside) if (v := names.get(p.name)))
+        findings += [_lie(port, why) for port, value in said if (why := _contradiction(model, port, value))]
     program = None
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
@@ -208,6 +211,16 @@ def _finding(taken: Taken) -> Diagnostic:
 
 def _no_type(port: Port) -> Diagnostic:
     return Diagnostic("onnx-input", f"no kernel computes with the type of the input `{port.name}`")
+
+
+def _contradiction(model: Model, port: Signature, value: Value) -> str:
+    """How a value differs from what the file says of it. Sizes count of results: tools leave others stale."""
+    return port.contradicts(value.dtype, value.shape if port in model.graph.outputs else None)
+
+
+def _lie(port: Signature, why: str) -> Diagnostic:
+    help_ = "write into the file what its nodes make, as `onnx.shape_inference.infer_shapes` finds it"
+    return Diagnostic("onnx-damaged", f"the model contradicts itself about `{port.name}`: {why}", help=help_)
 
 
 def _without(name: str) -> Diagnostic:

@@ -174,10 +174,20 @@ int isamap_scatter_nd(reads_t reads, writes_t writes, const int64_t *numbers) {
     return largest ? a > b : a < b;                                               \
   }
 
+/* NaN is above all numbers, as ONNX's reference and onnxruntime sort it. */
+#define FLOAT_BEFORE(type)                                                        \
+  {                                                                               \
+    type a, b;                                                                    \
+    memcpy(&a, one, sizeof a);                                                    \
+    memcpy(&b, other, sizeof b);                                                  \
+    if (a != a || b != b) return largest ? a != a && b == b : a == a && b != b;   \
+    return largest ? a > b : a < b;                                               \
+  }
+
 static int before(const char *one, const char *other, int64_t largest, int64_t type) {
   switch (type) {
-    case 1: BEFORE(float)
-    case 2: BEFORE(double)
+    case 1: FLOAT_BEFORE(float)
+    case 2: FLOAT_BEFORE(double)
     case 3: BEFORE(int8_t)
     case 4: BEFORE(int16_t)
     case 5: BEFORE(int32_t)

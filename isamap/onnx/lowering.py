@@ -14,10 +14,10 @@ from itertools import zip_longest
 from isamap.models.terms import NotTaken
 from isamap.onnx.applied import Applied, NeedsConstant
 from isamap.onnx.bodies import BODIES
-from isamap.onnx.folding import fold
-from isamap.onnx.functions import function_of, with_attributes
+from isamap.onnx.folding import Room, fold
+from isamap.onnx.functions import check_node, function_of, with_attributes
 from isamap.onnx.fusing import Open
-from isamap.onnx.graph import Array, Function, Graph, Model, Node
+from isamap.onnx.graph import Array, Function, Graph, Model, Node, Signature
 from isamap.onnx.making import Making, OutOfOrder, Value
 from isamap.onnx.operators import OPERATORS
 from isamap.onnx.operators.elementwise import Lowered
@@ -26,8 +26,8 @@ from isamap.onnx.scope import Names, Scope
 from isamap.source import IsamapError
 
 MOST_STEPS = 20_000
-MOST_NODES = 500_000
-"""Those of graphs inside, as often as they run."""
+MOST_NODES = 12_000
+"""Nodes and graphs inside of nodes, as often as they run, beyond the nodes of the graph itself."""
 MOST_CALLS = 12
 """Functions that are written by functions."""
 
@@ -56,6 +56,7 @@ class Lowering:
     """The walk over a model: the program so far, and what became of each node."""
 
     model: Model
+    room: Room
     making: Making = field(default_factory=Making)
     taken: list[Taken] = field(default_factory=list[Taken])
     nodes: int = 0
@@ -84,8 +85,9 @@ class Lowering:
         """Lowers one node; how. Raises: Refused."""
         before = len(self.making.steps)
         self.nodes += 1
-        if self.nodes > MOST_NODES:
-            raise Refused(Taken(node, "refused", f"the model runs more than {MOST_NODES} nodes"))
+        if self.nodes > MOST_NODES + len(self.model.graph.nodes):
+            said = f"graphs inside run more than {MOST_NODES} nodes"
+            raise Refused(Taken(node, "refused", said))
         try:
             inputs = tuple(_value(scope.names, name) for name in node.inputs)
             found, where = self.results(node, inputs, scope)
@@ -112,16 +114,20 @@ class Lowering:
         self, node: Node, inputs: tuple[Value | None, ...], scope: Scope
     ) -> tuple[Sequence[Value | None], str]:
         """The results of a node, and how they came about where no steps tell."""
+        if node.domain not in scope.opsets:
+            raise NotTaken(f"the model does not say which version of the operators of `{node.domain}` it has")
+        version = scope.opsets[node.domain]
         own = self.model.functions.get((node.domain, node.op))
         if own is not None:
             return self.called(own, node, inputs, scope), "function"
+        if self.model.is_foreign:
+            check_node(node, inputs, version)
         if node.op in BODIES and not node.domain:
             if scope.depth > MOST_CALLS:
                 raise NotTaken("graphs lie in graphs too deep")
             return BODIES[node.op](self, node, self._plain(inputs), scope), "function"
-        version = scope.opsets.get(node.domain, 1)
         if all(v is None or v.known is not None for v in inputs):
-            folded = fold(node, [v.known if v else None for v in inputs], version)
+            folded = fold(node, [v.known if v else None for v in inputs], version, self.room)
             if folded is not None:
                 return [Value.of(array) for array in folded], "known"
         if any(v is not None and not v.dtype for v in inputs):
@@ -182,16 +188,30 @@ class Lowering:
 
     def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
         """The results of a graph for such inputs, which sees the names around it. Raises: Refused."""
+        self.nodes += 1
+        if len(given) != len(graph.inputs):
+            raise NotTaken(f"the graph inside takes {len(graph.inputs)} inputs and is given {len(given)}")
         inside: Names = {
             **scope.names,
             **{name: Value.of(array) for name, array in graph.constants.items()},
-            **{port.name: value for port, value in zip(graph.inputs, given, strict=False)},
+            **{port.name: value for port, value in zip(graph.inputs, given, strict=True)},
         }
+        check_said(graph.inputs, inside)
         self.inline(graph.nodes, scope.inside(inside))
         found = [inside.get(port.name) for port in graph.outputs]
         if any(value is None for value in found):
             raise NotTaken("a result of the graph inside is never computed")
+        check_said(graph.outputs, inside)
         return [self.making.plain(value) for value in found if value is not None]
+
+
+def check_said(ports: Iterable[Signature], names: Names) -> None:
+    """Raises: NotTaken where a value is not of the type and the sizes that the file says."""
+    for port in ports:
+        value = names.get(port.name)
+        wrong = port.contradicts(value.dtype, value.shape) if value is not None else ""
+        if wrong:
+            raise NotTaken(f"`{port.name}`: {wrong}")
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:

@@ -10,6 +10,7 @@ with what it reads and writes called as in the kernel at hand.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from isamap.adjoint import gradient
@@ -20,12 +21,18 @@ from isamap.syntax import parse_kernel
 from isamap.torch.writing import Axes, Writer, own_axes, wide_of
 
 
+def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
+    """Return a stride, a padding or a dilation for each of so many axes: torch takes one for all."""
+    return list(numbers) * count if len(numbers) == 1 else list(numbers)
+
+
 def convolution(node: Any, to: Writer, at: Axes, element: str) -> None:
     """A convolution, of any number of dimensions and groups."""
     x, w, bias, stride, padding, dilation, is_transposed, _, groups = node.args
     shape, filters = tuple(x.meta["val"].shape), tuple(w.meta["val"].shape)
     if is_transposed:
         raise NotTaken("a transposed convolution has no kernel here")
+    stride, padding, dilation = (for_each_axis(n, len(shape) - 2) for n in (stride, padding, dilation))
     of_group = shape[1] // groups, filters[0] // groups
     inner = {"c": filters[1], **{f"r{d}": size for d, size in enumerate(filters[2:])}}
     inner = {name: size for name, size in inner.items() if size != 1}
@@ -73,6 +80,7 @@ def _forward(node: Any, dtype: str) -> Kernel:
     grad, x, w, _, stride, padding, dilation, _, _, groups, _ = node.args
     image, filters, result = (tuple(t.meta["val"].shape) for t in (x, w, grad))
     count = len(image) - 2
+    stride, padding, dilation = (for_each_axis(n, count) for n in (stride, padding, dilation))
     apart = {"g": groups} if groups != 1 else {}
     of_image, of_filters = {"n": image[0]} | apart, apart | {"k": filters[0] // groups}
     inner = {"c": filters[1]} | {f"r{d}": filters[2 + d] for d in range(count)}

@@ -16,6 +16,7 @@ from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken
 from isamap.onnx.graph import Array, Attribute, Node
 from isamap.onnx.types import NUMBERS
+from isamap.torch.convolutions import for_each_axis
 from isamap.torch.graph import RESHAPES, is_result, lying, name_of
 from isamap.torch.terms import first_of
 
@@ -129,6 +130,8 @@ def _gelu(to: Translation, node: Any) -> None:
 
 def _convolution(to: Translation, node: Any) -> None:
     x, w, bias, stride, padding, dilation, is_transposed, _, groups = node.args
+    count = w.meta["val"].ndim - 2
+    stride, padding, dilation = (for_each_axis(n, count) for n in (stride, padding, dilation))
     if is_transposed:
         raise NotTaken("a transposed convolution")
     terms = [to.term(t, node) for t in (x, w, bias) if t is not None]
@@ -147,10 +150,12 @@ def _max_pool(to: Translation, node: Any) -> None:
     x, window, stride, padding, dilation, ceil = _arguments(node, None, None, (), (0, 0), (1, 1), False)
     if ceil:
         raise NotTaken("windows that begin inside and end outside")
-    padding, dilation = ((*values, *values)[:2] for values in (padding, dilation))
+    window, stride, padding, dilation = (
+        for_each_axis(n, 2) for n in (window, stride or window, padding, dilation)
+    )
     to.put(
-        node, "MaxPool", to.name(x), kernel_shape=tuple(window), strides=tuple(stride or window),
-        pads=(*padding, *padding), dilations=dilation,
+        node, "MaxPool", to.name(x), kernel_shape=tuple(window), strides=tuple(stride),
+        pads=(*padding, *padding), dilations=tuple(dilation),
     )  # fmt: skip
 
 

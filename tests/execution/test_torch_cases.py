@@ -183,6 +183,10 @@ CONVOLUTIONS: dict[str, Case] = {
         lambda t: torch.conv2d(t[0], t[1], t[2], stride=(2, 1), padding=(1, 2), dilation=(1, 2)),
         lambda: randn((1, 2, 7, 8), (3, 2, 3, 2), (3,)),
     ),
+    "one number for all axes": (
+        lambda t: torch.conv2d(t[0], t[1], stride=(2,), padding=(3,), dilation=[2]),
+        lambda: randn((1, 2, 9, 10), (3, 2, 3, 2)),
+    ),
     "pixels that no filter reaches": (
         lambda t: torch.conv2d(t[0], t[1], stride=3),
         lambda: randn((2, 1, 9, 8), (1, 1, 2, 2)),

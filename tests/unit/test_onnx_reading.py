@@ -82,7 +82,7 @@ def nested(made: Any) -> None:
         (elsewhere("/etc/passwd"), "are said to lie outside of its folder"),
         (elsewhere("link"), "are said to lie outside of its folder"),
         (elsewhere("missing"), "the file `missing` of the weights `w` cannot be read"),
-        (elsewhere("short"), "the numbers of `w` do not fill its sizes"),
+        (elsewhere("short"), "the file `short` of the weights `w` cannot be read: it is too short"),
         (nested, "graphs lie in graphs more than 16 deep"),
     ],
 )

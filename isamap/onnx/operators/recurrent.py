@@ -100,6 +100,10 @@ def _layer(o: Applied) -> Layer:
     units, inside = r.shape[2], wide(x.dtype)
     if w.shape[1] != _GATES[kind] * units:
         raise NotTaken(f"weights {list(w.shape)} for {units} units")
+    if o.integer("hidden_size", units) != units:
+        raise NotTaken(
+            f"its attribute `hidden_size` is {o.integer('hidden_size', 0)}, for weights of {units} units"
+        )
     clip = o.real("clip", 0.0) if o.has("clip") else None
     functions = _activations(o, kind, len(directions), inside)
     return Layer(kind, directions, steps, batch, x.shape[2], units, functions, clip, inside)

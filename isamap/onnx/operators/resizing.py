@@ -81,6 +81,10 @@ def _bordered(o: Applied, x: Value, before: Mapping[int, int], behind: Mapping[i
 # --- other sizes ------------------------------------------------------------------------------------------
 
 
+MOST_PLACES = 1 << 18
+"""Places in an image that one axis of a result is made of."""
+
+
 @dataclass(frozen=True, slots=True)
 class Along:
     """How an axis is resized: from so many elements to so many, by what factor, of which part."""
@@ -181,7 +185,14 @@ def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
 
 
 def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation) -> Value:
-    """A value with some axes resized: those that repeat each element at once, others one after the other."""
+    """A value with some axes resized: those that repeat each element at once, others one after the other.
+
+    Raises: NotTaken for sizes beyond what a result may have, before any place is looked for.
+    """
+    for along in axes.values():
+        reach = 1 + int(min(2 / along.scale, 1 << 30)) if 0 < along.scale < 1 and how.is_antialiased else 1
+        if not 0 < along.scale < float("inf") or not 0 < along.behind * reach <= MOST_PLACES:
+            raise NotTaken(f"an axis resized to {along.behind} elements, by {along.scale:g}")
     taps = {
         axis: _taps(along, how)
         for axis, along in axes.items()
