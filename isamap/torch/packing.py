@@ -1,14 +1,19 @@
 """Weights that are packed once: which operands of a kernel are, and when they are packed again.
 
 A weight is known by where it lies and by torch's count of its changes, `_version`, which every operation in
-place raises, but for those on `weight.data`.
+place raises, but for those on `weight.data` and on arrays of numpy that share its memory. These are noticed
+in the contents: each call compares a sample of all weights, and one block in turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from isamap.driver.runnable import CompiledKernel
 from isamap.torch.graph import name_of, seen_through
@@ -38,6 +43,72 @@ def version_of(tensor: Any) -> int:
     return 0 if tensor.is_inference() else int(tensor._version)
 
 
+SAMPLES = 256
+"""Words of 8 bytes of all weights together that each call compares, at least one of each weight."""
+BLOCK_WORDS = 2048
+"""Words of the block that a call compares: all blocks have their turn, one call after the other."""
+_FACTORS = np.arange(1, 2 * BLOCK_WORDS, 2, dtype=np.int64) * 0x5851F42D4C957F2D
+"""Odd ones, so that no change of a single word leaves a block's sum of products as it was."""
+
+
+class Contents:
+    """What weights held when they were packed. They are kept alive: nothing else gets their addresses."""
+
+    def __init__(self, tensors: Sequence[Any]) -> None:
+        self.held = [tensor.detach() for tensor in tensors]
+        words = [w for tensor in self.held if (w := _words(tensor)).size]
+        self.blocks = [w[at : at + BLOCK_WORDS] for w in words for at in range(0, w.size, BLOCK_WORDS)]
+        self.sums = [_sum(block) for block in self.blocks]
+        each = max(1, SAMPLES // max(1, len(words)))
+        starts = [w.ctypes.data // 8 for w in words]
+        first = min(starts, default=0)
+        end = max((start + w.size for start, w in zip(starts, words, strict=True)), default=first)
+        self.memory = _memory(first, end)
+        places = [
+            start - first + np.unique(np.linspace(0, w.size - 1, each).astype(np.int64))
+            for start, w in zip(starts, words, strict=True)
+        ]
+        self.places = np.concatenate(places) if places else np.empty(0, np.int64)
+        self.sample = self.memory[self.places].tobytes()
+        self.turn = 0
+
+    def differ(self) -> bool:
+        """Return whether a change is seen; warn of one that earlier calls may have missed."""
+        if self.memory[self.places].tobytes() != self.sample:
+            return True
+        if not self.blocks:
+            return False
+        turn = self.turn = (self.turn + 1) % len(self.blocks)
+        if _sum(self.blocks[turn]) == self.sums[turn]:
+            return False
+        warnings.warn(
+            "a weight was changed through `.data` or shared memory, which torch does not count: up to "
+            f"{len(self.blocks)} calls may have used what it held before. Change the weight itself, in "
+            "`with torch.no_grad():`",
+            stacklevel=2,
+        )
+        return True
+
+
+def _words(tensor: Any) -> NDArray[np.int64]:
+    """The memory from a tensor's first element to its last, in whole words."""
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
+    start, end = tensor.data_ptr(), tensor.data_ptr() + reach * tensor.element_size()
+    return _memory(-(-start // 8), end // 8 if tensor.numel() and start else 0)
+
+
+def _memory(first: int, end: int) -> NDArray[np.int64]:
+    """Words of memory as an array, which does not keep it alive. Units: words of 8 bytes."""
+    if end <= first:
+        return np.empty(0, np.int64)
+    place = {"data": (8 * first, True), "shape": (end - first,), "typestr": "<i8", "version": 3}
+    return np.asarray(type("Memory", (), {"__array_interface__": place})())
+
+
+def _sum(block: NDArray[np.int64]) -> int:
+    return int(np.dot(block, _FACTORS[: block.size]))
+
+
 def packed_of(group: Group, text: Text, weights: frozenset[Any]) -> tuple[str, ...]:
     """The operands of a kernel that are weights of a product."""
     anchor = group.anchor
@@ -52,16 +123,20 @@ def packing(kernel: CompiledKernel, passed: Passed, distance: int) -> Callable[[
 
     `distance` is that of the operand from the tensor's first element. Units: elements.
     """
-    kept: list[tuple[Any, int, Any]] = []  # the tensor is held: nothing else gets its address
+    kept: list[tuple[Contents, int, int, Any]] = []
 
     def address(tensor: Any, lies: Any) -> int:
-        version = version_of(tensor)
-        for held, known, array in kept[-1:]:
-            if held.data_ptr() == tensor.data_ptr() and known == version:
+        version, start = version_of(tensor), tensor.data_ptr()
+        for contents, there, known, array in kept[-1:]:
+            if there == start and known == version and not contents.differ():
                 return int(array.ctypes.data)
+        contents = Contents((tensor,))
         there = lies.detach().as_strided(passed.sizes, passed.strides, lies.storage_offset() + distance)
         (array,) = kernel.pack(**{passed.name: there}).values()
-        kept[:] = [*kept[-1:], (tensor, version, array)]  # another thread may still read the one before
+        kept[:] = [
+            *kept[-1:],
+            (contents, start, version, array),
+        ]  # another thread may still read the one before
         return int(array.ctypes.data)
 
     return address

@@ -23,7 +23,7 @@ from isamap.onnx.importing import lower_model
 from isamap.source import IsamapError
 from isamap.torch.graph import is_result, is_view, seen_through
 from isamap.torch.kernels import Options
-from isamap.torch.packing import version_of, weights_of
+from isamap.torch.packing import Contents, version_of, weights_of
 from isamap.torch.program import Program, Ran, make_program, ran_of
 from isamap.torch.running import Values, as_foretold, making
 from isamap.torch.translation import given_back, is_translated, translated
@@ -46,11 +46,11 @@ def whole_program(graph: Any, options: Options, made: list[Whole] | None = None)
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """A library, and the weights that it was made of: held, so that nothing else gets their addresses."""
+    """A library, and the contents of the weights that it was made of."""
 
     library: CompiledModel
     key: tuple[int, ...]
-    weights: tuple[Any, ...]
+    contents: Contents
 
 
 class Whole:
@@ -76,7 +76,7 @@ class Whole:
         self._seen: list[tuple[Sequence[Any], Sequence[Any]]] | None = None
         self._lock = Lock()
         self._made: _Made | None = None
-        self._count = 0
+        self._count = self._changes = 0
         self._apart: Program | None = None
 
     def told(self) -> tuple[Ran, ...]:
@@ -100,6 +100,9 @@ class Whole:
     def run(self, given: Sequence[Any]) -> Any:
         """The results for such inputs; with nothing to spare, as it counts for each call."""
         key, made = self._key([given[place] for place in self.places]), self._made
+        if made is not None and made.key == key and made.contents.differ():
+            self._changes += 1
+            key = (*key[:-1], self._changes)
         if made is None or made.key != key:
             made = self._made_of(given, key)
         if made is None:
@@ -127,7 +130,7 @@ class Whole:
             versions: tuple[int, ...] = tuple(map(self._version, tensors))
         except RuntimeError:  # of tensors for inference, whose changes torch does not count
             versions = tuple(map(version_of, tensors))
-        return (*map(self._address, tensors), *versions)
+        return (*map(self._address, tensors), *versions, self._changes)
 
     def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> _Made | None:
         """The library of such weights; None where there is none, and kernels of groups are there instead."""
@@ -140,8 +143,8 @@ class Whole:
                     self._count += 1
                     if self._count > MOST_MADE:
                         raise NotTaken("its weights go on changing")
-                    held = tuple(values[node] for node in self.weights)
-                    self._made = _Made(self._library(values), key, held)
+                    contents = Contents([values[node] for node in self.weights])
+                    self._made = _Made(self._library(values), key, contents)
                     return self._made
                 except NotTaken as reason:
                     self.why_apart = str(reason)
