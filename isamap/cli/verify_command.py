@@ -39,7 +39,7 @@ from isamap.source import Diagnostic, UsageProblem
 if TYPE_CHECKING:
     from isamap.driver.verifying import Case
 
-FILLS = ("integers", "random", "edges")
+FILLS = ("integers", "random", "edges", "spread", "peaks", "ties")
 KernelOrAll = Annotated[
     str | None,
     typer.Argument(
@@ -72,7 +72,10 @@ SizesFile = Annotated[
 Fills = Annotated[
     list[str] | None,
     typer.Option(
-        "--fill", metavar="FILL", help=f"One of {', '.join(FILLS)}; all by default.", show_default=False
+        "--fill",
+        metavar="FILL",
+        help=f"One of {', '.join(FILLS)}; by default those that the kernel's operations ask for.",
+        show_default=False,
     ),
 ]
 Guard = Annotated[
@@ -123,7 +126,7 @@ def verify_command(
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
     _check_emulator(emulator, model)
     under = read_emulator(emulator)
-    fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or FILLS)
+    fills = tuple(read_choice(word, "--fill", FILLS) for word in fill or ())
     chosen = heuristic or ("greedy" if every else "cpsat")
     choices = Choices(
         schedule, chosen, cost_model, limit, fix, model, profile, transform, threads=threads, packed=packed

@@ -20,17 +20,30 @@ with is in all results. What an iteration of an ordered loop takes in, all later
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import prod, sqrt
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import lru_cache, partial
+from math import ceil, inf, isfinite, log, log2, prod, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.ir import DType, Kernel, Operand, iterations_apart, typical_value
+from isamap.ir import (
+    Call,
+    Cast,
+    Const,
+    DType,
+    Expr,
+    Kernel,
+    Operand,
+    Read,
+    iterations_apart,
+    typical_value,
+)
+from isamap.ir.arguments import SAMPLES, sample_arguments
 from isamap.ir.domains import drawn_values
 from isamap.ir.facts import Site, find_sites
-from isamap.ir.walk import symbols
+from isamap.ir.walk import symbols, walk
 
 
 def shares(kernel: Kernel) -> dict[str, float]:
@@ -66,18 +79,27 @@ def _passes_on(site: Site, known: dict[str, float]) -> bool:
 
 Array = NDArray[Any]
 LINE_BYTES = 64
-FILLS = ("integers", "random", "edges")
+FILLS = ("integers", "random", "edges", "spread", "peaks", "ties")
+"""All fills; `fills_of` says which of them a kernel is verified with."""
+
+
+def fills_of(kernel: Kernel) -> tuple[str, ...]:
+    """Return the fills that verify a kernel: three of all, and three where operations treat data unlike."""
+    return FILLS if any(_critical(e) for e in _all_parts(kernel)) else FILLS[:3]
 
 
 def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
     """An array for each input and output of a kernel whose sizes are bound."""
-    make = _MAKERS[fill]
     arrays: dict[str, Array] = {}
     for number, operand in enumerate(o for o in kernel.operands if o.role != "temp"):
         rng = np.random.default_rng((seed, number))
         shape, domain = shape_of(operand), operand.domain
         if domain is None:
-            arrays[operand.name] = make(rng, shape, operand.dtype)
+            drawn, (_, exponent) = _drawn(rng, shape, operand, kernel, fill), _exponents(kernel, fill)
+            scaled = operand.dtype.is_float and exponent and fill in FILLS[3:]
+            arrays[operand.name] = (
+                np.ldexp(drawn.astype(np.float64), exponent).astype(drawn.dtype) if scaled else drawn
+            )
         else:
             arrays[operand.name] = drawn_values(shape, domain, rng).astype(operand.dtype.numpy())
     if fill == "edges":
@@ -87,6 +109,20 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
             scaled = arrays[name].astype(np.float64) / divisor
             arrays[name] = scaled.astype(kernel.operand(name).dtype.numpy())
     return arrays
+
+
+def _drawn(
+    rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel, fill: str
+) -> Array:
+    match fill:
+        case "spread":
+            return _with_peaks(_spread(rng, shape, operand.dtype, _octaves(kernel)), operand.dtype, 0.0)
+        case "peaks":
+            return _with_peaks(_spread(rng, shape, operand.dtype, _octaves(kernel)), operand.dtype, None)
+        case "ties":
+            return _with_peaks(_ties(rng, shape, operand, kernel), operand.dtype, 1.0)
+        case _:
+            return _MAKERS[fill](rng, shape, operand.dtype)
 
 
 def _divisors(kernel: Kernel) -> dict[str, float]:
@@ -167,11 +203,26 @@ def taken_bytes(array: Array) -> int:
     return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
 
 
-def make_scalars(kernel: Kernel, seed: int = 0) -> dict[str, float]:
-    """A value for each typed scalar parameter: a small integer that is not 0."""
+def make_scalars(kernel: Kernel, fill: str = "integers", seed: int = 0) -> dict[str, float]:
+    """A value for each typed scalar parameter: a small integer that is not 0, or what reaches a saturation.
+
+    Where a scale decides whether results saturate, `q = sat_i8(round(f32(s) * scale, even))`, floats are
+    multiplied with a power of 2 that leaves about as many results within the type as beyond it. In `ties`
+    they are such powers themselves, so that products lie between two whole numbers.
+    """
+    exponent, _ = _exponents(kernel, fill)
+    found: dict[str, float] = {}
+    for name, (dtype, n) in _drawn_scalars(kernel, seed).items():
+        if dtype.is_float and exponent:
+            found[name] = (1 if fill == "ties" else 0.83 * n if fill == "random" else n) * 2.0**exponent
+        else:
+            found[name] = bool(n) if dtype.kind == "bool" else n
+    return found
+
+
+def _drawn_scalars(kernel: Kernel, seed: int = 0) -> dict[str, tuple[DType, int]]:
     rng = np.random.default_rng((seed, 1 << 20))
-    drawn = {p.name: (p.dtype, int(rng.integers(1, 4))) for p in kernel.params if p.dtype is not None}
-    return {name: bool(n) if dtype.kind == "bool" else n for name, (dtype, n) in drawn.items()}
+    return {p.name: (p.dtype, int(rng.integers(1, 4))) for p in kernel.params if p.dtype is not None}
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
@@ -216,8 +267,246 @@ def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
     return values.astype(dtype.numpy())
 
 
+def _spread(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octaves: Octaves) -> Array:
+    """Numbers of either sign whose logarithms are spread evenly: in a row one exceeds all others by far."""
+    if dtype.kind == "bool":
+        return _whole_range(rng, shape, dtype)
+    low, high = octaves
+    if dtype.is_float:
+        most = log2(dtype.largest) - 2
+        low, high = min(low, most - OCTAVES), min(high, most)
+    else:
+        low, high = 0, dtype.bits - (dtype.kind == "int")
+    sizes, signs = 2 ** rng.uniform(low, high, size=shape), rng.choice([-1.0, 1.0], size=shape)
+    if dtype.is_float:
+        return np.asarray(signs * sizes).astype(dtype.numpy())
+    whole = np.minimum(sizes, 2.0**62).astype(np.int64)
+    return _in_range(whole if dtype.kind == "uint" else np.where(signs < 0, -whole, whole), dtype)
+
+
+def _with_peaks(values: Array, dtype: DType, where: float | None) -> Array:
+    """Let one float of each row exceed all others four times: near a share of its length, or all over it.
+
+    A largest element that gets lost shows in a softmax only where it was the largest by far. Code treats
+    the first, the last and the other elements of a row in different places.
+    """
+    if not dtype.is_float or not values.ndim or not values.size or values.shape[-1] < 2:
+        return values
+    rows = values.reshape(-1, values.shape[-1]).copy()
+    number, length = np.arange(len(rows)), values.shape[-1]
+    near = number % min(length, 4)
+    at = (
+        near
+        if where == 0
+        else length - 1 - near
+        if where
+        else (number * GOLDEN % 1 * length).astype(np.int64)
+    )
+    most = np.max(np.abs(rows.astype(np.float64)), initial=0.0)
+    rows[number, at] = np.minimum(4 * most, dtype.largest / 4).astype(rows.dtype)
+    return rows.reshape(values.shape)
+
+
+def _in_range(values: Array, dtype: DType) -> Array:
+    return np.asarray(np.clip(values, dtype.low, min(dtype.high, (1 << 63) - 1))).astype(dtype.numpy())
+
+
+def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel) -> Array:
+    """Halves of whole numbers, and integers that end in zeros: products and sums lie on ties, and meet.
+
+    In the first half along the first and the last axis nothing is positive: windows and rows of negative
+    numbers lie there. A quarter are numbers that the kernel compares this input with, and their neighbours.
+    """
+    dtype = operand.dtype
+    if dtype.kind == "bool":
+        return _whole_range(rng, shape, dtype)
+    signs = np.asarray(rng.choice([-1, 1], size=shape))
+    for axis in {0, len(shape) - 1} if shape else ():
+        if shape[axis] > 1:
+            np.moveaxis(signs, axis, 0)[: shape[axis] // 2] = -1
+    if dtype.is_float:
+        _, high = _octaves(kernel)
+        whole = np.rint(2 ** rng.uniform(0, min(max(high, 3), 10) + 1, size=shape))
+        whole = np.where(rng.random(shape) < 1 / 8, 0.0, whole)
+        values = np.asarray(np.copysign(whole, signs) / 2).astype(dtype.numpy())
+    else:
+        shifts = rng.integers(0, dtype.bits, size=shape)
+        whole = np.left_shift(rng.integers(0, 10, size=shape), np.minimum(shifts, 58))
+        values = _in_range(whole * signs if dtype.kind == "int" else whole, dtype)
+    planted = _compared(kernel, operand)
+    if planted.size:
+        return np.where(rng.random(shape) < 1 / 4, rng.choice(planted, size=shape), values)
+    return values
+
+
 _MAKERS: dict[str, Callable[[np.random.Generator, tuple[int, ...], DType], Array]] = {
     "integers": _integers,
     "random": _random,
     "edges": _edges,
 }
+
+
+# --- what a kernel's operations ask of its data ---------------------------------------------------------
+
+Octaves = tuple[float, float]
+OCTAVES = 6
+"""The octaves that floats of `spread` lie in, at least."""
+GOLDEN = (sqrt(5) - 1) / 2
+"""Multiples of it, without their whole part, lie all over 0 … 1."""
+STEP = 4
+"""The octaves from one size of data that is tried to the next."""
+_COMPARING = ("min", "max", "lt", "le", "gt", "ge", "eq", "ne")
+_BENT = ("exp", "expm1", "sigmoid", "tanh", "erf", "log", "log1p", "sqrt", "sin", "cos", "div", "round")
+"""Operations that treat some arguments unlike others, or whose code does."""
+
+
+def _parts(site: Site) -> Iterator[Expr]:
+    """Everything that stands in a statement's value and conditions, and its reduction as an operation."""
+    assign = site.assign
+    if assign.op in _COMPARING:
+        yield Call(assign.op, (assign.value, assign.value), assign.value.dtype)
+    for e in (assign.value, *site.conditions):
+        yield from walk(e)
+
+
+def _all_parts(kernel: Kernel) -> Iterator[Expr]:
+    return (e for site in find_sites(kernel) for e in _parts(site))
+
+
+def _critical(e: Expr) -> bool:
+    """Return whether an operation on data treats some of its arguments unlike others."""
+    match e:
+        case Call(op, args):
+            comparing = op in _COMPARING or op in ("select", "rounding_shift", "abs")
+            return (op in _BENT or comparing) and any(isinstance(p, Read) for a in args for p in walk(a))
+        case Cast(value, dtype, mode):
+            return dtype.is_integer and (mode == "sat" or value.dtype.is_float)
+        case _:
+            return False
+
+
+def _reaches(e: Expr) -> Iterator[tuple[Expr, float]]:
+    """Yield the arguments of an operation, each with the size that takes it through all cases."""
+    match e:
+        case Call("exp" | "expm1" | "sigmoid" | "tanh", (x,)):
+            yield x, -2 * log(x.dtype.smallest_subnormal)
+        case Call("erf" | "round", (x,)):
+            yield x, 8.0
+        case Call("sin" | "cos", (x,)):
+            yield x, 1000.0
+        case Call(op, (a, b)) if op in _COMPARING:
+            for x, other in ((a, b), (b, a)):
+                if isinstance(other, Const) and isfinite(other.value) and other.value:
+                    yield x, 2 * abs(float(other.value))
+        case Cast(x, dtype, "sat") if dtype.is_integer:
+            yield x, 1.5 * dtype.high
+        case _:
+            pass
+
+
+@lru_cache(maxsize=16)
+def _octaves(kernel: Kernel) -> Octaves:
+    """Return the octaves of floats with which every argument reaches the size that its operation asks for.
+
+    An argument that inputs do not enlarge, as one that is divided by the largest of a row, asks for nothing.
+    """
+    wanted: dict[Expr, float] = {x: n for e in _all_parts(kernel) for x, n in _reaches(e)}
+    asked: dict[Expr, float] = {}
+    before: Mapping[Expr, float] = {}
+    scalars = {name: float(n) for name, (_, n) in _drawn_scalars(kernel).items()}
+    for high in range(0, 41, STEP):
+        given = _samples(kernel, partial(_spread, octaves=(high - OCTAVES, high)))
+        found = _sizes(kernel, wanted, given, scalars)
+        for x in found.keys() - asked.keys():
+            if found[x] >= wanted[x]:
+                grown = log2(found[x] / before[x]) if before.get(x) else inf
+                asked[x] = high - STEP * log2(found[x] / wanted[x]) / grown if high > 0 else 0
+        before = found
+    return min(asked.values(), default=0.0) - OCTAVES, ceil(max(asked.values(), default=0.0))
+
+
+@lru_cache(maxsize=16)
+def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
+    """Return powers of 2 for float scalars and inputs with which about half of what saturates does so.
+
+    One of them is 0: inputs are scaled where scalars do not change what saturates.
+    """
+    wanted: dict[Expr, float] = {
+        e.value: e.dtype.high / 2
+        for e in _all_parts(kernel)
+        if isinstance(e, Cast) and e.mode == "sat" and e.dtype.is_integer
+    }
+    if not wanted:
+        return 0, 0
+    drawn = _drawn_scalars(kernel)
+    rng = np.random.default_rng(0)
+    inputs = [o for o in kernel.operands if o.role in ("in", "inout")]
+    given = {o.name: _drawn(rng, (SAMPLES,), o, kernel, fill) for o in inputs}
+
+    def beyond(scalars: float, floats: float) -> float:
+        """Return how many octaves what saturates is too large, on average."""
+        now = {name: n * 2.0**scalars if t.is_float else n for name, (t, n) in drawn.items()}
+        made = {o.name: given[o.name] * (2.0**floats if o.dtype.is_float else 1) for o in inputs}
+        found = _sizes(kernel, wanted, made, now)
+        octaves = [log2(size / wanted[x]) for x, size in found.items() if 0 < size < inf]
+        return sum(octaves) / max(1, len(octaves))
+
+    start = beyond(0, 0)
+    for scalars, floats in ((1.0, 0.0), (0.0, 1.0)) if abs(start) > STEP else ():
+        if abs(beyond(-STEP * scalars, -STEP * floats) - start) > 1:
+            exponent = 0.0
+            for _ in range(8):  # what grows as its square is there at once, others halfway each time
+                exponent -= beyond(exponent * scalars, exponent * floats) / 2
+            return round(exponent * scalars), round(exponent * floats)
+    return 0, 0
+
+
+def _samples(
+    kernel: Kernel, make: Callable[[np.random.Generator, tuple[int, ...], DType], Array]
+) -> dict[str, Array]:
+    """Return samples of all inputs."""
+    rng = np.random.default_rng(0)
+    return {o.name: make(rng, (SAMPLES,), o.dtype) for o in kernel.operands if o.role in ("in", "inout")}
+
+
+def _sizes(
+    kernel: Kernel, wanted: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
+) -> dict[Expr, float]:
+    """Return a size that a quarter of the samples of an expression exceed; of those without, none."""
+    found: dict[Expr, float] = {}
+    for e, values in sample_arguments(kernel, wanted, given, scalars).items():
+        sizes = np.abs(values.astype(np.float64))
+        sizes = sizes[~np.isnan(sizes)]
+        if sizes.size:
+            found[e] = float(np.quantile(sizes, 0.75, method="nearest"))
+    return found
+
+
+def _compared(kernel: Kernel, operand: Operand) -> Array:
+    """Return the constants that the values of an input are compared with, and the numbers next to them."""
+    dtype, found = operand.dtype, set[float]()
+    for e in _all_parts(kernel):
+        if isinstance(e, Call) and e.op in _COMPARING and len(e.args) == 2:
+            for x, other in (e.args, e.args[::-1]):
+                if isinstance(other, Const) and isfinite(other.value) and _is_read(x, operand.name):
+                    found.add(float(other.value) if dtype.is_float else int(other.value))
+    if dtype.is_float:
+        near = np.array(sorted(found)).astype(dtype.numpy())
+        if not near.size:
+            return near
+        step = np.maximum(
+            np.abs(near.astype(np.float64)) * 2.0 ** (1 - dtype.mantissa_bits), dtype.smallest_subnormal
+        )
+        every = np.concatenate([near.astype(np.float64) + sign * step for sign in (-1, 0, 1)])
+        return every.astype(dtype.numpy())
+    whole = [int(c) + by for c in sorted(found) for by in (-1, 0, 1)]
+    return np.array([n for n in whole if dtype.low <= n <= dtype.high], dtype.numpy())
+
+
+def _is_read(e: Expr, name: str) -> bool:
+    """Return whether an expression is an element of an input, converted at most."""
+    match e:
+        case Cast(value):
+            return _is_read(value, name)
+        case _:
+            return isinstance(e, Read) and e.buffer == name

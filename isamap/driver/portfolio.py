@@ -18,7 +18,7 @@ from typing import Any
 from isamap.codegen.c_library import emit_library_call
 from isamap.codegen.cache import digest
 from isamap.codegen.child import RunProblem
-from isamap.codegen.fills import FILLS, make_arrays, make_scalars
+from isamap.codegen.fills import fills_of, make_arrays, make_scalars
 from isamap.codegen.toolchain import CompilerRefused, compile_library, pool_files
 from isamap.driver.compiling import Program, manifest
 from isamap.driver.kept import Warned
@@ -196,10 +196,11 @@ def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed:
 def _wrong(theirs: Theirs) -> Diagnostic | None:
     """What is wrong with a library's results, at the sizes measured and the least; None for nothing."""
     request = theirs.prepared.request
-    sizes = complete_sizes(parse_kernel(request.kernel), whole_sizes(request.sizes))
+    parsed = parse_kernel(request.kernel)
+    sizes = complete_sizes(parsed, whole_sizes(request.sizes))
     least = {name: value if isinstance(value, int) else value.low for name, value in sizes.items()}
     measured = measured_sizes(theirs.prepared)
-    cases = [(at, fill) for at in measured for fill in FILLS]
+    cases = [(at, fill) for at in measured for fill in fills_of(bind(parsed, dict(at)))]
     cases += [(least, "random")] if least not in measured else []
     for at, fill in cases:
         case = verify_case(theirs.prepared, at, fill)
@@ -272,7 +273,7 @@ def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
     """What takes turns, with random data, once called. Raises: RunProblem where it fails."""
     threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
-    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
+    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     symbols = symbols_of(prepared, sizes)
     made = Contender(prepared.compiled, arrays, symbols, scalars, LIMITS.seconds, [], threads)
     made.processor_time = threads == 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from isamap.codegen.fills import make_arrays, make_scalars
+from isamap.codegen.fills import fills_of, make_arrays, make_scalars
 from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
-from isamap.driver.verifying import Case, Judged, case_of
+from isamap.driver.verifying import Case, Judged, case_of, with_unverified
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Source, UsageProblem, VerificationFailed, read_limited
@@ -76,7 +76,7 @@ def program_kernel(program: ProgramFile, source: Source) -> Kernel:
 
 def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill: str) -> Case:
     """A program performed on one fill, and its results held against the oracle."""
-    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel)
+    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel, fill)
     try:
         found = execute_program(program, machine, arrays)
     except VerificationFailed as problem:
@@ -89,7 +89,8 @@ def program_cases(
     program: ProgramFile, machine: Machine, kernel: Kernel, fills: tuple[str, ...]
 ) -> Iterator[Case]:
     """The comparisons of one program."""
-    return (verify_program(program, machine, kernel, fill) for fill in fills)
+    made = [verify_program(program, machine, kernel, fill) for fill in fills or fills_of(kernel)]
+    return with_unverified(made)
 
 
 def _mismatch(said: str, advice: str) -> UsageProblem:

@@ -6,8 +6,8 @@ each iteration by itself, from the state that the program had.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.codegen.child import RunProblem
-from isamap.codegen.fills import make_arrays, make_scalars, taken_bytes, with_gaps
+from isamap.codegen.fills import fills_of, make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.codegen.runner import RunResult, packed_arrays, run_program
 from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
 from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, sum_type
@@ -30,8 +30,6 @@ from isamap.syntax import parse_kernel
 Array = NDArray[Any]
 
 
-TELLING_FILL = "random"
-"""The data that are made so that every result can be judged."""
 GUARDED_BYTES = 1 << 30
 """Larger data is not laid beside guard pages: it would be there twice."""
 FILLS_APART = ("random",)
@@ -45,7 +43,8 @@ GAPPED_BYTES = 1 << 28
 class Case:
     """One run that was compared; `max_error` and `bound` are those of the element nearest to its bound.
 
-    `at` says at which length of vectors, where the program serves several.
+    `at` says at which length of vectors, where the program serves several; `vague` has a finding for each
+    output of which this run told nothing.
     """
 
     sizes: Mapping[str, int]
@@ -57,6 +56,7 @@ class Case:
     guarded: bool
     problems: tuple[Diagnostic, ...] = ()
     at: str = ""
+    vague: Mapping[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
 
     @property
     def ok(self) -> bool:
@@ -78,6 +78,7 @@ class Judged:
     worst: float = -1.0
     error: float = 0.0
     bound: float = 0.0
+    vague: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
 
     def hold(self, name: str, wanted: Expected) -> None:
         """Hold an output against what is expected of it."""
@@ -123,7 +124,7 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
     Of `FILLS_APART` rows lie apart in memory: programs have a version of their own for rows that do not.
     """
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
-    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel)
+    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel, fill)
     if fill in FILLS_APART:
         arrays = rows_apart(arrays, kernel, prepared)
     guard = guard and sum(taken_bytes(a) for a in arrays.values()) <= GUARDED_BYTES
@@ -203,14 +204,14 @@ def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Cas
         judged.checked,
         guard,
         tuple(judged.problems),
+        vague=judged.vague,
     )
 
 
 def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
     """What is compared: outputs as a whole, and those of a recurrence from the program's own state, too.
 
-    Where the whole is too vague to tell anything, the iterations alone decide, which is as much. What is too
-    vague altogether is a problem where data were made to be judged, and said of others.
+    Where the whole is too vague to tell anything, the iterations alone decide, which is as much.
     """
     kernel, arrays, fill = judged.kernel, judged.arrays, judged.fill
     whole = expect(kernel, arrays, scalars, fill)
@@ -224,8 +225,7 @@ def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple
         several = [e for e in (wanted, own.get(name)) if e is not None]
         vague = [find_vague(judged.found[name], e, arrays) for e in several]
         if (found := vague[-1]) is not None and all(vague):
-            if fill == TELLING_FILL:
-                judged.problems.append(_too_vague(name, found, judged))
+            judged.vague[name] = _too_vague(name, found, judged)
             judged.checked = f"nothing of {name}: its bound is larger than a tenth of its values"
         telling = [e for e, says_nothing in zip(several, vague, strict=True) if says_nothing is None]
         yield from ((name, e) for e in telling or several)
@@ -236,9 +236,9 @@ def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
     said = f"`{name}` is not verified: its bound, {vague.bound:.3g}, is larger than a tenth of its values"
     return Diagnostic(
         "bound-too-large",
-        f"{said}, which reach {vague.size:.3g}",
+        f"{said}, which reach {vague.size:.3g}, on every fill",
         notes=(_circumstances(judged),),
-        help="verify fewer iterations, or have an output hold what each iteration carries on, "
+        help="verify smaller sizes or fewer iterations, or have an output hold what each iteration carries on, "
         "so that each is judged by itself",
     )
 
@@ -299,11 +299,24 @@ def _pick(value: Range, which: str) -> int:
 
 
 def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
-    """The comparisons of one program: all its sizes with all fills, at each length that it serves."""
+    """The comparisons of one program: all its sizes with all fills, at each length that it serves.
+
+    Without fills they are those that the kernel's operations ask for.
+    """
     for at, there in prepared.everywhere():
         for sizes in concrete_sizes(there):
-            for fill in fills:
-                yield replace(verify_case(there, sizes, fill, guard=guard), at=at)
+            kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
+            cases = [verify_case(there, sizes, fill, guard=guard) for fill in fills or fills_of(kernel)]
+            yield from (replace(case, at=at) for case in with_unverified(cases))
+
+
+def with_unverified(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield the comparisons of one run, the last one with a problem for each output that none could judge."""
+    told = [case.vague for case in cases]
+    for number, case in enumerate(cases, 1):
+        last = number == len(cases)
+        never = [d for name, d in told[-1].items() if all(name in own for own in told)] if last else []
+        yield replace(case, problems=(*case.problems, *never)) if never else case
 
 
 SECONDS = 0.5
@@ -357,7 +370,7 @@ def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
         said = f"programs for `{prepared.machine.name}` run under `{prepared.emulator}`, which times nothing"
         raise UsageProblem(Diagnostic("usage", said, help="use `isamap verify`"))
     kernel = bind(parse_kernel(prepared.request.kernel), dict(sizes))
-    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
+    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     symbols, threads = symbols_of(prepared, sizes), prepared.request.threads
     given = packed_arrays(prepared.packers, arrays, symbols, threads=threads)
     first = run_program(

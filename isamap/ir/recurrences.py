@@ -49,7 +49,7 @@ class Apart:
 def iterations_apart(kernel: Kernel) -> Apart | None:
     """The kernel whose iterations begin with given results; None where no output shows what is carried."""
     shown: dict[str, str] = {}
-    body = tuple(_apart(statement, frozenset(), kernel, shown) for statement in kernel.body)
+    body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
         return None
     given = tuple(
@@ -60,25 +60,71 @@ def iterations_apart(kernel: Kernel) -> Apart | None:
     return Apart(made, {name: output for output, name in shown.items()})
 
 
-def _apart(s: Stmt, around: frozenset[str], kernel: Kernel, shown: dict[str, str]) -> Stmt:
-    """The statement with what its ordered loops carry read from results, as far as those show it."""
+def _all_apart(
+    body: tuple[Stmt, ...],
+    around: frozenset[str],
+    later: frozenset[str],
+    kernel: Kernel,
+    shown: dict[str, str],
+) -> tuple[Stmt, ...]:
+    """Return statements, each with the arrays that those behind it assign among what is assigned later."""
+    behind = [later | {a.target.buffer for a in _assigns(body[n + 1 :])} for n in range(len(body))]
+    return tuple(_apart(s, around, b, kernel, shown) for s, b in zip(body, behind, strict=True))
+
+
+def _apart(
+    s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
+) -> Stmt:
+    """The statement with what its ordered loops carry read from results, as far as those show it.
+
+    An array that is assigned `later` no longer holds what the loop left.
+    """
     if isinstance(s, Assign):
         return s
     within = around | {a.name for a in s.axes}
-    loop = replace(s, body=tuple(_apart(b, within, kernel, shown) for b in s.body))
+    again = _assigned_again(s) if s.ordered else frozenset[str]()
+    loop = replace(s, body=_all_apart(s.body, within, later | again, kernel, shown))
     if not loop.ordered or len(loop.axes) != 1:
         return loop
+    later |= again
     axis, written = loop.axes[0].name, list(_assigns(s.body))
     starts: list[Stmt] = []
     for number, assign in enumerate(written):
         copied = _copied(assign, axis, around, kernel)
-        later = (other.target.buffer for other in written[number + 1 :])
-        if copied is not None and copied.buffer not in later and _is_alone(assign, written):
+        behind = (other.target.buffer for other in written[number + 1 :])
+        shows = assign.target.buffer not in later and _is_alone(assign, written)
+        if copied is not None and copied.buffer not in behind and shows:
             starts.append(_start(assign.target, copied, axis, kernel, shown))
-    lagging = {read: _name(read.buffer, kernel, shown) for read in _lagging(written, axis, kernel)}
+    reread = (read for read in _lagging(written, axis, kernel) if read.buffer not in later)
+    lagging = {read: _name(read.buffer, kernel, shown) for read in reread}
     reread = _with_reads(loop, lambda r: replace(r, buffer=lagging[r]) if r in lagging else r)
     assert isinstance(reread, Loop)
     return replace(reread, body=(*starts, *reread.body))
+
+
+def _assigned_again(loop: Loop) -> frozenset[str]:
+    """Return the arrays of which an iteration of a loop may assign what an earlier one has assigned.
+
+    A subscript shows that it does not where it is a multiple of the axis, plus what stays in the loop.
+    """
+    inner = {a.name for s in loop.body for a in _axes(s)}
+
+    def moves(i: Index, axis: str) -> bool:
+        slope = i.coefficient(axis)
+        others = i.symbols - {axis}
+        return slope is not None and bool(slope.value) and i.is_affine_in((axis,)) and not others & inner
+
+    axes = [a.name for a in loop.axes]
+    return frozenset(
+        assign.target.buffer
+        for assign in _assigns(loop.body)
+        if not all(any(moves(i, axis) for i in assign.target.index) for axis in axes)
+    )
+
+
+def _axes(s: Stmt) -> tuple[Axis, ...]:
+    """Return the axes of a statement and of all loops in it."""
+    return () if isinstance(s, Assign) else (*s.axes, *(a for b in s.body for a in _axes(b)))
 
 
 def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:

@@ -145,7 +145,7 @@ def make_contender(trial: Trial) -> Contender:
     open_sizes = {p.name for p in trial.kernel.params if p.kind == "size"}
     kernel = bind(trial.kernel, {n: v for n, v in profile.items() if n in open_sizes})
     assert isinstance(kernel, Kernel)
-    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel)
+    arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
     given = packed_arrays(compile_packers(emitted, trial.machine), arrays, symbols, limits=LIMITS)
     return Contender(compiled, given, symbols, scalars, LIMITS.seconds, [], trial.problem.threads)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import make_arrays, shares
+from isamap.codegen.fills import fills_of, make_arrays, make_scalars, shares
 from isamap.driver.oracle import expect
 from isamap.ir import Kernel, bind
 from isamap.kernels import kernel_path
@@ -101,3 +101,29 @@ def test_floats_of_a_recurrence_shrink_with_the_length_of_its_sums() -> None:
     assert all(0.9 / 64 < np.abs(a).max() <= 1 / 64 for a in arrays.values())
     text = "in u: f32[N, N]; in x: f32[N]; inout h: f32[N]; for n in N, k in N { h[n] += u[n, k] * x[k]; }"
     assert np.abs(make_arrays(bound(text, N=64), "random")["u"]).max() > 0.9
+
+
+def test_a_largest_element_of_a_row_exceeds_the_others_by_what_exp_loses() -> None:
+    kernel = shipped("softmax_f32", M=3, N=37)
+    assert fills_of(kernel) == ("integers", "random", "edges", "spread", "peaks", "ties")
+    for fill in ("spread", "peaks", "ties"):
+        rows = np.sort(make_arrays(kernel, fill)["x"], axis=1)
+        assert np.all(rows[:, -1] - rows[:, -2] > 104), fill
+
+
+def test_a_kernel_of_sums_needs_no_fills_of_its_own() -> None:
+    assert fills_of(shipped("gemm_f32", M=3, N=4, K=5)) == ("integers", "random", "edges")
+
+
+@pytest.mark.parametrize("fill", ["integers", "random", "spread", "ties"])
+def test_a_scale_leaves_results_within_a_saturation_and_beyond(fill: str) -> None:
+    kernel = shipped("gemm_s8s8_requant", M=12, N=16, K=19)
+    arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel, fill)
+    found = expect(kernel, arrays, scalars, fill)["C"].values
+    saturated = np.mean(np.abs(found.astype(np.int64)) >= 127)
+    assert 0.05 < saturated < 0.95
+
+
+def test_constants_that_inputs_are_compared_with_are_met() -> None:
+    text = "in x: f32[N]; out y: f32[N]; for n in N { y[n] = select(x[n] > 1000, x[n], 0); }"
+    assert np.any(make_arrays(bound(text, N=64), "ties")["x"] == 1000)

@@ -11,10 +11,10 @@ from isamap.codegen.fills import make_arrays
 from isamap.codegen.runner import RunResult
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
-from isamap.driver.verifying import Case, compare
+from isamap.driver.verifying import Case, compare, with_unverified
 from isamap.ir import Kernel, bind, interpret, iterations_apart, print_routine
 from isamap.kernels import kernel_path
-from isamap.source import Source
+from isamap.source import Diagnostic, Source
 from isamap.syntax import parse_kernel
 
 SHOWN = """kernel shown(T, N) {
@@ -146,9 +146,38 @@ def test_a_bound_that_is_larger_than_the_values_fails_and_says_so() -> None:
     arrays = make_arrays(kernel, "random")
     right = RunResult(interpret(kernel, arrays, {}), (), 0)
     case = compare(kernel, arrays, {}, right, prepared, {"T": 40, "N": 5}, "random", False)
+    (case,) = with_unverified([case])
     assert [p.code for p in case.problems] == ["bound-too-large"]
     assert case.problems[0].message.startswith("`y` is not verified: its bound, ")
     assert " is larger than a tenth of its values, which reach 0." in case.problems[0].message
     few = bound(CHAOS, T=4, N=5)
     right = RunResult(interpret(few, arrays, {}), (), 0)
     assert compare(few, arrays, {}, right, prepared, {"T": 4, "N": 5}, "random", False).ok
+
+
+def test_an_output_that_one_fill_judges_is_verified() -> None:
+    vague = {"y": Diagnostic("bound-too-large", "`y` is not verified")}
+    blind = Case({}, "random", 0.0, 0.0, "native", "nothing of y", False, vague=vague)
+    telling = Case({}, "edges", 0.0, 0.0, "native", "all elements", False)
+    assert all(case.ok for case in with_unverified([blind, telling]))
+    assert [case.ok for case in with_unverified([blind, blind])] == [True, False]
+
+
+IN_ORDER = "seq i in N - 1 { for m in M { d[i + 1, m] = d[i + 1, m] - a[i + 1, m] * d[i, m]; } }"
+LAGS = f"kernel k(N, M) where N > 1 {{ in a: f32[N, M]; inout d: f32[N, M]; {IN_ORDER} }}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LAGS.replace(" } }", " } } for m in M { d[0, m] = 0; }", 1),
+        LAGS.replace("seq i", "seq o in 2 { seq i").replace(" } }", " } } }", 1),
+        LAGS.replace("d[i + 1, m] = d[i + 1, m]", "d[i % 2, m] = d[i + 1, m]").replace(
+            "d[i, m]", "d[(i - 1) % 2, m]"
+        ),
+    ],
+    ids=["later", "outer", "modulo"],
+)
+def test_an_output_that_is_assigned_again_shows_no_state(text: str) -> None:
+    assert iterations_apart(bound(LAGS, N=5, M=4)) is not None
+    assert iterations_apart(bound(text, N=5, M=4)) is None
