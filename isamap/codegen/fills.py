@@ -427,12 +427,12 @@ def _octaves(kernel: Kernel) -> Octaves:
 
 @lru_cache(maxsize=16)
 def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
-    """Return powers of 2 for float scalars and inputs with which about half of what saturates does so.
+    """Return powers of 2 for float scalars and inputs with which about a quarter of what saturates does so.
 
     One of them is 0: inputs are scaled where scalars do not change what saturates.
     """
     wanted: dict[Expr, float] = {
-        e.value: e.dtype.high / 2
+        e.value: float(e.dtype.high)
         for e in _all_parts(kernel)
         if isinstance(e, Cast) and e.mode == "sat" and e.dtype.is_integer
     }

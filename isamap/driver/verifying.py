@@ -238,8 +238,8 @@ def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
         "bound-too-large",
         f"{said}, which reach {vague.size:.3g}, on every fill",
         notes=(_circumstances(judged),),
-        help="verify smaller sizes or fewer iterations, or have an output hold what each iteration carries on, "
-        "so that each is judged by itself",
+        help="verify smaller sizes or fewer iterations, or have an output hold what each iteration carries "
+        "on, so that each is judged by itself",
     )
 
 
