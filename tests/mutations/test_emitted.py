@@ -5,7 +5,6 @@ from __future__ import annotations
 from unittest.mock import patch
 
 import pytest
-from mutations import emitted
 from mutations.emitted import (
     Site,
     apart_cache,
@@ -21,6 +20,7 @@ from mutations.emitted import (
     tokens_of,
 )
 
+from isamap.driver import verifying
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 
@@ -76,7 +76,7 @@ def test_a_comparison_that_sees_nothing_catches_nothing() -> None:
         (compiled,) = compile_mutants(prepared, [site.applied(text)], quick(prepared.machine))
         assert compiled is not None
         assert is_caught(prepared, compiled)
-        with patch.object(emitted, "FILLS", ()):
+        with patch.object(verifying, "fills_of", return_value=()):
             assert not is_caught(prepared, compiled)
 
 
