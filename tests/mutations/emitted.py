@@ -113,7 +113,7 @@ def _closing(tokens: Sequence[Token], at: int) -> int:
 
 
 _CHECKS = re.compile(r"\w+_(workspace_bytes|ascending_\w+|within_\w+)$")
-_HINTS = re.compile(r"LAST_USE|READ_ONCE|prefetch|__attribute__|_Static_assert|made_here")
+_HINTS = re.compile(r"LAST_USE|READ_ONCE|ONE_SUM|prefetch|__attribute__|_Static_assert|made_here")
 """What changes no value: hints to the compiler and to caches."""
 
 
@@ -445,7 +445,8 @@ def proof_of_equivalence(prepared: Prepared, site: Site) -> str:
     only_moves = bool(compared) or text.startswith("memset", site.start)
     if only_moves and has_same_bits(prepared, site):
         return f"same bits on {DRAWS} random inputs"
-    return named_reasons().get((site_lines(text, site)), "")
+    kernel, lines = prepared.program.emitted.name, site_lines(text, site)
+    return named_reasons().get((kernel, *lines)) or named_reasons().get(("*", *lines), "")
 
 
 DRAWS = 24
@@ -477,15 +478,17 @@ def has_same_bits(prepared: Prepared, site: Site) -> bool:
 
 
 @cache
-def named_reasons() -> dict[tuple[str, str], str]:
-    """Return why survivors that nothing above proves are equivalent, by their lines before and after."""
+def named_reasons() -> dict[tuple[str, str, str], str]:
+    """Return why survivors that nothing above proves are equivalent, by kernel and lines."""
     rows = json.loads(NAMED.read_text(encoding="utf-8"))
-    return {(row["before"], row["after"]): f"named: {row['reason']}" for row in rows}
+    return {(row["kernel"], row["before"], row["after"]): f"named: {row['reason']}" for row in rows}
 
 
 def _start_of_body(text: str) -> int:
-    """Return where the loops begin, behind the functions of instructions."""
-    return text.index("_body(")
+    """Return where the program's own functions begin, of loops and copies, behind those of instructions."""
+    name = re.search(r"\b(\w+)_workspace_bytes\(", text)
+    assert name is not None
+    return next(re.finditer(rf"\b{name[1]}_\w+\(", text)).start()
 
 
 _OF_DATA = re.compile(r"v\d+$")
