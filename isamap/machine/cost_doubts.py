@@ -23,6 +23,7 @@ def cost_doubts(machine: Machine) -> Iterator[Diagnostic]:
     told: set[tuple[str, Span | None]] = set()
     for item in machine.instructions.values():
         found = _beats_unit(item, machine) or _ignores_size(item, machine) or _beats_link(item, machine)
+        found = found or _ends_early(item, machine)
         if found is not None and (found.code, found.span) not in told:  # once for each family
             told.add((found.code, found.span))
             yield found
@@ -55,7 +56,7 @@ def _ignores_size(item: MachineInstruction, machine: Machine) -> Diagnostic | No
     streamed = [o for o in item.instruction.operands if o.memory and _is_streamed(machine.memories[o.memory])]
     lengths = {name for o in streamed for extent in o.shape for name in extent.symbols}
     chosen = {p.name for p in item.instruction.params if p.kind == "choose" and p.name in lengths}
-    least, most = _corners(item, machine)
+    least, most = find_corners(item, machine)
     if not chosen or chosen & names_in(item.cost.interval_ns):
         return None
     few, many = (_products(item, least | {n: at[n] for n in chosen}) for at in (least, most))
@@ -89,11 +90,29 @@ def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     return None
 
 
+def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
+    """Where its results are there before all copies of its unit together can have done the work."""
+    unit = machine.units[item.cost.unit]
+    if all(o.role == "in" for o in item.instruction.operands):
+        return None
+    cost = item.stated or item.cost
+    for at in _allowed(item, machine):
+        interval, latency = (cost_value(part, at) for part in (cost.interval_ns, cost.latency_ns))
+        if interval > _SLACK * latency * unit.count:
+            return _doubt(
+                "cost-ends-early", item,
+                f"`{item.name}` has its result after {latency:g} ns{_where(item, at)}, and keeps "
+                f"`{unit.name}` busy for {interval:g} ns",
+                "state a latency of at least the interval, or an interval of what keeps the unit busy",
+            )  # fmt: skip
+    return None
+
+
 def _doubt(code: str, item: MachineInstruction, said: str, advice: str) -> Diagnostic:
     return Diagnostic(code, said, item.span, severity="warning", help=advice)
 
 
-def _corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, int], dict[str, int]]:
+def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, int], dict[str, int]]:
     """The parameters at their least and at their greatest values; machine constants as they typically are."""
     usual = {p.name: p.default for p in machine.constants if p.default is not None}
     ranges = parameter_ranges(item.instruction, machine.constants)
@@ -103,7 +122,7 @@ def _corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, int]
 
 def _allowed(item: MachineInstruction, machine: Machine) -> list[dict[str, int]]:
     """Those of the corners that `where` does not rule out: costs need be numbers nowhere else."""
-    return [at for at in _corners(item, machine) if is_allowed(at, item.instruction.where)]
+    return [at for at in find_corners(item, machine) if is_allowed(at, item.instruction.where)]
 
 
 def _where(item: MachineInstruction, at: Mapping[str, int]) -> str:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 
 from isamap.ir import Cast, Expr, Instruction, Loop, Operand, Read, Stmt
-from isamap.machine.cost_doubts import cost_doubts
-from isamap.machine.model import Machine, MachineInstruction
+from isamap.machine.cost_doubts import cost_doubts, find_corners
+from isamap.machine.encoding_checks import odd_units
+from isamap.machine.model import Link, Machine, MachineInstruction
 from isamap.machine.twins import twins
 from isamap.source import Diagnostic
 
@@ -25,7 +27,10 @@ def doubts(machine: Machine) -> Iterator[Diagnostic]:
     described = replace(
         machine, instructions={n: i for n, i in machine.instructions.items() if not i.made_of}
     )
+    yield from _tiles_without_room(described)
     yield from _missing_links(described, files)
+    yield from _odd_bandwidths(machine)
+    yield from odd_units(described)
     yield from cost_doubts(described)
     yield from twins(described)
 
@@ -116,7 +121,68 @@ def _doubt(machine: Machine, name: str, code: str, said: str, advice: str) -> Di
     return Diagnostic(code, said, machine.memories[name].decl.span, severity="warning", help=advice)
 
 
+def _tiles_without_room(machine: Machine) -> Iterator[Diagnostic]:
+    """A warning for each scratchpad in which the smallest tile of an instruction does not fit."""
+    told: set[str] = set()
+    for item in machine.instructions.values():
+        least, _ = find_corners(item, machine)
+        at = {**least, **{let.name: let.value.evaluate(least) for let in item.instruction.lets}}
+        for operand in item.instruction.operands:
+            memory = machine.memories[operand.memory or ""]
+            elements = prod(extent.evaluate(at) for extent in operand.shape)
+            needed, room = -(-elements * operand.dtype.bits // 8), memory.capacity_bytes
+            if memory.kind != "scratchpad" or room is None or needed <= room or memory.name in told:
+                continue
+            told.add(memory.name)
+            yield Diagnostic(
+                "memory-too-small",
+                f"`{operand.name}` of `{item.name}` takes {needed} bytes, "
+                f"and all of `{memory.name}` has {room}",
+                item.span,
+                notes=("no schedule can issue it",),
+                severity="warning",
+                help=f"correct `bytes` of `{memory.name}` in `language`, or make the operand smaller",
+            )
+
+
 # --- links ------------------------------------------------------------------------------------------------
+
+# Eight times is what bits are of bytes; figures are rounded.
+_AS_BITS = (7.0, 11.0)
+
+
+def _odd_bandwidths(machine: Machine) -> Iterator[Diagnostic]:
+    """A warning for each link that is about eight times faster than its neighbours, as bits beside bytes.
+
+    Neighbours begin at the same memory. A link without one is compared with those that lead on from its end,
+    which are commonly the faster ones.
+    """
+    for link in machine.links:
+        beside = [o for o in machine.links if o is not link and _are_alike(o, link, machine)]
+        beside = beside or [o for o in machine.links if o.source_memory == link.target_memory]
+        ratios = [link.bandwidth_bytes_per_ns / o.bandwidth_bytes_per_ns for o in beside]
+        if ratios and all(_AS_BITS[0] <= ratio <= _AS_BITS[1] for ratio in ratios):
+            compared = ", ".join(
+                f"{o.bandwidth_bytes_per_ns:g} from `{o.source_memory}` to `{o.target_memory}`"
+                for o in beside
+            )
+            yield Diagnostic(
+                "link-in-bits",
+                f"the link from `{link.source_memory}` to `{link.target_memory}` carries "
+                f"{link.bandwidth_bytes_per_ns:g} bytes in a ns, about {ratios[0]:.3g} times its neighbour",
+                link.span,
+                notes=(f"compared with {compared}",),
+                severity="warning",
+                help=f"if the figure is in bits, write `bandwidth_bytes_per_ns: "
+                f"{link.bandwidth_bytes_per_ns / 8:g}`",
+            )
+
+
+def _are_alike(one: Link, other: Link, machine: Machine) -> bool:
+    """Whether links from one memory lead into memories of one kind, and registers of as many bytes."""
+    ends = [machine.memories[link.target_memory] for link in (one, other)]
+    kinds = {(end.kind, end.register_bytes if end.kind == "registers" else None) for end in ends}
+    return one.source_memory == other.source_memory and len(kinds) == 1
 
 
 def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagnostic]:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
+from math import prod
 
-from isamap.ir import Instruction, Operand
+from isamap.ir import Index, Instruction, Operand
 from isamap.machine.allowed import issues
 from isamap.machine.encoding_fields import EncodingSpec, FieldSpec
 from isamap.machine.encodings import (
@@ -23,7 +24,7 @@ from isamap.machine.encodings import (
     are_apart,
 )
 from isamap.machine.families import Row
-from isamap.machine.model import MachineInstruction, Memory
+from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.tree import Findings, Scalar
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
 from isamap.syntax import substitute_text
@@ -156,6 +157,51 @@ def check_apart(
                 "no bit is a constant of both, and differs",
                 advice="give them opcodes that differ, as fields with `constant: …`",
             )
+
+
+def odd_units(machine: Machine) -> Iterator[Diagnostic]:
+    """A warning for each field whose unit does not divide entries of a memory, or differs from others."""
+    first: dict[str, tuple[BitField, int, str]] = {}
+    told: set[Span | None] = set()
+    for item in machine.instructions.values():
+        for field in item.encoding.fields if item.encoding is not None else ():
+            if not isinstance(field.holds, Quantity) or field.holds.kind != "address" or field.span in told:
+                continue
+            operand, unit = item.instruction.operand(field.holds.name), field.holds.unit
+            size, memory = _entry_bytes(operand), machine.memories[operand.memory or ""]
+            _, other, name = first.setdefault(memory.name, (field, unit, item.name))
+            if size is not None and size % unit:
+                said = f"entries of `{operand.name}` have {size} bytes"
+                advice = f"write a `unit` that divides {size}"
+            elif memory.kind == "scratchpad" and unit != other:
+                said = f"`{name}` points into `{memory.name}` in units of {other}"
+                advice = "give both fields the unit that the hardware counts in"
+            else:
+                continue
+            told.add(field.span)
+            yield Diagnostic(
+                "encoding-unit",
+                f"field `{field.name}` of `{item.name}` holds `{field.holds}` in units of {unit} bytes, "
+                f"and {said}",
+                field.span,
+                severity="warning",
+                help=advice,
+            )
+
+
+def _entry_bytes(operand: Operand) -> int | None:
+    """Bytes from one entry of an operand to the next: all of it, or a row where there may be any number."""
+    *rows, last = operand.shape or (Index.of(1),)
+    extents = [extent.value for extent in (*rows, last)]
+    if None not in extents and None not in (operand.strides or ()):
+        inner = extents
+    elif operand.strides is not None and (stride := operand.strides[0]) is not None:
+        inner = [stride.value]
+    else:
+        inner = extents[1:]
+    if not inner or None in inner:
+        return None
+    return prod(extent for extent in inner if extent is not None) * operand.dtype.bits // 8
 
 
 def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | None) -> None:

@@ -143,6 +143,7 @@ class Link:
     rows: RowTimes = NO_ROWS
     streams: StreamTimes | None = None
     burst_bytes: int = 1
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

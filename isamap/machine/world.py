@@ -288,7 +288,8 @@ def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dic
 def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
     """The link as stated; what it does not say of rows and streams stays as it was."""
     ends = (spec.source_memory.text, spec.target_memory.text)
-    new = old or Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited)
+    span = spec.source_memory.span
+    new = old or Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited, span=span)
     return replace(
         new,
         bandwidth_bytes_per_ns=spec.bandwidth_bytes_per_ns,

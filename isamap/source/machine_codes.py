@@ -35,6 +35,11 @@ MACHINE_CODES: dict[str, Explanation] = {
         "`products_per_cycle` of a unit says how many elements one copy of it multiplies at most in a cycle; "
         "an instruction of it states an interval in which it would do more.",
     ),
+    "cost-ends-early": Explanation(
+        "a result before the unit has done the work",
+        "The interval is how long an issue keeps one copy of its unit busy, and the latency is when its "
+        "result is there. Only work that is spread over all copies of a unit ends before its interval.",
+    ),
     "cost-ignores-size": Explanation(
         "a cost that does not grow with the work",
         "The scheduler may choose how many rows of a memory an instruction works through, and the stated "
@@ -140,6 +145,12 @@ MACHINE_CODES: dict[str, Explanation] = {
         "A field holds every address of its memory, every register's number and every value of its "
         "parameter, each divided by the field's `unit`; a constant fits its bits.",
     ),
+    "encoding-unit": Explanation(
+        "a field that counts in a unit other than its memory's entries",
+        "An address is divided by the field's `unit`. A unit that does not divide the bytes from one entry "
+        "to the next leaves entries that no program can point to. All instructions count the places of one "
+        "scratchpad alike.",
+    ),
     "encoding-words": Explanation(
         "words of no size",
         "Instructions have words where the machine says, under `program`, how many bits a word has. "
@@ -181,6 +192,11 @@ MACHINE_CODES: dict[str, Explanation] = {
         "Within a file each name is given once; an inherited instruction is replaced by one of its name. The "
         "members of a family need names that differ: put the variables into them.",
     ),
+    "link-in-bits": Explanation(
+        "a link about eight times faster than its neighbours",
+        "`bandwidth_bytes_per_ns` counts bytes. A link that carries seven to eleven times what the links "
+        "beside it do, or those that lead on from its end, may have been copied in bits.",
+    ),
     "link-missing": Explanation(
         "a copy between memories that no link joins",
         "Links say at which bandwidth data gets from one memory into another. What no link joins is copied "
@@ -190,6 +206,11 @@ MACHINE_CODES: dict[str, Explanation] = {
     "instruction-twin": Explanation(
         "an instruction does what another one does, and is not faster",
         "Of two instructions with the same meaning in the same memories the faster one is always taken.",
+    ),
+    "memory-too-small": Explanation(
+        "a scratchpad that cannot hold a tile",
+        "An operand lies in its memory as a whole. One that is larger than the memory at its smallest size "
+        "can never be there.",
     ),
     "memory-unemptied": Explanation(
         "nothing leaves a memory",
