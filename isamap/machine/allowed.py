@@ -96,7 +96,9 @@ class Family:
     vector, and the number of a bit. `permissions` are what the operating system grants on request: the number
     of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
     compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` are
-    those of its `types` that are as long as the processor has them. `emulators` are programs that run others
+    those of its `types` that are as long as the processor has them. `bytes_asked` is the function that tells
+    the bytes of a vector register, `registers` how many of these a sizeless type takes, by a pattern.
+    `emulators` are programs that run others
     for these processors. `attributes` are what functions may be marked with, `issues` ways to give
     words to an accelerator.
     """
@@ -109,6 +111,8 @@ class Family:
     types: re.Pattern[str] = re.compile("(?!)")
     vectors: re.Pattern[str] = re.compile("(?!)")
     sizeless: re.Pattern[str] = re.compile("(?!)")
+    bytes_asked: str = ""
+    registers: Mapping[str, float] = field(default_factory=dict[str, float])
     shown_types: str = ""
     told: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
     hwcaps: Mapping[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
@@ -132,6 +136,8 @@ class Family:
             re.compile(types.get("names", "(?!)")),
             re.compile(types.get("vectors", "(?!)")),
             re.compile(types.get("sizeless", "(?!)")),
+            types.get("bytes_asked", ""),
+            types.get("registers", {}),
             types.get("shown", ""),
             content.get("told", {}),
             {name: (key, bit) for name, (key, bit) in content.get("hwcaps", {}).items()},
@@ -237,6 +243,15 @@ def is_vector_type(name: str) -> bool:
 def is_sizeless(name: str) -> bool:
     """Whether the size of a C type is not known before the run, so that `sizeof` has no answer."""
     return any(f.sizeless.fullmatch(name) for f in families() if f.types.fullmatch(name))
+
+
+def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
+    """The function that tells a vector register's bytes, and how many it has where a C type holds so many."""
+    for family in families():
+        for pattern, registers in family.registers.items():
+            if re.fullmatch(pattern, name):
+                return family.bytes_asked, int(held / registers)
+    return None
 
 
 def is_cast(name: str) -> bool:

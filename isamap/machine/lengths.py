@@ -17,6 +17,7 @@ from typing import assert_never
 
 from isamap.ir import F64, Call, Cast, Const, Expr, Index, IndexValue, Param, Read, Scalar
 from isamap.ir.substitute import substitute_routine
+from isamap.machine.allowed import asked_bytes, declares
 from isamap.machine.chain import Given
 from isamap.machine.emit_nodes import (
     Emission,
@@ -33,6 +34,7 @@ from isamap.machine.emulators import cpu_at
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.rows import with_whole_tiles
+from isamap.machine.target_fields import Length
 from isamap.source import Diagnostic, UsageProblem
 
 
@@ -114,6 +116,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
     indices: dict[str, Index | int] = dict(values)
     lengths = tuple(replace(length, value=values.get(length.constant)) for length in machine.target.lengths)
     memories = {name: _memory(memory, indices) for name, memory in machine.memories.items()}
+    lengths = lengths or fixed_lengths(memories, machine.target.headers)
     instructions = {n: _instruction(e, indices, values) for n, e in machine.instructions.items()}
     return replace(
         machine,
@@ -123,6 +126,17 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
         instructions=with_whole_tiles(with_masks_set(instructions), memories),
         hints={n: _instruction(e, indices, values) for n, e in machine.hints.items()},
     )
+
+
+def fixed_lengths(memories: Mapping[str, Memory], headers: tuple[str, ...]) -> tuple[Length, ...]:
+    """What a program asks the hardware where registers have a number of bytes, and their C types none."""
+    found: dict[str, int] = {}
+    for memory in memories.values():
+        held = memory.register_bytes if memory.kind == "registers" else None
+        for c_type in memory.c_types.values() if held is not None else ():
+            if (asked := asked_bytes(c_type, held or 0)) is not None and declares(headers, asked[0]):
+                found[asked[0]] = max(asked[1], found.get(asked[0], 0))
+    return tuple(Length("", function, 1, value) for function, value in found.items())
 
 
 def _value(p: Param, given: Mapping[str, int], machine: Machine) -> int:

@@ -30,7 +30,7 @@ from isamap.machine.costs import read_cost
 from isamap.machine.emission import parse_texts
 from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
-from isamap.machine.lengths import at_given
+from isamap.machine.lengths import at_given, fixed_lengths
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import THREAD_START_NS, Machine, MachineInstruction, Memory
 from isamap.machine.rows import with_whole_tiles
@@ -119,6 +119,9 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
     """The machine of a chain of texts, called so: the same object for the same texts and word."""
     world = _world(sources)
     priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
+    target = world.target
+    if not target.lengths and not world.constants:
+        target = replace(target, lengths=fixed_lengths(world.memories, target.headers))
     hints = {name: item for name, item in priced.items() if is_hint(item.instruction, world.memories)}
     instructions = {name: item for name, item in priced.items() if name not in hints}
     return Machine(
@@ -133,7 +136,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
         instructions=instructions
         if world.constants
         else with_whole_tiles(with_masks_set(instructions), world.memories),
-        target=world.target,
+        target=target,
         clock_ghz=world.clock_ghz,
         thread_start_ns=THREAD_START_NS if world.thread_start_ns is None else world.thread_start_ns,
         tlb=world.tlb,

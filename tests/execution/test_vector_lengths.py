@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -49,6 +50,24 @@ def test_one_binary_is_right_where_it_was_made_for_and_refuses_elsewhere(
 ) -> None:
     lengths = ",".join(str(bits // 64) for bits in made_for)
     words = ["gemm_f32", "--hw", f"{MACHINE}@Q={lengths}", *(word for size in sizes for word in ("-D", size))]
+    runs_only_at(made_for, words, sizes, tmp_path)
+
+
+@needs_tools
+@pytest.mark.exhaustive(fast=1)
+@pytest.mark.parametrize("made_for", [256, 128])
+def test_code_of_a_description_of_one_length_refuses_other_lengths(made_for: int, tmp_path: Path) -> None:
+    text = MACHINE.read_text(encoding="utf-8")
+    assert "lengths: {Q" in text
+    without = re.sub(r"(?m)^.*(lengths: \{Q|machine Q:).*\n", "", text)
+    machine = tmp_path / "rvv.yaml"
+    machine.write_text(re.sub(r"\bQ\b", str(made_for // 64), without), encoding="utf-8")
+    sizes = ("M=13", "N=37", "K=7")
+    words = ["gemm_f32", "--hw", str(machine), *(word for size in sizes for word in ("-D", size))]
+    runs_only_at((made_for,), words, sizes, tmp_path)
+
+
+def runs_only_at(made_for: tuple[int, ...], words: list[str], sizes: tuple[str, ...], tmp_path: Path) -> None:
     assert main(["compile", *words, "-o", str(tmp_path / "out")]) == 0
     given = "" if sizes[0] == "M=13" else "args.M = M, args.N = N, args.K = K;"
     (tmp_path / "caller.c").write_text(CALLER.replace("GIVEN", given))
