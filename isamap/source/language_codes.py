@@ -134,7 +134,7 @@ LANGUAGE_CODES: dict[str, Explanation] = {
         "iterations could not be proved independent",
         "`for` is unordered: no iteration may touch what another one assigns. No two that do were found, "
         "and no proof that there are none. Subscript by the axis itself, or order the loop with `seq`.",
-        "kernel k(M) { out C: f32[2*M + 1]; for i in 2*M + 1 { C[2*i % (2*M + 1)] = 0; } }",
+        "kernel k(M) { out C: f32[2*M + 1]; for i in 2*M + 1 { C[4*i % (2*M + 1)] = 0; } }",
     ),
     "index-unproved": Explanation(
         "a subscript could not be proved inside",
