@@ -32,7 +32,7 @@ FOLLOWED = {
         kernel k(M) { inout C: f32[M]; temp a: f32[M]; for i in M { a[i] = f(C[i]); C[i] = f(a[i]); } }""",
     "if-statement": "kernel k(M) { inout C: f32[M]; C[0] = 1 if M > 3; }",
     "independence-unproved": """kernel k(N) { in x: f32[2*N + 1]; inout y: f32[2*N + 1];
-        seq n in 2*N + 1 { y[2*n % (2*N + 1)] = x[n]; } }""",
+        seq n in 2*N + 1 { y[4*n % (2*N + 1)] = x[n]; } }""",
     "independence-unproved-of-guards": """kernel k(N) { in x: f32[N]; inout y: f32[N];
         seq n in N { y[n / 2] = x[n] if n % 2 == 0; } }""",
     "index-unproved-whole-blocks": """kernel k(N, K) where K % 64 == 0 {
@@ -41,8 +41,8 @@ FOLLOWED = {
     "loop-carried": "kernel k(N) { inout h: f32[N + 1]; seq i in N { h[i + 1] = h[i]; } }",
     "loop-carried-by-colour": """kernel k(N) { inout x: f32[N + 3];
         seq i in N if i % 2 == 0 { x[i + 1] = x[i] + x[i + 3]; } }""",
-    "loop-carried-unproved": """kernel k(N) { inout y: f32[2*N + 1];
-        seq n in N { y[2*n] = y[2 * (n / 3) + 1]; } }""",
+    "loop-carried-unproved": """kernel k(N, K) where K >= 2 { inout y: f32[K*N + 1];
+        seq n in N { y[K*n] = y[K * (n / 3) + 1]; } }""",
     "mask-too-long": REGISTERS
     + """instruction f(scalar L: 1..17) where L <= 16 {
         in a: f32[16] @ r; out z: f32[16] @ r outside keep; for i in L { z[i] = a[i]; } }""",
