@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from isamap.ir import Index
 from isamap.plan.access_counts import Convention, Refill
 from isamap.plan.loop_nest import Counted, LoopNest
 
@@ -78,7 +79,9 @@ def _places(nest: LoopNest, depth: int) -> Iterator[Place]:
 
 
 def _touched(operand: Counted, place: Place) -> set[Element]:
+    subscripts = [s for s in operand.subscripts if not isinstance(s, Index)]
+    assert len(subscripts) == len(operand.subscripts), "brute force knows sums of axes"
     points: list[dict[str, int]] = [{}]
-    for axis in sorted({a for s in operand.subscripts for a, _ in s}):
+    for axis in sorted({a for s in subscripts for a, _ in s}):
         points = [point | {axis: x} for point in points for x in range(*place[axis])]
-    return {tuple(sum(c * point[a] for a, c in s) for s in operand.subscripts) for point in points}
+    return {tuple(sum(c * point[a] for a, c in s) for s in subscripts) for point in points}

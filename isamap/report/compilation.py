@@ -167,7 +167,7 @@ def compilation_report(
 ) -> str:
     """The report as text, with a newline at its end."""
     lines = [*_statement_lines(kernel, machine, problem, schedule), "", *_program_lines(program)]
-    return "\n".join([*lines, *_cost_lines(schedule, machine.figures)]) + "\n"
+    return "\n".join([*lines, *cost_lines(schedule, machine.figures)]) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ def versions_report(versions: Iterable[Decided], program: LoweredProgram) -> str
     lines: list[str] = []
     for one in versions:
         lines += _statement_lines(one.kernel, one.machine, one.problem, one.schedule)
-        lines += [*_cost_lines(one.schedule, one.machine.figures), ""]
+        lines += [*cost_lines(one.schedule, one.machine.figures), ""]
     return "\n".join([*lines, *_program_lines(program)]) + "\n"
 
 
@@ -256,7 +256,8 @@ def gap_text(schedule: Schedule) -> str:
     return "0.1" if shown == "0.0" and not schedule.is_proven else shown
 
 
-def _cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
+def cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
+    """Yield what is known of a schedule's cost, a line each; `figures` says where the machine's come from."""
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return

@@ -56,5 +56,5 @@ def test_what_depends_on_all_loops_counts() -> None:
 def test_a_median_far_above_the_best_run_says_that_the_computer_is_busy(
     seconds: tuple[float, ...], busy: bool
 ) -> None:
-    case = Case({}, "random", True, 0.0, 1.0, "native", "all elements", ())
+    case = Case({}, "random", 0.0, 1.0, "native", "all elements", guarded=True)
     assert Timed(case, seconds, 1, True, 0).is_busy is busy

@@ -13,7 +13,7 @@ from isamap.cli import main
 from isamap.cli.answers import Answer
 from isamap.cli.requests import with_proof
 from isamap.plan.schedule import Schedule
-from isamap.report.compilation import _cost_lines
+from isamap.report.compilation import cost_lines
 from isamap.source import UsageProblem
 
 FOUND = Schedule("k", "m", (), (), model="analytic", cost_ns=100.0, lower_bound_ns=100.0, status="OPTIMAL")
@@ -46,7 +46,7 @@ def test_another_word_is_refused() -> None:
 )
 def test_no_answer_is_optimal_and_cut_short(bound_ns: float, reproducible: bool) -> None:
     found = replace(FOUND, lower_bound_ns=bound_ns, reproducible=reproducible)
-    text = "\n".join(_cost_lines(found, ""))
+    text = "\n".join(cost_lines(found, ""))
     assert ("at most 0.0 %" in text) == found.is_proven
     assert ("clock stopped" in text) == (not reproducible and not found.is_proven)
 
