@@ -97,9 +97,7 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
         if domain is None:
             drawn, (_, exponent) = _drawn(rng, shape, operand, kernel, fill), _exponents(kernel, fill)
             scaled = operand.dtype.is_float and exponent and fill in FILLS[3:]
-            arrays[operand.name] = (
-                np.ldexp(drawn.astype(np.float64), exponent).astype(drawn.dtype) if scaled else drawn
-            )
+            arrays[operand.name] = _scaled(drawn, exponent, operand.dtype) if scaled else drawn
         else:
             arrays[operand.name] = drawn_values(shape, domain, rng).astype(operand.dtype.numpy())
     if fill == "edges":
@@ -109,6 +107,13 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
             scaled = arrays[name].astype(np.float64) / divisor
             arrays[name] = scaled.astype(kernel.operand(name).dtype.numpy())
     return arrays
+
+
+def _scaled(values: Array, exponent: float, dtype: DType) -> Array:
+    """Return floats times a power of two; what is beyond their type is its largest number."""
+    with np.errstate(over="ignore"):
+        wide = values.astype(np.float64) * 2.0**exponent
+    return np.clip(wide, -dtype.largest, dtype.largest).astype(values.dtype)
 
 
 def _drawn(
@@ -446,7 +451,10 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
     def beyond(scalars: float, floats: float) -> float:
         """Return how many octaves what saturates is too large, on average."""
         now = {name: n * 2.0**scalars if t.is_float else n for name, (t, n) in drawn.items()}
-        made = {o.name: given[o.name] * (2.0**floats if o.dtype.is_float else 1) for o in inputs}
+        made = {
+            o.name: _scaled(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]
+            for o in inputs
+        }
         found = _sizes(kernel, wanted, made, now)
         octaves = [log2(size / wanted[x]) for x, size in found.items() if 0 < size < inf]
         return sum(octaves) / max(1, len(octaves))
