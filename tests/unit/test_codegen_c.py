@@ -158,7 +158,7 @@ def tiles() -> LoweredProgram:
     return program(
         "x86-amx",
         Configure("ldtilecfg", "tilecfg", fields),
-        Declare((Value("t", "tmm", F32, (1, 16), 2),)),
+        Declare((Value("t", "tmm", F32, (1, 16), register=2),)),
         Issue(
             "tileload_f32",
             (("z", RegisterRef("t")), ("a", MemoryRef("A", Index.of(0), strides))),
