@@ -59,7 +59,7 @@ def test_a_folder_is_no_kernel_and_not_proposed_instead_of_itself(tmp_path: Path
     folder.mkdir()
     with pytest.raises(isamap.IsamapError) as raised:
         isamap.compile(folder, "generic-c", SIZES)
-    assert said(raised) == f"error[file-unreadable]: {folder} cannot be read: Is a directory"
+    assert said(raised) == f"error[file-unreadable]: {folder} cannot be read: it is no regular file"
 
 
 def test_a_machine_may_be_a_path(tmp_path: Path) -> None:
