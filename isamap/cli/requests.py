@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isamap.libraries.description import Library
 
 REQUIREMENTS = ("proven",)
-"""What `--require` may ask of a schedule."""
+"""The proofs that `--require` may ask of a schedule."""
 # More schedules than this take longer to rank than they are worth.
 MOST_SCHEDULES = 1000
 

@@ -90,7 +90,7 @@ _LACKS = (
         _AGAIN,
     ),
 )
-"""What compilers say where the computer lacks something, what that is, and the next step."""
+"""Messages of compilers where the computer lacks something, the lack, and the next step."""
 _SHOWN_CODE = re.compile(r"\s*[0-9]*\s*\|")
 # Of symbols, of the assembler, and of words that the description of a machine has for the compiler.
 _FAULTS = re.compile(

@@ -178,7 +178,7 @@ def schedule_accesses(
 
 
 def _known(kernel: Kernel, nest: NestSchedule, machine: Machine) -> Known:
-    """What access counts have to know of a nest, as it is lowered."""
+    """The facts of a nest, as it is lowered, that access counts depend on."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
     plain: dict[str, tuple[str, int, tuple[Subscript | Index, ...]]] = {}

@@ -61,7 +61,7 @@ class Outcome:
 
     @property
     def _schedules(self) -> list[Any]:
-        """What the summary says of each schedule: of versions, or of several machines."""
+        """The summary's entry for each schedule: of versions, or of several machines."""
         every: list[Any] = self.summary.get("versions") or self.summary.get("variants") or [self.summary]
         return [one["schedule"] for one in every]
 

@@ -37,7 +37,7 @@ BLIS_JR_NT BLIS_PC_NT DNNL_MAX_CPU_ISA ONEDNN_MAX_CPU_ISA DNNL_DEFAULT_FPMATH_MO
 ONEDNN_DEFAULT_FPMATH_MODE VECLIB_MAXIMUM_THREADS
 """
 VARIABLES = frozenset(_VARIABLES.split())
-"""What a description may set: how libraries compute, and neither what is loaded nor what is written."""
+"""The variables that a description may set. They control computing, not loading or writing."""
 _COUNT = re.compile(r"[A-Z][A-Z0-9_]{0,40}_THREADS")
 _CALLED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _NUMBER = re.compile(r"&?-?[0-9]{1,15}(\.[0-9]{1,15})?")

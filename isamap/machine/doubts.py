@@ -152,19 +152,19 @@ _AS_BITS = (7.0, 11.0)
 
 
 def _odd_bandwidths(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each link that is about eight times faster than its neighbours, as bits beside bytes.
+    """Yield a warning for each link about eight times faster than its neighbours: bits instead of bytes.
 
     Neighbours begin at the same memory. A link without one is compared with those that lead on from its end,
     which are commonly the faster ones.
     """
     for link in machine.links:
-        beside = [o for o in machine.links if o is not link and _are_alike(o, link, machine)]
-        beside = beside or [o for o in machine.links if o.source_memory == link.target_memory]
-        ratios = [link.bandwidth_bytes_per_ns / o.bandwidth_bytes_per_ns for o in beside]
+        neighbours = [o for o in machine.links if o is not link and _are_alike(o, link, machine)]
+        neighbours = neighbours or [o for o in machine.links if o.source_memory == link.target_memory]
+        ratios = [link.bandwidth_bytes_per_ns / o.bandwidth_bytes_per_ns for o in neighbours]
         if ratios and all(_AS_BITS[0] <= ratio <= _AS_BITS[1] for ratio in ratios):
             compared = ", ".join(
                 f"{o.bandwidth_bytes_per_ns:g} from `{o.source_memory}` to `{o.target_memory}`"
-                for o in beside
+                for o in neighbours
             )
             yield Diagnostic(
                 "link-in-bits",
@@ -179,7 +179,7 @@ def _odd_bandwidths(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _are_alike(one: Link, other: Link, machine: Machine) -> bool:
-    """Whether links from one memory lead into memories of one kind, and registers of as many bytes."""
+    """Return whether links lead from one memory into memories of one kind, with registers of equal size."""
     ends = [machine.memories[link.target_memory] for link in (one, other)]
     kinds = {(end.kind, end.register_bytes if end.kind == "registers" else None) for end in ends}
     return one.source_memory == other.source_memory and len(kinds) == 1

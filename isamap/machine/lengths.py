@@ -129,7 +129,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
 
 
 def fixed_lengths(memories: Mapping[str, Memory], headers: tuple[str, ...]) -> tuple[Length, ...]:
-    """What a program asks the hardware where registers have a number of bytes, and their C types none."""
+    """The question to the hardware where registers have a number of bytes and their C types have none."""
     found: dict[str, int] = {}
     for memory in memories.values():
         held = memory.register_bytes if memory.kind == "registers" else None

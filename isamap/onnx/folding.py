@@ -72,7 +72,7 @@ def _nodes(graph: Graph) -> Iterator[Node]:
 
 
 def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Room) -> bool:
-    """Whether so many elements may be computed of inputs. Raises: NotTaken where all work is used up."""
+    """Return whether so many elements may be computed of inputs. Raises: NotTaken beyond the work allowed."""
     read = sum(array.size for array in inputs if array is not None)
     work = WORK_OF_NODE + (read + results) // ELEMENTS_OF_WORK
     if node.op in ("MatMul", "Gemm") and inputs[0] is not None:

@@ -238,7 +238,7 @@ class Reader:
                 return None
 
     def signature(self, proto: Any) -> Signature:
-        """What a graph says of a value."""
+        """Return the type that a graph declares for a value."""
         kind = proto.type.WhichOneof("value")
         if kind != "tensor_type":
             return Signature(proto.name, "", None, str(kind or "no type").replace("_type", ""))

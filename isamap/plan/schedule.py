@@ -147,7 +147,7 @@ class Schedule:
 
     @property
     def is_proven(self) -> bool:
-        """Whether the bound proves that no other schedule costs less, by the model."""
+        """True where the bound proves that no other schedule costs less by the model."""
         return self.gap is not None and self.gap < PROVEN
 
 

@@ -27,7 +27,7 @@ from typing import Any
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 _WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-"""Whether files can be opened folder by folder, so that no link that is made meanwhile is followed."""
+"""True where files can be opened folder by folder, so that a link made meanwhile is not followed."""
 
 
 class LeavesFolder(OSError):

@@ -52,7 +52,7 @@ _FACTORS = np.arange(1, 2 * BLOCK_WORDS, 2, dtype=np.int64) * 0x5851F42D4C957F2D
 
 
 class Contents:
-    """What weights held when they were packed. They are kept alive: nothing else gets their addresses."""
+    """The contents of weights when they were packed. They are kept alive, so their addresses stay theirs."""
 
     def __init__(self, tensors: Sequence[Any]) -> None:
         self.held = [tensor.detach() for tensor in tensors]

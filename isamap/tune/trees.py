@@ -23,7 +23,7 @@ LEAF = -1
 MOST_TREES, MOST_NODES = 2000, 1023
 """What a file may hold: a file is a stranger's."""
 LARGEST_SUM = 300.0
-"""What `start` and the trees may add up to: e to the power of it, a factor of a cost, is a float."""
+"""The largest sum of `start` and the trees: e to its power, a factor of a cost, is a float."""
 
 
 @dataclass(frozen=True, slots=True)
