@@ -95,6 +95,7 @@ _SHOWN_CODE = re.compile(r"\s*[0-9]*\s*\|")
 # Of symbols, of the assembler, and of words that the description of a machine has for the compiler.
 _FAULTS = re.compile(
     r"undefined (?:reference|symbol)|multiple definition|duplicate symbol|\.s:[0-9]+: Error:"
+    r"|file format not recognized|unknown file type"
     r"|(?:unrecognized|unsupported|unknown|bad value|invalid).*(?:option|argument|target|CPU|feature|value)",
     re.IGNORECASE,
 )
