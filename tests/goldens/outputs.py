@@ -1,0 +1,292 @@
+"""Compare what commands emit with the digests recorded here: changes of structure must change no output.
+
+    python tests/goldens/outputs.py                      compare 60 commands with few.txt
+    python tests/goldens/outputs.py --all                compare 600 with all.txt, CP-SAT among them
+    python tests/goldens/outputs.py --record             write the file anew: read its difference
+    python tests/goldens/outputs.py --times PYTHON       time 20 here and by another build, in turns
+
+A line of a file is a digest and a command:
+
+    3f1c29d0a7b85e64 compile gemm_f32 --hw x86-avx2 -D K=37 M=17 N=50 --heuristic greedy
+
+The digest covers C without comments and blank lines, headers, schedules, and encoded programs. A refused
+command has its exit code and the code of its first diagnostic instead. Commands run without the cache. CP-SAT
+stops by its own measure of effort, which no load changes. PYTHON is the interpreter of an environment with
+another build; the exit code is 1 where a command takes more than 5 % longer here.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
+
+from isamap.driver.matrix import sizes_for  # noqa: E402 - the tree of this file comes first
+from isamap.kernels import kernel_path  # noqa: E402
+from isamap.source import Source  # noqa: E402
+
+GREEDY = "--heuristic greedy"
+FORMS = ("", "", "--threads 2", "open", "packed")
+"""How a kernel is compiled. `open` leaves one size open, `packed` packs the last matrix."""
+
+SIZES = {
+    "M": 37,
+    "N": 50,
+    "K": 48,
+    "C": 19,
+    "H": 14,
+    "W": 13,
+    "R": 3,
+    "S": 3,
+    "T": 3,
+    "L": 4,
+    "D": 16,
+    "NNZ": 40,
+}
+"""Of axes, so that tiles, unrolled loops and tails are all there; `sizes_for` gives the others."""
+
+FEW_KERNELS = (
+    "gemm_f32", "gemm_bf16_f32", "gemm_u8s8", "gemm_s8s8_requant", "conv2d_nhwc", "conv2d_nchw",
+    "depthwise_separable", "softmax_f32", "attention", "gru", "lstm_s8", "layer_norm_f32", "csr_f32",
+    "gemm_w4_f32", "linear_gelu_f32",
+)  # fmt: skip
+FEW_MACHINES = ("x86-avx2", "generic-c", "x86-avx512-vnni", "aarch64-sve2", "riscv-rvv", "x86-amx")
+ALL_MACHINES = (
+    *FEW_MACHINES, "x86-avx512", "edge-npu", "aarch64-neon", "power10-mma", "loongarch-lasx", "gemmini",
+    "vta", "vector-dsp", "x86-avx512-bf16", "systolic-16", "matmul-16x16x16", "aarch64-sme",
+    "wasm-simd128", "s390x-vector",
+)  # fmt: skip
+PROGRAMS = (
+    "compile gemm_s8s8 --hw gemmini -D K=48 M=32 N=40 --emit program",
+    "compile gemm_s8s8 --hw edge-npu -D K=64 M=64 N=96 --emit program",
+    "compile gemm_s8s8 --hw edge-npu -D K=100 M=70 N=90 --emit assembly",
+    "compile gemm_s8_blocks.ir --hw vta -D M=16 N=2 K=3 --emit program",
+    "compile gemm_s8s8 --hw vector-dsp -D K=64 M=64 N=64 --emit assembly",
+    "compile gemm_s8s8 --hw gemmini -D K=32 M=32 N=32 --emit commands",
+)
+MODEL_MACHINES = ("x86-avx2", "x86-avx512-vnni", "generic-c", "aarch64-neon")
+TIMED = 20
+ROUNDS = 5
+SLOWER = 1.05
+
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+OUTPUTS = (".c", ".h", ".schedule")
+
+
+def list_kernels() -> list[str]:
+    """Return the names of the shipped kernels."""
+    return sorted(path.stem for path in (HERE.parent.parent / "kernels").glob("*.ir"))
+
+
+def few() -> list[str]:
+    """Return the 60 commands: 44 of kernels, 10 of models, 6 of programs."""
+    turns, count = range(3), len(FEW_MACHINES)
+    cells = [(k, FEW_MACHINES[(i + turn) % count]) for turn in turns for i, k in enumerate(FEW_KERNELS)]
+    kernels = [f"{compile_kernel(k, m, i)} {GREEDY}" for i, (k, m) in enumerate(cells[:44])]
+    return [*kernels, *(f"{command} {GREEDY}" for command in (*model_commands(1), *PROGRAMS))]
+
+
+def many() -> list[str]:
+    """Return the 600 commands: those of `few`, and kernels on more machines, every fourth by CP-SAT."""
+    first = few()
+    machines = [ALL_MACHINES[(7 * i) % len(ALL_MACHINES)] for i in range(len(ALL_MACHINES))]
+    cells = [
+        (kernel, machines[(i + 3 * turn) % len(machines)])
+        for turn in range(7)
+        for i, kernel in enumerate(list_kernels())
+    ]
+    commands = [
+        f"{compile_kernel(kernel, machine, i)} {'--limit 20' if i % 4 == 0 else GREEDY}"
+        for i, (kernel, machine) in enumerate(cells)
+    ]
+    models = [f"{command} --limit 20" for command in model_commands(3)]
+    return list(dict.fromkeys([*first, *models, *commands]))[:600]
+
+
+def model_commands(machines: int) -> Iterator[str]:
+    """Yield the commands that compile the models, each on so many machines."""
+    from golden_models import MODELS
+
+    for i, name in enumerate(MODELS):
+        for turn in range(machines):
+            yield f"compile {name}.onnx --hw {MODEL_MACHINES[(i + turn) % len(MODEL_MACHINES)]}"
+
+
+def compile_kernel(kernel: str, machine: str, index: int) -> str:
+    """Return the command of a kernel in the form that its index draws."""
+    source = Source(kernel, kernel_path(kernel).read_text(encoding="utf-8"))
+    sizes = {name: str(SIZES.get(name, value)) for name, value in sizes_for(source)[0].items()}
+    form = FORMS[index % len(FORMS)]
+    if form == "open" and sizes:
+        sizes[next(iter(sizes))] = "1..200@40"
+    if form == "packed":
+        inputs = re.findall(r"^\s*in ([A-Z]\w*): \w+\[\w+,", source.text, re.MULTILINE)
+        form = f"--packed {inputs[-1]}" if inputs else ""
+    given = "".join(f" {name}={value}" for name, value in sizes.items())
+    words = [
+        "compile",
+        kernel,
+        "--hw",
+        machine,
+        f"-D{given}" if given else "",
+        "" if form == "open" else form,
+    ]
+    return " ".join(filter(None, words))
+
+
+def digest(command: str) -> str:
+    """Return the digest of what a command emits in a new folder, or its refusal."""
+    from isamap.cli import main
+
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        write_inputs(Path())
+        words = [*shlex.split(command), "--no-cache", "-o", "out", "--json"]
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as said,
+            contextlib.redirect_stderr(io.StringIO()) as errors,
+        ):
+            code = main(words)
+        if code:
+            return f"exit-{code}:{first_code(said.getvalue() + errors.getvalue())}"
+        return digest_of_files(Path("out"))
+
+
+def write_inputs(folder: Path) -> None:
+    """Write to a folder the files that commands name."""
+    from golden_models import write_models
+
+    write_models(folder)
+    name = "gemm_s8_blocks.ir"
+    (folder / name).write_bytes((HERE.parent.parent / "docs" / "examples" / name).read_bytes())
+
+
+def first_code(said: str) -> str:
+    """Return the code of the first diagnostic in what a command said."""
+    found = re.search(r'"code": "([\w-]+)"|error\[([\w-]+)\]', said)
+    return next(filter(None, found.groups()), "none") if found else "none"
+
+
+def digest_of_files(place: Path) -> str:
+    """Return sixteen digits of the emitted files; comments of C and blank lines change nothing."""
+    total = hashlib.sha256()
+    paths = [place] if place.is_file() else sorted(place.rglob("*"))
+    for path in paths:
+        if not path.is_file() or (path != place and path.suffix not in OUTPUTS):
+            continue
+        content = path.read_bytes()
+        if path.suffix in (".c", ".h"):
+            lines = COMMENT.sub("", content.decode()).splitlines()
+            content = "\n".join(line.rstrip() for line in lines if line.strip()).encode()
+        if path.suffix == ".schedule":
+            lines = content.decode().splitlines()
+            content = "\n".join(line for line in lines if not line.lstrip().startswith("#")).encode()
+        total.update(
+            f"{path.relative_to(place) if path != place else 'out'} {len(content)}\n".encode() + content
+        )
+    return total.hexdigest()[:16]
+
+
+def record(commands: Sequence[str], jobs: int) -> Iterator[tuple[str, str]]:
+    """Yield each command with its digest, in the given order."""
+    with ProcessPoolExecutor(jobs) as pool:
+        yield from zip(commands, pool.map(digest, commands), strict=True)
+
+
+def compare(path: Path, commands: Sequence[str], jobs: int) -> int:
+    """Print the commands whose outputs differ from those of a file, and return the exit code."""
+    recorded = read(path)
+    missing = [command for command in commands if command not in recorded]
+    differing = 0
+    for command, found in record([c for c in commands if c in recorded], jobs):
+        if found != recorded[command]:
+            differing += 1
+            print(f"{recorded[command]} -> {found} isamap {command}", flush=True)
+    for command in missing:
+        print(f"not recorded: isamap {command}")
+    print(f"{len(commands) - differing - len(missing)} of {len(commands)} as recorded")
+    return 1 if differing or missing else 0
+
+
+def read(path: Path) -> dict[str, str]:
+    """Return the digests of a file by command."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {command: found for found, _, command in (line.partition(" ") for line in lines)}
+
+
+def write(path: Path, lines: Iterable[tuple[str, str]]) -> int:
+    """Write digests and commands to a file, and return the exit code."""
+    path.write_text("".join(f"{found} {command}\n" for command, found in lines), encoding="utf-8")
+    print(f"wrote {path.name}: git diff shows what differs")
+    return 0
+
+
+def time_builds(other: str, commands: Sequence[str]) -> int:
+    """Print processor times of commands here and by another build, in turns, and return the exit code."""
+    slower = 0
+    with tempfile.TemporaryDirectory() as folder:
+        write_inputs(Path(folder))
+        for command in commands:
+            times = {
+                python: [run_once(python, command, folder) for _ in range(0)]
+                for python in (sys.executable, other)
+            }
+            for _ in range(ROUNDS):
+                for python, found in times.items():
+                    found.append(run_once(python, command, folder))
+            here, there = (min(found) for found in times.values())
+            slower += here > SLOWER * there
+            print(
+                f"{here:6.2f} s, before {there:6.2f} s, ratio {here / there:5.2f}  isamap {command}",
+                flush=True,
+            )
+    print(f"{slower} of {len(commands)} more than {100 * (SLOWER - 1):.0f} % slower")
+    return 1 if slower else 0
+
+
+def run_once(python: str, command: str, folder: str) -> float:
+    """Run a command in a process of its own, and return its processor time. Units: seconds."""
+    words = [python, "-m", "isamap", *shlex.split(command), "--no-cache", "--force", "-o", "out"]
+    before = os.times()
+    subprocess.run(words, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+    after = os.times()
+    return after.children_user - before.children_user + after.children_system - before.children_system
+
+
+def main() -> int:
+    """Run what the command line asks for, and return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--all", action="store_true", help="the 600 commands of all.txt")
+    parser.add_argument("--record", action="store_true", help="write the file anew")
+    parser.add_argument(
+        "--times", metavar="PYTHON", help="the interpreter of an environment with another build"
+    )
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes")
+    given = parser.parse_args()
+    path, commands = (HERE / "all.txt", many()) if given.all else (HERE / "few.txt", few())
+    if given.times:
+        accepted = [
+            command for command, found in read(HERE / "few.txt").items() if not found.startswith("exit")
+        ]
+        return time_builds(given.times, accepted[:: max(1, len(accepted) // TIMED)][:TIMED])
+    started = time.monotonic()
+    code = write(path, record(commands, given.jobs)) if given.record else compare(path, commands, given.jobs)
+    print(f"{time.monotonic() - started:.0f} s")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
