@@ -12,7 +12,7 @@ import typer
 from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.options import AsJson
 from isamap.driver.inputs import STDIN, read_file, read_kernel
-from isamap.source import CODES, Diagnostic, UsageProblem, did_you_mean
+from isamap.source import Diagnostic, UsageProblem, did_you_mean, read_codes
 
 
 def fmt_command(
@@ -60,12 +60,12 @@ def explain_command(
     as_json: AsJson = False,
 ) -> Answer:
     """Say what a message's code means."""
-    word = code.strip("[]")
-    if word not in CODES:
+    word, codes = code.strip("[]"), read_codes()
+    if word not in codes:
         raise UsageProblem(
-            Diagnostic("unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, CODES))
+            Diagnostic("unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, codes))
         )
-    found = CODES[word]
+    found = codes[word]
     lines = [f"{word}: {found.title}", "", *_wrapped(found.text)]
     if found.example:
         lines += ["", "Refused with this code:", "", *(f"    {line}" for line in found.example.splitlines())]

@@ -1,6 +1,6 @@
 """Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
 
-from isamap.source.codes import CODES
+from isamap.source.codes import read_codes
 from isamap.source.diagnostic import (
     Diagnostic,
     Edit,
@@ -39,7 +39,6 @@ from isamap.source.numbers import added, real_number, shown, truth_value, whole_
 from isamap.source.process import most_allowed
 
 __all__ = [
-    "CODES",
     "Diagnostic",
     "Edit",
     "Infeasible",
@@ -66,6 +65,7 @@ __all__ = [
     "open_beside",
     "open_regular",
     "printable",
+    "read_codes",
     "read_json",
     "read_limited",
     "read_part",

@@ -1,71 +1,50 @@
-"""Every diagnostic code with its explanation: what `isamap explain CODE` prints.
+"""The explanations of diagnostic codes: what `isamap explain CODE` prints.
 
-Codes are stable and kebab-case. A layer with many codes has a table of its own, in order; the few of the
-other layers stand here.
+Codes are stable and kebab-case. Each file NAME_codes.toml beside this module is the table of one layer:
+
+    [bad-cast]
+    title = "a cast that does not exist"
+    text = "Only integers wrap or saturate; nothing is cast to bool. Compare with 0 to get a bool."
+    example = "kernel k(M) { in A: f32[M]; out C: bf16[M]; for i in M { C[i] = sat_bf16(A[i]); } }"
+
+`example` is left out where no short text is refused with the code. The files are read when an explanation is
+asked for, so that no other command waits for them.
 """
 
 from __future__ import annotations
 
-from isamap.source.command_codes import CODEGEN_CODES, COMMAND_CODES
-from isamap.source.diagnostic import Explanation
-from isamap.source.language_codes import LANGUAGE_CODES
-from isamap.source.library_codes import LIBRARY_CODES
-from isamap.source.machine_codes import MACHINE_CODES
-from isamap.source.match_codes import MATCH_CODES
-from isamap.source.model_codes import MODEL_CODES
-from isamap.source.plan_codes import PLAN_CODES
-from isamap.source.stream_codes import STREAM_CODES
+from dataclasses import dataclass
+from functools import cache
 
-_OTHERS: dict[str, Explanation] = {
-    "array-missing": Explanation(
-        "no array for an operand",
-        "Inputs and operands that are updated need an array each.",
-    ),
-    "not-sampled": Explanation(
-        "single elements cannot be evaluated",
-        "Elements of a result can be computed alone only where no `seq` loop and no earlier statement "
-        "makes them depend on everything else.",
-    ),
-    "scalar-missing": Explanation(
-        "no value for a scalar",
-        "Every scalar parameter needs a value.",
-    ),
-    "unknown-operand": Explanation(
-        "an array for an operand that does not exist",
-        "Arrays are given by the names of operands.",
-    ),
-    "unknown-scalar": Explanation(
-        "a value for a scalar that does not exist",
-        "Values are given by the names of scalar parameters.",
-    ),
-    "index-values": Explanation(
-        "an array of indices with values that its declaration excludes",
-        "An array that is `col: i32[N] values 0..K - 1` has values from 0 to K - 1, and where it says"
-        " `ascending` none is below the one before it. Each call is checked, before anything is computed.",
-    ),
-    "wrong-shape": Explanation(
-        "an array of the wrong shape",
-        "An array has the shape that its operand declares for the given sizes.",
-    ),
-    "wrong-values": Explanation(
-        "an array with values outside its type",
-        "The values of an array are values of its operand's type.",
-    ),
-}
+_ENDING = "_codes.toml"
 
-_TABLES = (
-    CODEGEN_CODES,
-    COMMAND_CODES,
-    LANGUAGE_CODES,
-    LIBRARY_CODES,
-    MACHINE_CODES,
-    MATCH_CODES,
-    MODEL_CODES,
-    PLAN_CODES,
-    STREAM_CODES,
-    _OTHERS,
-)
 
-CODES: dict[str, Explanation] = dict(
-    sorted((item for table in _TABLES for item in table.items()), key=lambda item: item[0])
-)
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The meaning of a code, in one line and at length, and a text that is refused with it."""
+
+    title: str
+    text: str
+    example: str | None = None
+
+
+@cache
+def read_codes() -> dict[str, Explanation]:
+    """Return the explanations of all codes, in alphabetical order."""
+    found = {code: e for table in read_tables().values() for code, e in table.items()}
+    return dict(sorted(found.items()))
+
+
+@cache
+def read_tables() -> dict[str, dict[str, Explanation]]:
+    """Return the explanations of each layer's codes in the order of its file, by the file's NAME."""
+    from importlib.resources import files
+    from tomllib import loads
+
+    paths = [path for path in files("isamap.source").iterdir() if path.name.endswith(_ENDING)]
+    return {
+        path.name.removesuffix(_ENDING): {
+            code: Explanation(**entry) for code, entry in loads(path.read_text(encoding="utf-8")).items()
+        }
+        for path in paths
+    }

@@ -201,12 +201,3 @@ def apply_edits(text: str, edits: Iterable[Edit]) -> str:
         pieces += [text[at : edit.span.start], edit.replacement]
         at = edit.span.end
     return "".join((*pieces, text[at:]))
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """What a code means, in one line and at length, and a text that is refused with it."""
-
-    title: str
-    text: str
-    example: str | None = None

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from commands import OUTPUT, beside, said
 
-from isamap.source import CODES
-from isamap.source.command_codes import COMMAND_CODES
+from isamap.source import read_codes
+from isamap.source.codes import read_tables
 
 FOLDER = Path(__file__).parent / "cli"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -79,5 +79,5 @@ def test_there_are_enough_wrong_command_lines() -> None:
 
 def test_every_code_of_command_lines_is_pinned() -> None:
     pinned = "".join(p.read_text(encoding="utf-8").partition(OUTPUT)[2] for p in FILES)
-    assert [c for c in COMMAND_CODES if f"[{c}]" not in pinned and c not in ELSEWHERE] == []
-    assert COMMAND_CODES.keys() <= CODES.keys()
+    assert [c for c in read_tables()["command"] if f"[{c}]" not in pinned and c not in ELSEWHERE] == []
+    assert read_tables()["command"].keys() <= read_codes().keys()

@@ -13,8 +13,8 @@ import pytest
 
 from isamap.machine import load_machine
 from isamap.machine.doubts import doubts
-from isamap.source import CODES, IsamapError
-from isamap.source.machine_codes import MACHINE_CODES
+from isamap.source import IsamapError, read_codes
+from isamap.source.codes import read_tables
 
 FOLDER = Path(__file__).parent / "machine"
 FILES = sorted(FOLDER.glob("*.txt"))
@@ -49,8 +49,8 @@ def test_a_wrong_description_is_refused_in_these_words(
 
 def test_every_code_of_machines_is_pinned() -> None:
     pinned = "".join(p.read_text(encoding="utf-8").partition(SEPARATOR)[2] for p in FILES)
-    assert [c for c in MACHINE_CODES if f"[{c}]" not in pinned and c not in ELSEWHERE] == []
-    assert MACHINE_CODES.keys() <= CODES.keys()
+    assert [c for c in read_tables()["machine"] if f"[{c}]" not in pinned and c not in ELSEWHERE] == []
+    assert read_tables()["machine"].keys() <= read_codes().keys()
 
 
 def findings(text: str) -> str:
