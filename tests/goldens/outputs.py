@@ -36,8 +36,8 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
 from isamap.driver.matrix import sizes_for  # noqa: E402 - the tree of this file comes first
-from isamap.kernels import kernel_path  # noqa: E402
-from isamap.source import Source  # noqa: E402
+from isamap.kernels import kernel_path  # noqa: E402 - as above
+from isamap.source import Source  # noqa: E402 - as above
 
 GREEDY = "--heuristic greedy"
 FORMS = ("", "", "--threads 2", "open", "packed")
