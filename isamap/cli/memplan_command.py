@@ -60,7 +60,7 @@ def memplan_command(
     if found.status == "INFEASIBLE":
         raise Infeasible(_infeasible(found.load_bytes, capacity_bytes))
     if found.status == "UNKNOWN":
-        return Answer(payload, findings=(Finding.of(_unknown(limit_s)),), exit=4)
+        return Answer(payload, findings=(Finding.of(_unknown(limit_s)),), exit=1)
     text = print_offsets(table, found.offsets)
     if output is None:
         return Answer({**payload, "offsets": found.offsets}, text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -63,6 +64,22 @@ def test_a_search_that_the_clock_stops_ends_with_0(
     assert main([command, *SMALL, "--limit", "0.1", "--require", "proven", "--json"] + FORCED[command]) == 4
     codes = [d["code"] for d in json.loads(capsys.readouterr().out)["diagnostics"]]
     assert "not-proven" in codes
+
+
+def test_no_placement_in_time_is_no_proof_and_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("isamap.scheduler.memory.allocation.PLAIN_ATTEMPTS", 0)
+    monkeypatch.setattr("isamap.scheduler.memory.allocation.place_isolated", _find_nothing)
+    (tmp_path / "b.csv").write_text("id,lower,upper,size\na,0,2,8\nb,1,3,8\n")
+    assert main(["memplan", str(tmp_path / "b.csv"), "--capacity", "16", "--limit", "0.1", "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["status"], found["diagnostics"][0]["code"]) == ("UNKNOWN", "memory-limit")
+
+
+def _find_nothing(_instance: object, left_s: float, _effort: float) -> str:
+    time.sleep(left_s)
+    return "unknown"
 
 
 FORCED = {"compile": ["--force"], "schedule": [], "run": [], "verify": []}
