@@ -19,6 +19,7 @@ from isamap.codegen.c_issue import Issuer
 from isamap.codegen.c_names import Names
 from isamap.codegen.c_parts import run_text
 from isamap.lower.program import LoweredProgram
+from isamap.lower.walk import issued
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
 from isamap.machine.allowed import told
 from isamap.source import Diagnostic, UsageProblem
@@ -119,7 +120,7 @@ def _emitted(
 
 
 def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
-    for name in program.instructions():
+    for name in issued(program.body):
         emit = machine.instructions[name].emit
         match emit:
             case EmitCall() | EmitSteps() | EmitSemantics():

@@ -37,6 +37,7 @@ from isamap.lower.program import (
     Share,
     Value,
 )
+from isamap.lower.walk import has_loop
 from isamap.machine.allowed import is_vector_type
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
@@ -142,7 +143,7 @@ class BodyWriter:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
         kept = self.names, self.counters, self.beside_loop, self.turning
         self.names = self.names.inside()
-        self.beside_loop, self.turning = _has_loop(node.body), node.variable
+        self.beside_loop, self.turning = has_loop(node.body), node.variable
         counter = self.names.take(node.variable)
         self.counters = (*self.counters, counter)
         note = f" /* {clean(node.note)} */" if node.note else ""
@@ -168,7 +169,7 @@ class BodyWriter:
                 self.add(inner, f"{'} else' if number else ''}{test} {{".strip())
                 inner += 1
             self.names = kept[0].inside()
-            self.beside_loop, self.turning = _has_loop(body), counters[-1][0] if counters else ""
+            self.beside_loop, self.turning = has_loop(body), counters[-1][0] if counters else ""
             for line in positions(work, [variable for variable, _ in counters], self.names):
                 self.add(inner, line)
             trips = [self.index(count) for _, count in counters]
@@ -320,10 +321,3 @@ class BodyWriter:
 
     def add(self, depth: int, line: str) -> None:
         self.lines.append("  " * depth + line)
-
-
-def _has_loop(body: tuple[Node, ...]) -> bool:
-    return any(
-        isinstance(node, For | Share) or (isinstance(node, If | Block) and _has_loop(node.body))
-        for node in body
-    )

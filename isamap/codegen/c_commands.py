@@ -31,8 +31,8 @@ from isamap.lower.program import (
     LoweredProgram,
     MemoryRef,
     RegisterRef,
-    issues_in,
 )
+from isamap.lower.walk import has_parallel, issues_in
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
 from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word
@@ -57,7 +57,7 @@ def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
     Raises: UsageProblem where several threads would give commands.
     """
-    if program.is_parallel:
+    if has_parallel(program.body):
         said = "one processor gives the commands, and the schedule has parts for several threads"
         raise UsageProblem(Diagnostic("stream-unsupported", said, help="leave out --threads"))
     buffers = tuple(b for b in program.buffers if not b.memory)

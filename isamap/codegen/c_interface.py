@@ -23,6 +23,7 @@ from isamap.ir import DType, Index
 from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
 from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, LoweredProgram, Tensor
+from isamap.lower.walk import has_parallel
 from isamap.machine.target_fields import Length
 
 
@@ -71,7 +72,7 @@ def build_interface(program: LoweredProgram, name: str, lengths: tuple[Length, .
     scalars = tuple((p.name, p.dtype) for p in program.kernel.params if p.dtype is not None)
     fields += [Field("scalar", s, f"{compute_type(d)} ", members.take(s)) for s, d in scalars]
     made = name, program.tensors, scalars, program.sizes, program.symbols, tuple(fields)
-    return Interface(*made, program.is_parallel, lengths)
+    return Interface(*made, has_parallel(program.body), lengths)
 
 
 OWN_MEMORY = "Uses no other memory than what it is given."

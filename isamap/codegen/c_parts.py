@@ -27,28 +27,13 @@ need from memory again and again (docs/decisions/0021-copies-apart.md).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.codegen.c_text import identifiers
 from isamap.ir import product
-from isamap.lower.program import (
-    Begin,
-    Block,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    Node,
-    Parallel,
-    RegisterRef,
-    Share,
-    has_parallel,
-)
+from isamap.lower.program import Block, Declare, For, Issue, LoweredProgram, Node, RegisterRef
+from isamap.lower.walk import has_parallel, walk
 
 _INLINE = "static __attribute__((always_inline)) inline void"
 _APART = "static __attribute__((noinline)) void"
@@ -203,7 +188,7 @@ def stands_apart(block: Block) -> bool:
     """
     if not block.is_copy or has_parallel(block.body):
         return False
-    nodes = list(_all_nodes(block.body))
+    nodes = list(walk(block.body))
     declared = {value.name for node in nodes if isinstance(node, Declare) for value in node.values}
     has_loops, has_issues = (any(isinstance(node, kind) for node in nodes) for kind in (For, Issue))
     return has_loops and has_issues and _values(nodes) <= declared
@@ -219,16 +204,6 @@ def copy_text(name: str, parameters: Parameters, body: Sequence[str]) -> tuple[l
     listed = ",\n    ".join(declaration for declaration, _ in taken) or "void"
     function = [f"static __attribute__((noinline)) void {name}(\n    {listed}) {{", *body, "}"]
     return function, f"{name}({', '.join(word for _, word in taken)});"
-
-
-def _all_nodes(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    for node in nodes:
-        yield node
-        match node:
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                yield from _all_nodes(body)
-            case Issue() | Configure() | Fill() | Hint() | Declare() | Begin():
-                pass
 
 
 def _values(nodes: Sequence[Node]) -> set[str]:

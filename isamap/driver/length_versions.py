@@ -18,6 +18,7 @@ from isamap.driver.workspace_packing import pack_workspace
 from isamap.ir import print_routine
 from isamap.lower.length_join import join_lengths
 from isamap.lower.program import LoweredProgram
+from isamap.lower.walk import issued
 from isamap.machine import (
     EmitCall,
     EmitNothing,
@@ -128,7 +129,7 @@ def _joined(
         programs.append(program)
     machine = made[lengths[-1]].machine
     assert machine, "all stages have run"
-    for name in dict.fromkeys(name for program in programs for name in program.instructions()):
+    for name in dict.fromkeys(name for program in programs for name in issued(program.body)):
         _check_emission(name, machine, described)
     return pack_workspace(join_lengths(constant, lengths, programs, machine), machine)
 

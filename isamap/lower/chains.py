@@ -15,21 +15,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.ir import Index
-from isamap.lower.program import (
-    Block,
-    Declare,
-    For,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    Share,
-    Value,
-    issues_in,
-)
+from isamap.lower.program import Declare, Issue, LoweredProgram, MemoryRef, Node, Value
 from isamap.lower.software_pipeline import ACCESSES, file_of, time_of
+from isamap.lower.walk import children, issues_in, with_children
 from isamap.machine import Machine
 from isamap.transform import reads
 
@@ -81,11 +69,7 @@ def _nodes(nodes: tuple[Node, ...], core: Core) -> tuple[Node, ...]:
             continue
         found += _side_by_side(run, core)
         run = []
-        match node:
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                found.append(replace(node, body=_nodes(body, core)))
-            case _:
-                found.append(node)
+        found.append(with_children(node, _nodes(children(node), core)))
     return (*found, *_side_by_side(run, core))
 
 

@@ -16,23 +16,8 @@ from dataclasses import fields, is_dataclass, replace
 from typing import cast
 
 from isamap.ir import Index
-from isamap.lower.program import (
-    Begin,
-    Block,
-    Configure,
-    Declare,
-    Fill,
-    For,
-    Hint,
-    If,
-    Issue,
-    LoweredProgram,
-    MemoryRef,
-    Node,
-    Parallel,
-    Share,
-    arrays_in,
-)
+from isamap.lower.program import Block, Fill, For, Issue, LoweredProgram, MemoryRef, Node
+from isamap.lower.walk import arrays_in, walk
 from isamap.machine import Machine
 
 Nodes = tuple[Node, ...]
@@ -105,17 +90,12 @@ def _indices(item: object) -> Iterator[Index]:
 
 
 def _written(nodes: Nodes, machine: Machine) -> Iterator[str]:
-    """Arrays and buffers that leaves write, once for each leaf."""
-    for node in nodes:
-        match node:
-            case Issue(name, operands):
-                instruction = machine.instructions[name].instruction
-                for operand, ref in operands:
-                    if isinstance(ref, MemoryRef) and instruction.operand(operand).role != "in":
-                        yield ref.buffer
-            case Fill(buffer):
-                yield buffer
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                yield from _written(body, machine)
-            case Declare() | Configure() | Hint() | Begin():
-                pass
+    """Yield the arrays and buffers that leaves write, once for each leaf."""
+    for node in walk(nodes):
+        if isinstance(node, Fill):
+            yield node.buffer
+        elif isinstance(node, Issue):
+            instruction = machine.instructions[node.instruction].instruction
+            for operand, ref in node.operands:
+                if isinstance(ref, MemoryRef) and instruction.operand(operand).role != "in":
+                    yield ref.buffer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
@@ -29,6 +29,7 @@ from isamap.lower.program import (
     Parallel,
     Share,
 )
+from isamap.lower.walk import children, walk, with_children
 
 UNTOLD = frozenset({"note", "shape", "why", "span"})
 Nodes = tuple[Node, ...]
@@ -56,12 +57,9 @@ def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str
     """Nodes without conditions on the length; those of other lengths are left out."""
     found: list[Node] = []
     for node in nodes:
-        if not isinstance(node, For | If | Block | Parallel | Share):
-            found.append(node)
-            continue
-        body = _at_length(node.body, at, names)
+        body = _at_length(children(node), at, names)
         if not isinstance(node, If) or not all(_decided(c, names) for c in node.conditions):
-            found.append(replace(node, body=body))
+            found.append(with_children(node, body))
         elif all(
             _holds(left.substitute(at), how, right.substitute(at)) for left, how, right in node.conditions
         ):
@@ -139,22 +137,17 @@ def _told(kind: type[Any]) -> tuple[str, ...]:
 
 def _declared(nodes: Nodes) -> Iterator[str]:
     """Names of values, counters and works."""
-    for node in nodes:
+    for node in walk(nodes):
         match node:
             case Declare(values):
                 yield from (value.name for value in values)
             case Begin(work):
                 yield work
-            case For(variable, _, body):
+            case For(variable):
                 yield variable
-                yield from _declared(body)
-            case Share(nth=nth, body=body):
+            case Share(nth=nth):
                 yield nth
-                yield from _declared(body)
-            case Parallel(counters, body):
+            case Parallel(counters):
                 yield from (name for name, _ in counters)
-                yield from _declared(body)
-            case If(_, body) | Block(_, body):
-                yield from _declared(body)
-            case Issue() | Configure() | Fill() | Hint():
+            case Issue() | Configure() | Fill() | Hint() | If() | Block():
                 pass

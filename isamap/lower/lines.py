@@ -29,6 +29,7 @@ from isamap.ir import Expr, Index, index_min
 from isamap.ir.walk import reads
 from isamap.lower.program import Block, Fill, For, If, Names, Node
 from isamap.lower.shift import substituted
+from isamap.lower.walk import has_loop
 
 Nodes = tuple[Node, ...]
 
@@ -72,7 +73,7 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     """
     inner.add(loop.variable)
     turns = line_bytes // max(1, loop.step_bytes)
-    if turns < 2 or not _has_loop(body) or not _can_sink(loop.variable, body, inner):
+    if turns < 2 or not has_loop(body) or not _can_sink(loop.variable, body, inner):
         return _few_rows(loop, body, inner, names) if line_bytes else (_over(loop, body),)
     each = _each(loop.trips, turns)
     if each is None:
@@ -160,7 +161,3 @@ def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
                 return False
 
     return all(can(node) for node in nodes)
-
-
-def _has_loop(nodes: Nodes) -> bool:
-    return any(isinstance(n, For) or (isinstance(n, If | Block) and _has_loop(n.body)) for n in nodes)

@@ -19,12 +19,13 @@ from isamap.lower.chains import side_by_side
 from isamap.lower.expand import expand_nest
 from isamap.lower.hoist import with_copies_in_front
 from isamap.lower.packed_operands import packing_program, symbols_of
-from isamap.lower.program import Block, Buffer, For, LoweredProgram, Names, Node, arrays_in, tensor_of
+from isamap.lower.program import Block, Buffer, For, LoweredProgram, Names, Node, tensor_of
 from isamap.lower.registers import configured, number_registers
 from isamap.lower.settings import with_settings
 from isamap.lower.software_pipeline import in_pipeline
 from isamap.lower.steps import Tree
 from isamap.lower.verifier import check_program, check_tree
+from isamap.lower.walk import arrays_in
 from isamap.machine import Machine
 from isamap.match import Suppliers
 from isamap.plan.schedule import NestSchedule

@@ -17,14 +17,12 @@ Names of variables, values and buffers of one program, each given once.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from isamap.ir import Const, DType, Expr, Index, Kernel, Operand
 from isamap.ir.nodes import Domain
 from isamap.match import tensor_strides
-from isamap.transform import reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,19 +295,10 @@ class LoweredProgram:
     packs: tuple[LoweredProgram, ...] = ()
     lengths: Lengths | None = None
 
-    def instructions(self) -> tuple[str, ...]:
-        """Names of all instructions that it issues, sorted."""
-        return issued(self.body)
-
     @property
     def asked(self) -> tuple[str, ...]:
         """Names of numbers that the hardware decides."""
         return () if self.lengths is None else tuple(self.lengths.at(0))
-
-    @property
-    def is_parallel(self) -> bool:
-        """Whether it has parts that threads may perform at the same time."""
-        return has_parallel(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,50 +313,6 @@ class Pack:
     nodes: tuple[Node, ...]
     buffers: tuple[Buffer, ...]
     symbols: frozenset[str]
-
-
-def has_parallel(nodes: tuple[Node, ...]) -> bool:
-    """Whether some of the nodes is performed by threads."""
-    return any(
-        isinstance(node, Parallel) or (isinstance(node, For | If | Block | Share) and has_parallel(node.body))
-        for node in nodes
-    )
-
-
-def issued(nodes: tuple[Node, ...]) -> tuple[str, ...]:
-    """Names of all instructions that nodes issue, sorted."""
-    return tuple(sorted({issue.instruction for issue in issues_in(nodes)}))
-
-
-def arrays_in(nodes: tuple[Node, ...]) -> frozenset[str]:
-    """Names of all arrays and buffers that some issue touches."""
-    found: set[str] = set()
-    for node in nodes:
-        match node:
-            case Issue(_, operands):
-                found |= {ref.buffer for _, ref in operands if isinstance(ref, MemoryRef)}
-                found |= {
-                    r.buffer for _, v in node.params if not isinstance(v, int | Index) for r in reads(v)
-                }
-            case Fill(buffer):
-                found.add(buffer)
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                found |= arrays_in(body)
-            case Declare() | Configure() | Hint() | Begin():
-                pass
-    return frozenset(found)
-
-
-def issues_in(nodes: tuple[Node, ...]) -> Iterator[Issue | Configure]:
-    """What nodes issue, each once, in the order of the text."""
-    for node in nodes:
-        match node:
-            case Issue() | Configure():
-                yield node
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                yield from issues_in(body)
-            case Fill() | Hint() | Declare() | Begin():
-                pass
 
 
 @dataclass

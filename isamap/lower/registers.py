@@ -11,7 +11,7 @@ program share one where their registers suffice; else each has its own:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from isamap.ir import Index
@@ -25,11 +25,9 @@ from isamap.lower.program import (
     Node,
     Parallel,
     RegisterRef,
-    Share,
     Value,
-    has_parallel,
-    issued,
 )
+from isamap.lower.walk import children, has_parallel, issued, walk, with_children
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
 
@@ -89,22 +87,19 @@ class _Allocator:
         out: list[Node] = []
         for i, node in enumerate(nodes):
             taken = busy.union(*alive.values())
-            match node:
-                case Declare(values):
-                    fresh: list[Value] = []
-                    for declared in values:
-                        value = declared
-                        if value.memory in named:
-                            first = self._pick(value, taken)
-                            alive[value.name] = _file(value, first)
-                            taken |= alive[value.name]
-                            value = replace(value, register=first)
-                        fresh.append(value)
-                    out.append(Declare(tuple(fresh)))
-                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                    out.append(replace(node, body=self.block(body, named, taken)))
-                case _:
-                    out.append(node)
+            if isinstance(node, Declare):
+                fresh: list[Value] = []
+                for declared in node.values:
+                    value = declared
+                    if value.memory in named:
+                        first = self._pick(value, taken)
+                        alive[value.name] = _file(value, first)
+                        taken |= alive[value.name]
+                        value = replace(value, register=first)
+                    fresh.append(value)
+                out.append(Declare(tuple(fresh)))
+            else:
+                out.append(with_children(node, self.block(children(node), named, taken)))
             alive = {n: r for n, r in alive.items() if last.get(n, -1) > i}
         return tuple(out)
 
@@ -137,13 +132,9 @@ def _file(value: Value, first: int) -> set[tuple[str, int]]:
 
 
 def _mentions(node: Node) -> set[str]:
-    match node:
-        case Issue(_, operands):
-            return {r.value for _, r in operands if isinstance(r, RegisterRef)}
-        case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-            return {n for b in body for n in _mentions(b)}
-        case _:
-            return set()
+    """Return the names of values that a node, or what is inside of it, uses."""
+    issues = (inner for inner in walk((node,)) if isinstance(inner, Issue))
+    return {ref.value for issue in issues for _, ref in issue.operands if isinstance(ref, RegisterRef)}
 
 
 def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
@@ -152,26 +143,16 @@ def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
     """
     found: dict[str, set[tuple[str, str, int]]] = {}
     loaded = {state for m in machine.instructions.values() for state in m.instruction.sets_state}
-
-    def walk(items: tuple[Node, ...]) -> None:
-        for node in items:
-            match node:
-                case Issue(instruction, operands, params):
-                    item = machine.instructions[instruction].instruction
-                    numbers = {n: v for n, v in params if isinstance(v, (int, Index))}
-                    registers = {n: r.value for n, r in operands if isinstance(r, RegisterRef)}
-                    for require in item.requires:
-                        ref, wanted = require.field, require.value.substitute(numbers).value
-                        known = ref.state in loaded and wanted is not None
-                        if isinstance(ref.index, str) and ref.index in registers and known:
-                            assert wanted is not None, "known"
-                            found.setdefault(registers[ref.index], set()).add((ref.state, ref.field, wanted))
-                case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                    walk(body)
-                case _:
-                    pass
-
-    walk(nodes)
+    for node in walk(nodes):
+        if not isinstance(node, Issue):
+            continue
+        numbers = {n: v for n, v in node.params if isinstance(v, int | Index)}
+        registers = {n: r.value for n, r in node.operands if isinstance(r, RegisterRef)}
+        for require in machine.instructions[node.instruction].instruction.requires:
+            ref, wanted = require.field, require.value.substitute(numbers).value
+            value = registers.get(ref.index) if isinstance(ref.index, str) else None
+            if value is not None and wanted is not None and ref.state in loaded:
+                found.setdefault(value, set()).add((ref.state, ref.field, wanted))
     return {name: tuple(sorted(need)) for name, need in found.items()}
 
 
@@ -195,23 +176,13 @@ def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | No
     """What all numbered registers need together; None where some need another thing in another nest."""
     needs = needs_of(nodes, machine)
     found: dict[tuple[str, str], dict[int, int]] = {}
-    for value in _values(nodes):
+    declared = (node for node in walk(nodes) if isinstance(node, Declare))
+    for value in (value for node in declared for value in node.values):
         if value.register is not None:
             for state, name, wanted in needs.get(value.name, ()):
                 if found.setdefault((state, name), {}).setdefault(value.register, wanted) != wanted:
                     return None
     return found
-
-
-def _values(nodes: tuple[Node, ...]) -> Iterator[Value]:
-    for node in nodes:
-        match node:
-            case Declare(values):
-                yield from values
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                yield from _values(body)
-            case _:
-                pass
 
 
 def _with_states(nodes: tuple[Node, ...], machine: Machine, configured: Configured) -> tuple[Node, ...]:

@@ -11,7 +11,7 @@ while it stays. What the time of such instructions is, no price of a schedule co
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from isamap.ir import Index, Instruction
@@ -28,6 +28,7 @@ from isamap.lower.program import (
     RegisterRef,
     Share,
 )
+from isamap.lower.walk import walk
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
 
@@ -39,7 +40,7 @@ def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]
     """The nodes with the instructions that set what others require. Raises: Infeasible where none sets it."""
     setters = [m.instruction for m in machine.instructions.values() if m.instruction.settings]
     free = tuple(i for i in setters if not i.operands)
-    declared = (node for node in _within(nodes) if isinstance(node, Declare))
+    declared = (node for node in walk(nodes) if isinstance(node, Declare))
     registers = {value.name: value.register for node in declared for value in node.values}
     return _Pass(machine, free, registers).block(nodes, {})[0] if free else nodes
 
@@ -115,7 +116,7 @@ class _Pass:
         """What all issues in a loop that require something of a field require alike, in each iteration."""
         found: dict[Field, set[Index]] = {}
         inside = {variable}
-        for node in _within(body):
+        for node in walk(body):
             match node:
                 case Issue():
                     for name, value in self.wanted(node).items():
@@ -148,17 +149,6 @@ class _Pass:
                 assert not isinstance(index, str), "a field is indexed by a register that has a number"
                 found[(ref.state, ref.field, index)] = require.value.substitute(bound)
         return found
-
-
-def _within(nodes: tuple[Node, ...]) -> Iterator[Node]:
-    """All nodes, and those inside of them."""
-    for node in nodes:
-        yield node
-        match node:
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                yield from _within(body)
-            case _:
-                pass
 
 
 def _agreed(one: Known, other: Known) -> dict[Field, Index]:

@@ -25,12 +25,11 @@ from isamap.lower.program import (
     Issue,
     MemoryRef,
     Node,
-    Parallel,
     RegisterRef,
-    Share,
     Value,
 )
 from isamap.lower.shift import substituted
+from isamap.lower.walk import rewrite, walk
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
@@ -42,14 +41,9 @@ ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
 
 def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:
     """Loops that hold nothing but issues."""
-    for node in nodes:
-        match node:
-            case For(_, _, body) if all(isinstance(n, (Declare, Issue)) for n in body):
-                yield node
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                yield from innermost_loops(body)
-            case _:
-                pass
+    for node in walk(nodes):
+        if isinstance(node, For) and all(isinstance(n, Declare | Issue) for n in node.body):
+            yield node
 
 
 def main_loop(nodes: tuple[Node, ...]) -> For | None:
@@ -220,18 +214,13 @@ def _order_only(loop: For, machine: Machine) -> Steady:
 def _in_loops(
     nodes: tuple[Node, ...], shape: list[str], pipeline: Pipeline, machine: Machine
 ) -> tuple[Node, ...]:
-    found: list[Node] = []
-    for node in nodes:
-        match node:
-            case For(_, _, body) if [n.instruction for n in body if isinstance(n, Issue)] == shape and all(
-                isinstance(n, (Declare, Issue)) for n in body
-            ):
-                found += _pipelined(node, pipeline, machine)
-            case For(_, _, body) | Parallel(_, body) | If(_, body) | Block(_, body) | Share(body=body):
-                found.append(replace(node, body=_in_loops(body, shape, pipeline, machine)))
-            case _:
-                found.append(node)
-    return tuple(found)
+    def change(node: Node) -> tuple[Node, ...] | None:
+        is_it = isinstance(node, For) and all(isinstance(n, Declare | Issue) for n in node.body)
+        if isinstance(node, For) and is_it and [n.instruction for n in issues_of(node)] == shape:
+            return _pipelined(node, pipeline, machine)
+        return None
+
+    return rewrite(nodes, change)
 
 
 def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:

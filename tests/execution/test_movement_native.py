@@ -16,7 +16,7 @@ from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import F64, Const, Kernel, bind, interpret
 from isamap.kernels import kernel_path
-from isamap.lower.program import Block, For, If, Issue, Node
+from isamap.lower.walk import issued
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -29,19 +29,6 @@ def compiled(name: str, machine: str, sizes: dict[str, int]) -> Compilation:
     source = Source(f"{name}.ir", kernel_path(name).read_text())
     model = bool(missing_features(load_machine(machine)))
     return compile_kernel(Request(source, machine, dict(sizes), model=model))
-
-
-def issued(nodes: tuple[Node, ...]) -> set[str]:
-    found: set[str] = set()
-    for node in nodes:
-        match node:
-            case Issue(instruction):
-                found.add(instruction)
-            case For(body=body) | If(body=body) | Block(body=body):
-                found |= issued(body)
-            case _:
-                pass
-    return found
 
 
 def assert_right(name: str, made: Compilation, sizes: dict[str, int]) -> None:
@@ -85,7 +72,7 @@ def test_operands_are_moved_as_was_said(name: str, machine: str, expected: set[s
     sizes = {"M": 37, "N": 100, "K": 70}
     made = compiled(name, machine, sizes)
     assert made.program
-    assert expected <= issued(made.program.body)
+    assert expected <= {*issued(made.program.body)}
     assert_right(name, made, sizes)
 
 
@@ -112,7 +99,7 @@ def test_two_statements_that_write_one_register_pack_pairs(tmp_path: Path) -> No
     sizes = {"M": 9, "N": 20, "K": 10}
     made = compiled("gemm_f32", str(path), sizes)
     assert made.program
-    assert {"dot2", "zip"} <= issued(made.program.body)
+    assert {"dot2", "zip"} <= {*issued(made.program.body)}
     assert_right("gemm_f32", made, sizes)
 
 
@@ -270,5 +257,5 @@ def test_a_store_that_narrows_on_its_way_performs_the_conversion(
     source = Source("k.ir", text)
     made = compile_kernel(Request(source, str(tmp_path / "narrowing.yaml"), {"N": size}))
     assert made.program
-    assert {"load_acc", "store_narrow"} <= issued(made.program.body)
+    assert {"load_acc", "store_narrow"} <= {*issued(made.program.body)}
     assert_right_of(parse_kernel(source), made, {"N": size})

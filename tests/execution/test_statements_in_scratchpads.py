@@ -15,7 +15,7 @@ from isamap.driver.request import Request
 from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
-from isamap.lower.program import issued
+from isamap.lower.walk import issued
 from isamap.machine import load_machine
 from isamap.source import NoMapping, Source
 from isamap.stream.command import Command

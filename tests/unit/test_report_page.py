@@ -12,6 +12,7 @@ from isamap.driver.api import source_of
 from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import Made, recording_of, report_of
 from isamap.driver.request import Request
+from isamap.lower.walk import has_parallel
 from isamap.report.page.code_links import code_lines
 from isamap.report.page.links import kernel_lines
 from isamap.report.page.timeline import Bar, merged
@@ -97,7 +98,7 @@ def test_functions_of_parts_belong_to_what_calls_them() -> None:
     sizes = {"M": 128, "N": 128, "K": 128}
     request = Request(source_of("gemm_f32"), "x86-avx512", sizes, heuristic="greedy", threads=2)
     found = Made.of(request, compile_request(request))
-    assert found.program.is_parallel
+    assert has_parallel(found.program.body)
     code = code_lines(found.emitted.source, found.nests)
     fused = [one for one in code if "_mm512_fmadd_ps(" in one.text]
     assert fused
