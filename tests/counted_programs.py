@@ -42,6 +42,9 @@ class _Count(Walk):
     def write(self, name: str, elements: list[int] | range) -> None:
         """Main memory is filled by the language that is emitted, not by an instruction."""
 
+    def configure(self, instruction: str) -> None:
+        self.counted.issues[instruction] += 1
+
     def issue(self, node: Issue, at: dict[str, int]) -> Iterator[str]:
         instruction = self.machine.instructions[node.instruction].instruction
         params = {n: number(v, at) for n, v in node.params if isinstance(v, int | Index)}

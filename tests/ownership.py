@@ -80,8 +80,13 @@ class Walk:
                     self.shares[work], self.done[work] = 0, 0
                 case Share():
                     yield from self.share(node, at)
-                case Configure() | Declare() | Hint():
+                case Configure(instruction):
+                    self.configure(instruction)
+                case Declare() | Hint():
                     pass
+
+    def configure(self, instruction: str) -> None:
+        """Loading and releasing a configuration move no elements."""
 
     def share(self, node: Share, at: dict[str, int]) -> Iterator[str]:
         """The pieces from where the share before ended, as many as fall to as many shares."""

@@ -15,7 +15,7 @@ from plan_problems import answer, elementwise, gemm, tiled_gemm
 
 from isamap.plan.check import check_schedule
 from isamap.plan.loops import CountedLoop, LoopStep, UnrolledLoop
-from isamap.plan.problem import Problem
+from isamap.plan.problem import Fusion, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage
 
 TEXTS = Path(__file__).with_name("corruptions.txt")
@@ -44,6 +44,11 @@ READ_INSIDE = replace(
     nests=(replace(GEMM.nests[0], options=(replace(OPTION, operands=(*OPTION.operands, PART)),)),),
     hinted=("l2",),
 )
+
+# a statement that begins the sums, which are held until they are whole
+BEGINNING = NestProblem(1, (replace(OPTION, fusions=(Fusion(0, (), 0.0),)),))
+BEGUN = replace(READ_INSIDE, nests=(replace(elementwise(64, 64).nests[0], statement=0), BEGINNING))
+UNCUT = answer(GEMM, "n:512 m:6 n:64 | k:1 um:1 un:16")
 
 # b passed packed
 PACKED = replace(
@@ -182,6 +187,18 @@ CORRUPTIONS: dict[str, tuple[Problem, Schedule]] = {
     "a prefetch into a cache without a hint": (
         READ_INSIDE,
         of(lambda n: replace(n, prefetches=(Prefetch("a", 3, 1, "l3"),))),
+    ),
+    "a prefetch of sums that begin with a fused statement": (
+        BEGUN,
+        of(lambda n: replace(n, prefetches=(Prefetch("c", 2, 1, "l2"),), statement=1, fused=(0,)), UNCUT),
+    ),
+    "a prefetch of a buffer in a scratchpad": (
+        READ_INSIDE,
+        of(
+            lambda n: replace(
+                n, stages=(Stage("b", 0, memory="spad"),), prefetches=(Prefetch("b", 2, 1, "l2"),)
+            )
+        ),
     ),
     "a prefetch of what the loop does not move": (
         READ_INSIDE,

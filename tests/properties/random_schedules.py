@@ -30,6 +30,45 @@ def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> S
     return None
 
 
+def with_directives(schedule: Schedule, problem: Problem, random: Random, tries: int = 14) -> Schedule:
+    """The schedule with stages, hints, write-backs and fused statements added, each that is accepted."""
+    for _ in range(tries):
+        nest = random.choice(schedule.nests)
+        question = next(one for one in problem.nests if one.statement == nest.statement)
+        option = next(o for o in question.options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
+        changed = _in_scratchpads(_with_directive(nest, option, problem.hinted, random), problem)
+        others = tuple(one for one in schedule.nests if one != nest and one.statement not in changed.fused)
+        made = sorted((*others, changed), key=lambda one: one.statement)
+        candidate = replace(schedule, nests=tuple(made))
+        if not check_schedule(candidate, problem):
+            schedule = candidate
+    return schedule
+
+
+def _with_directive(
+    nest: NestSchedule, option: NestOption, hinted: tuple[str, ...], random: Random
+) -> NestSchedule:
+    """The nest with one line more, about any operand at any depth."""
+    operand = random.choice(option.operands).name
+    depth, axis = random.randint(0, nest.hold + 1), random.choice(nest.loops).axis
+    match random.choice(("hint", "hint", "stage", "spread", "fuse")):
+        case "hint" if hinted:
+            hint = Prefetch(operand, depth, random.choice((1, 2)), random.choice(hinted))
+            return replace(nest, prefetches=(*nest.prefetches, hint))
+        case "stage":
+            into, ahead = random.choice(("", axis)), random.choice((0, 0, 1, 2))
+            stage = Stage(operand, depth, ahead, into=into if ahead else "", by_rows=random.random() < 0.3)
+            kept = (one for one in nest.stages if one.operand != operand)
+            return replace(nest, stages=tuple(sorted((*kept, stage), key=lambda one: one.depth)))
+        case "spread":
+            return replace(nest, spread=(*nest.spread, Spread(operand, axis)))
+        case "fuse" if option.fusions:
+            number = random.choice(option.fusions).statement
+            return replace(nest, fused=tuple(sorted({*nest.fused, number})))
+        case _:
+            return nest
+
+
 def _nest(nest: NestProblem, hinted: tuple[str, ...], random: Random, wildness: float) -> NestSchedule:
     option = _option(nest, random)
     unroll = {

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from properties.programs_of_statements import random_program
 from properties.random_schedules import random_schedule
 from properties.sanitized import Trial, run_sanitized
-from properties.test_fusing import integers, question, without_hints
+from properties.test_fusing import integers, question
 
 from isamap.codegen.c import EmittedC, emit_c
 from isamap.ir import Kernel, Range, bind, interpret
@@ -89,7 +89,7 @@ def fused(number: int, hw: str) -> Iterator[Tried]:
     asked = question(number, machine, random)
     arrays = integers(asked.plain, asked.values, number)
     wanted = interpret(asked.plain, arrays, asked.values)
-    for place, schedule in enumerate(map(without_hints, schedules(asked.problem, random))):
+    for place, schedule in enumerate(schedules(asked.problem, random)):
         emitted = emitted_as(place, asked.kernel, machine, schedule, asked.sizes)
         story = f"case {number} on {hw}: {asked.values}\n{asked.text}\n{print_schedule(schedule)}"
         yield Trial(emitted, arrays, asked.opened, story), wanted

@@ -8,6 +8,7 @@ spread write c into k;       needs a loop around it that moves on to other eleme
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch, Spread, Stage
@@ -38,23 +39,18 @@ def check_prefetches(nest: NestSchedule, option: NestOption, hinted: tuple[str, 
     """What is wrong with prefetches, into caches that the machine has hints for."""
     operands = {operand.name: operand for operand in option.operands}
     for prefetch in nest.prefetches:
-        operand = operands.get(prefetch.operand)
-        if operand is not None:
-            staged = any(s.operand == operand.name and s.depth < prefetch.depth for s in nest.stages)
-            yield from _check_prefetch(nest, prefetch, operand, hinted, staged=staged)
+        if prefetch.operand in operands:
+            yield from _check_prefetch(nest, prefetch, operands[prefetch.operand], option, hinted)
 
 
 def _check_prefetch(
-    nest: NestSchedule,
-    prefetch: Prefetch,
-    operand: TileOperand,
-    hinted: tuple[str, ...],
-    *,
-    staged: bool,
+    nest: NestSchedule, prefetch: Prefetch, operand: TileOperand, option: NestOption, hinted: tuple[str, ...]
 ) -> Iterator[Diagnostic]:
     name = (
         f"nest {nest.statement}: `prefetch {prefetch.operand} ahead {prefetch.ahead} into {prefetch.cache};`"
     )
+    stage = next((s for s in nest.stages if s.operand == operand.name), None)
+    is_staged = stage is not None and stage.depth < prefetch.depth
     if prefetch.cache not in hinted:
         yield Diagnostic(
             "schedule-overlap",
@@ -67,7 +63,21 @@ def _check_prefetch(
             f"{name}: `{operand.tensor}` is read inside another operand, which is no box of one array",
             help="leave the line out",
         )
-    elif not staged and not operand.in_rows:
+    elif stage is not None and is_staged and stage.memory:
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: `{operand.name}` lies in the scratchpad `{stage.memory}`, which has no lines",
+            help="leave the line out",
+        )
+    elif not is_staged and operand.is_accumulator and _never_reads_array(nest, option, stage):
+        begun = min(nest.fused)
+        yield Diagnostic(
+            "schedule-overlap",
+            f"{name}: the nest does not read `{operand.tensor}`: sums begin with the values of statement "
+            f"{begun}, which is fused",
+            help="leave the line out",
+        )
+    elif not is_staged and not operand.in_rows:
         yield Diagnostic(
             "schedule-overlap",
             f"{name}: what a turn reads of `{operand.tensor}` is no box of one array",
@@ -82,6 +92,14 @@ def _check_prefetch(
             f"whose next turn does not move on to other elements of `{operand.tensor}`",
             help=f"put it directly inside a `for` loop over {' or '.join(operand.axes)}",
         )
+
+
+def _never_reads_array(nest: NestSchedule, option: NestOption, stage: Stage | None) -> bool:
+    """Return whether a fused statement begins the sums, and no part of a sum returns to the array."""
+    extents = {axis.name: inf if axis.is_open else axis.extent for axis in option.axes if axis.is_reduction}
+    around = nest.loops[: nest.hold if stage is None else stage.depth]
+    is_cut = any(loop.step < extents.get(loop.axis, 0) for loop in around)
+    return any(number < nest.statement for number in nest.fused) and not is_cut
 
 
 def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iterator[Diagnostic]:
