@@ -37,6 +37,7 @@ from isamap.ir import (
     Kernel,
     Operand,
     Read,
+    Scalar,
     iterations_apart,
     typical_value,
 )
@@ -99,6 +100,8 @@ def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
             scaled = operand.dtype.is_float and exponent and fill in FILLS[3:]
             arrays[operand.name] = _scaled(drawn, exponent, operand.dtype) if scaled else drawn
         else:
+            # Each fill has indices of its own: a row that is empty in one has elements in another.
+            rng = np.random.default_rng((seed, number, FILLS.index(fill)))
             arrays[operand.name] = drawn_values(shape, domain, rng).astype(operand.dtype.numpy())
     if fill == "edges":
         _strew(kernel, arrays, seed)
@@ -120,14 +123,23 @@ def _drawn(
     rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, kernel: Kernel, fill: str
 ) -> Array:
     match fill:
+        case "integers" if operand.dtype.is_float:
+            most = _largest_integer(kernel)
+            return rng.integers(-most, most + 1, size=shape, dtype=np.int8).astype(operand.dtype.numpy())
         case "spread":
             return _with_peaks(_spread(rng, shape, operand.dtype, _octaves(kernel)), operand.dtype, 0.0)
         case "peaks":
-            return _with_peaks(_spread(rng, shape, operand.dtype, _octaves(kernel)), operand.dtype, None)
+            spread = _spread(rng, shape, operand.dtype, _octaves(kernel), _bits_of_products(kernel))
+            return _with_peaks(spread, operand.dtype, None)
         case "ties":
             return _with_peaks(_ties(rng, shape, operand, kernel), operand.dtype, 1.0)
+        case "edges":
+            return _edges(rng, shape, operand.dtype)
+        case _ if operand.dtype.is_float:
+            values = rng.random(size=shape, dtype=np.float64 if operand.dtype.bits == 64 else np.float32)
+            return np.asarray(2 * values - 1).astype(operand.dtype.numpy())  # of one number it is no array
         case _:
-            return _MAKERS[fill](rng, shape, operand.dtype)
+            return _whole_range(rng, shape, operand.dtype)
 
 
 def _divisors(kernel: Kernel) -> dict[str, float]:
@@ -235,17 +247,12 @@ def shape_of(operand: Operand) -> tuple[int, ...]:
     return tuple(extent.evaluate({}) for extent in operand.shape)
 
 
-def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
-    if dtype.is_float:
-        return rng.integers(-4, 5, size=shape, dtype=np.int8).astype(dtype.numpy())
-    return _whole_range(rng, shape, dtype)
-
-
-def _random(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
-    if dtype.is_float:
-        values = rng.random(size=shape, dtype=np.float64 if dtype.bits == 64 else np.float32)
-        return np.asarray(2 * values - 1).astype(dtype.numpy())  # of one number it is no array
-    return _whole_range(rng, shape, dtype)
+def _largest_integer(kernel: Kernel) -> int:
+    """Return the largest float of `integers`: 16 where sums are rounded to bf16, and so meet ties."""
+    outputs = [o for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
+    own = {s.assign.target.buffer for s in find_sites(kernel) if s.assign.op is not None}
+    is_rounded = [o.dtype.mantissa_bits == 8 and (o.accumulate or o.name not in own) for o in outputs]
+    return 16 if outputs and all(is_rounded) else 4
 
 
 def _edges(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Array:
@@ -255,7 +262,7 @@ def _edges(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType) -> Ar
         values = np.array([*usual, 0.0, -0.0, 3 * tiny, tiny - normal])
         return rng.choice(values, size=shape).astype(dtype.numpy())
     if dtype.kind == "bool":
-        return rng.integers(0, 2, size=shape).astype(np.bool_)
+        return _whole_range(rng, shape, dtype)
     values: Array = np.array(
         [dtype.low, dtype.high, 0, 1, dtype.high - 1], np.int64 if dtype.kind == "int" else np.uint64
     )
@@ -272,7 +279,15 @@ def _whole_range(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType)
     return values.astype(dtype.numpy())
 
 
-def _spread(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octaves: Octaves) -> Array:
+def _bits_of_products(kernel: Kernel) -> int:
+    """Return the bits of what inputs of up to 16 bits make together, which wider ones are added to; or 64."""
+    inputs = [o.dtype for o in kernel.operands if o.role == "in" and o.domain is None and o.dtype.is_integer]
+    return sum(t.bits for t in inputs if t.bits <= 16) or 64
+
+
+def _spread(
+    rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octaves: Octaves, bits: int = 64
+) -> Array:
     """Numbers of either sign whose logarithms are spread evenly: in a row one exceeds all others by far."""
     if dtype.kind == "bool":
         return _whole_range(rng, shape, dtype)
@@ -281,7 +296,7 @@ def _spread(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octa
         most = log2(dtype.largest) - 2
         low, high = min(low, most - OCTAVES), min(high, most)
     else:
-        low, high = 0, dtype.bits - (dtype.kind == "int")
+        low, high = 0, min(dtype.bits - (dtype.kind == "int"), max(bits, 16))
     sizes, signs = 2 ** rng.uniform(low, high, size=shape), rng.choice([-1.0, 1.0], size=shape)
     if dtype.is_float:
         return np.asarray(signs * sizes).astype(dtype.numpy())
@@ -290,10 +305,10 @@ def _spread(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, octa
 
 
 def _with_peaks(values: Array, dtype: DType, where: float | None) -> Array:
-    """Let one float of each row exceed all others four times: near a share of its length, or all over it.
+    """Let one float of each row exceed all others, 2 to 16 times: near a share of its length, or all over it.
 
-    A largest element that gets lost shows in a softmax only where it was the largest by far. Code treats
-    the first, the last and the other elements of a row in different places.
+    A largest element that gets lost, or is that of another row, shows in a softmax only where it was the
+    largest by far. Code treats the first, the last and the other elements of a row in different places.
     """
     if not dtype.is_float or not values.ndim or not values.size or values.shape[-1] < 2:
         return values
@@ -308,7 +323,8 @@ def _with_peaks(values: Array, dtype: DType, where: float | None) -> Array:
         else (number * GOLDEN % 1 * length).astype(np.int64)
     )
     most = np.max(np.abs(rows.astype(np.float64)), initial=0.0)
-    rows[number, at] = np.minimum(4 * most, dtype.largest / 4).astype(rows.dtype)
+    peaks = most * 2 ** (1 + 3 * (number * sqrt(2) % 1))
+    rows[number, at] = np.minimum(peaks, dtype.largest / 4).astype(rows.dtype)
     return rows.reshape(values.shape)
 
 
@@ -342,13 +358,6 @@ def _ties(rng: np.random.Generator, shape: tuple[int, ...], operand: Operand, ke
     if planted.size:
         return np.where(rng.random(shape) < 1 / 4, rng.choice(planted, size=shape), values)
     return values
-
-
-_MAKERS: dict[str, Callable[[np.random.Generator, tuple[int, ...], DType], Array]] = {
-    "integers": _integers,
-    "random": _random,
-    "edges": _edges,
-}
 
 
 # --- what a kernel's operations ask of its data ---------------------------------------------------------
@@ -492,12 +501,13 @@ def _sizes(
 
 def _compared(kernel: Kernel, operand: Operand) -> Array:
     """Return the constants that the values of an input are compared with, and the numbers next to them."""
-    dtype, found = operand.dtype, set[float]()
+    dtype, found, scalars = operand.dtype, set[float](), _drawn_scalars(kernel)
     for e in _all_parts(kernel):
         if isinstance(e, Call) and e.op in _COMPARING and len(e.args) == 2:
             for x, other in (e.args, e.args[::-1]):
-                if isinstance(other, Const) and isfinite(other.value) and _is_read(x, operand.name):
-                    found.add(float(other.value) if dtype.is_float else int(other.value))
+                factor = _factor_of(x, operand.name, scalars)
+                if isinstance(other, Const) and isfinite(other.value) and factor:
+                    found.add(other.value / factor if dtype.is_float else int(other.value / factor))
     if dtype.is_float:
         near = np.array(sorted(found)).astype(dtype.numpy())
         if not near.size:
@@ -511,10 +521,14 @@ def _compared(kernel: Kernel, operand: Operand) -> Array:
     return np.array([n for n in whole if dtype.low <= n <= dtype.high], dtype.numpy())
 
 
-def _is_read(e: Expr, name: str) -> bool:
-    """Return whether an expression is an element of an input, converted at most."""
+def _factor_of(e: Expr, name: str, scalars: Mapping[str, tuple[DType, int]]) -> float:
+    """Return what an element of an input is multiplied with in an expression; 0 where it is anything else."""
     match e:
         case Cast(value):
-            return _is_read(value, name)
+            return _factor_of(value, name, scalars)
+        case Call("mul", (Const(factor), x) | (x, Const(factor))):
+            return factor * _factor_of(x, name, scalars)
+        case Call("mul", (Scalar(factor), x) | (x, Scalar(factor))) if factor in scalars:
+            return scalars[factor][1] * _factor_of(x, name, scalars)
         case _:
-            return isinstance(e, Read) and e.buffer == name
+            return float(isinstance(e, Read) and e.buffer == name)

@@ -101,11 +101,15 @@ class Vague:
 
 
 def find_vague(found: Array, wanted: Expected, given: Mapping[str, Array]) -> Vague | None:
-    """The largest bound of an output, where it is too large to tell right from wrong; else None.
+    """Return the largest bound of an output, where it is too large to tell right from wrong; else None.
 
-    What is equal element by element needs no bound.
+    What is equal element by element needs no bound; where no element is finite, all that overflows is equal.
     """
-    if not wanted.dtype.is_float or wanted.is_exact or not wanted.bound.size:
+    if not wanted.dtype.is_float or not wanted.bound.size:
+        return None
+    if not np.isfinite(wanted.values.astype(np.float64)).any():
+        return Vague(np.inf, np.inf)
+    if wanted.is_exact:
         return None
     if not np.any(_errors(found[wanted.at] if wanted.at is not None else found, wanted)):
         return None

@@ -82,7 +82,9 @@ def expect(
     if samples is None and count_iterations(kernel) > WHOLE_ITERATIONS and not has_sequence(kernel):
         samples = SAMPLES
     if fill == "integers" and sums_only(kernel):
-        exact = _expect(kernel, arrays, scalars, _small_integers(kernel), samples)
+        below = 2.0 ** sum_type(kernel).mantissa_bits  # errors of sums that are not small integers show
+        small = Measure(1 / below, exact_below=below, given=_given(kernel))
+        exact = _expect(kernel, arrays, scalars, small, samples)
         if all(e.is_exact for e in exact.values()):
             return exact
     else:
@@ -117,13 +119,6 @@ def measure_of(kernel: Kernel, fill: str) -> Measure:
         given=given,
         flushes=not kernel.strict,
     )
-
-
-def _small_integers(kernel: Kernel) -> Measure:
-    """What tells whether all sums are small integers: magnitudes alone, and errors where they are not."""
-    sums = sum_type(kernel)
-    exact_below = 2.0**sums.mantissa_bits
-    return Measure(1 / exact_below, exact_below=exact_below, given=_given(kernel))
 
 
 def _given(kernel: Kernel) -> frozenset[str]:
@@ -186,16 +181,11 @@ def sum_type(kernel: Kernel) -> DType:
     computed: list[DType] = []
     for s, _ in _trips(kernel):
         target = kernel.operand(s.target.buffer)
-        computed += _float_types(s.value)
+        computed += [part.dtype for part in walk(s.value) if isinstance(part, Call)]
         computed += [target.accumulate or target.dtype] if s.op is not None else []
     stored = [o.accumulate or o.dtype for o in kernel.operands if o.role != "in"]
     floats = [t for t in computed if t.is_float] or [t for t in stored if t.is_float]
     return min(floats, key=lambda t: t.mantissa_bits, default=F64)
-
-
-def _float_types(e: Expr) -> list[DType]:
-    """The float types of the operations in an expression."""
-    return [part.dtype for part in walk(e) if isinstance(part, Call) and part.dtype.is_float]
 
 
 def last_place(values: Array, dtype: DType) -> Array:
@@ -262,14 +252,13 @@ def sums_only(kernel: Kernel) -> bool:
     """Whether small integers stay integers: additions, products, minima and maxima, whole constants."""
     exact = {"add", "sub", "mul", "fma", "min", "max", "neg", "abs", "select", "round"}
     return all(
-        calls(s.value) <= exact and s.op in (None, "add", "min", "max") and _has_whole_constants(s.value)
+        calls(s.value) <= exact
+        and s.op in (None, "add", "min", "max")
+        and all(
+            np.isinf(c.value) or float(c.value).is_integer() for c in walk(s.value) if isinstance(c, Const)
+        )
         for s, _ in _trips(kernel)
     )
-
-
-def _has_whole_constants(e: Expr) -> bool:
-    constants = (part.value for part in walk(e) if isinstance(part, Const))
-    return all(np.isinf(value) or float(value).is_integer() for value in constants)
 
 
 def calls(e: Expr) -> frozenset[str]:

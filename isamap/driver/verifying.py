@@ -20,10 +20,9 @@ from isamap.codegen.runner import RunResult, packed_arrays, run_program
 from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
 from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, sum_type
 from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
-from isamap.driver.request import Size
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes
-from isamap.ir import Kernel, Range, bind, iterations_apart, typical_size
+from isamap.ir import Kernel, bind, iterations_apart, typical_size
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 
@@ -101,21 +100,17 @@ def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
 
     Of a program with several schedules these values of the sizes of each.
     """
-    parsed = parse_kernel(prepared.request.kernel)
+    parsed, made = parse_kernel(prepared.request.kernel), prepared.program.compilation.versions
     choices: list[dict[str, int]] = []
-    for given in versions_of(prepared):
+    for given in [dict(v.schedule.sizes) for v in made if v.schedule] or [prepared.request.sizes]:
         sizes = complete_sizes(parsed, given)
-        for pick in ("low", "profile", "high"):
-            chosen = {n: v if isinstance(v, int) else _pick(v, pick) for n, v in sizes.items()}
+        for pick in ("low", "typical", "high"):
+            chosen: dict[str, int] = {
+                n: v if isinstance(v, int) else getattr(v, pick) for n, v in sizes.items()
+            }
             if chosen not in choices:
                 choices.append(chosen)
     return tuple(choices)
-
-
-def versions_of(prepared: Prepared) -> tuple[Mapping[str, Size], ...]:
-    """What the schedules of a program are for."""
-    made = prepared.program.compilation.versions
-    return tuple(dict(v.schedule.sizes) for v in made if v.schedule) or (prepared.request.sizes,)
 
 
 def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:
@@ -226,17 +221,20 @@ def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple
         vague = [find_vague(judged.found[name], e, arrays) for e in several]
         if (found := vague[-1]) is not None and all(vague):
             judged.vague[name] = _too_vague(name, found, judged)
-            judged.checked = f"nothing of {name}: its bound is larger than a tenth of its values"
+            judged.checked = f"nothing of {name}: no value is finite, or its bound exceeds a tenth of them"
         telling = [e for e, says_nothing in zip(several, vague, strict=True) if says_nothing is None]
         yield from ((name, e) for e in telling or several)
 
 
 def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
     """What says that an output was compared with a bound that tells nothing."""
-    said = f"`{name}` is not verified: its bound, {vague.bound:.3g}, is larger than a tenth of its values"
+    large = (
+        f"its bound, {vague.bound:.3g}, is larger than a tenth of its values, which reach {vague.size:.3g}"
+    )
+    said = "none of its values is finite" if np.isinf(vague.size) else large
     return Diagnostic(
         "bound-too-large",
-        f"{said}, which reach {vague.size:.3g}, on every fill",
+        f"`{name}` is not verified: {said}, on every fill",
         notes=(_circumstances(judged),),
         help="verify smaller sizes or fewer iterations, or have an output hold what each iteration carries "
         "on, so that each is judged by itself",
@@ -286,16 +284,6 @@ def _check_product(
         said = f"`{name}` times a random vector is off by {error:.3g}, allowed are {bound:.3g}"
         problems.append(Diagnostic("result-wrong", said, notes=(f"for {wrong} of {VECTORS} vectors",)))
     return f" and the product with {VECTORS} random vectors"
-
-
-def _pick(value: Range, which: str) -> int:
-    match which:
-        case "low":
-            return value.low
-        case "high":
-            return value.high
-        case _:
-            return value.typical
 
 
 def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:

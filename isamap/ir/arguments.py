@@ -106,17 +106,10 @@ class _Work:
             dtype = operand.accumulate or operand.dtype
             terms = np.where(holds, widen(values), identity(s.op, dtype))
             total = UFUNCS[s.op].reduce(terms, axis=1)
-            made = UFUNCS[s.op](widen(old), _enlarged(terms, total, count) if s.op == "add" else total)
+            if s.op == "add" and drawn < count:  # as large as all terms: the mean grows, deviations add up
+                total = count * terms.mean() + sqrt(count / drawn) * (total - drawn * terms.mean())
+            made = UFUNCS[s.op](widen(old), total)
         self.values[operand.name] = _stored(made, operand.dtype)
-
-
-def _enlarged(terms: Array, total: Array, count: int) -> Array:
-    """Sums of some terms, made as large as those of `count` such terms: the mean grows, deviations add up."""
-    drawn = terms.shape[1]
-    if drawn == count:
-        return total
-    mean = terms.mean()
-    return count * mean + sqrt(count / drawn) * (total - drawn * mean)
 
 
 def _stored(values: Array, dtype: DType) -> Array:

@@ -128,9 +128,9 @@ class _Work:
         if e.dtype.name == "f64":
             given = [np.isfinite(self.value(a)) for a in e.args if a.dtype.is_float]
             overflown = np.isinf(self.value(e)) & np.logical_and.reduce(np.broadcast_arrays(*given))
-            return found | (
-                overflown if e.op not in ("div", "log", "log1p") else overflown & ~_is_pole(e, self.value)
-            )
+            if e.op in ("div", "log", "log1p"):  # infinite where the last operand is 0, of `log1p` -1
+                overflown &= self.value(e.args[-1]) != (-1 if e.op == "log1p" else 0)
+            return found | overflown
         return found
 
     def _rounded(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
@@ -217,7 +217,7 @@ class _Work:
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
     def _ends(self, e: Expr) -> tuple[Array, Array]:
-        """The lowest and the highest that a float may be; whole numbers stay whole."""
+        """The lowest and the highest that a float may be; whole numbers stay whole, and so do their sums."""
         match e:
             case Call("round", (value,), _, mode):
                 low, high = self._ends(value)
@@ -231,12 +231,23 @@ class _Work:
                 return -high, -low
             case Cast(value, dtype) if value.dtype.is_float and _holds(dtype, value.dtype):
                 return self._ends(value)
+            case Call("add", (a, b)):
+                (low, high), (other_low, other_high) = self._ends(a), self._ends(b)
+                ends, around = (low + other_low, high + other_high), self._around(e)
+                parts = (low, high, other_low, other_high, *ends)
+                exact = [(x == np.rint(x)) & (np.abs(x) < 2.0**e.dtype.mantissa_bits) for x in parts]
+                whole = np.logical_and.reduce(np.broadcast_arrays(*exact))
+                return np.where(whole, ends[0], around[0]), np.where(whole, ends[1], around[1])
             case _:
-                value = self._declared(e)
-                if not self.measure.scale or is_one_rounding(e, self.measure):
-                    return value, value
-                errors = self.measure.errors(self.floats(e))
-                return value - errors, value + errors
+                return self._around(e)
+
+    def _around(self, e: Expr) -> tuple[Array, Array]:
+        """Return a float less and plus the error that its magnitude allows."""
+        value = self._declared(e)
+        if not self.measure.scale or is_one_rounding(e, self.measure):
+            return value, value
+        errors = self.measure.errors(self.floats(e))
+        return value - errors, value + errors
 
     def _declared(self, e: Expr) -> Array:
         """The values of floats, rounded as their types say."""
@@ -304,11 +315,6 @@ class _Work:
         by = np.minimum(radius, 2.0**62).astype(np.int64)
         low, exact, high = (function(x).astype(np.float64) for x in (value - by, value, value + by))
         return np.where(low > high, float(dtype.high - dtype.low), np.maximum(high - exact, exact - low))
-
-
-def _is_pole(e: Call, value: Callable[[Expr], Array]) -> Array:
-    """Where a quotient or a logarithm is infinite as its last operand is 0, of `log1p` -1."""
-    return value(e.args[-1]) == (-1 if e.op == "log1p" else 0)
 
 
 def anything(radius: Array, dtype: DType) -> Array:

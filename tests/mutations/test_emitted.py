@@ -12,13 +12,14 @@ from mutations.emitted import (
     choose_sizes,
     compile_mutants,
     find_sites,
-    has_same_bits,
+    have_same_terms,
     is_caught,
     quick,
     score,
     shipped,
     tokens_of,
 )
+from mutations.terms import Unknown, with_hashes
 
 from isamap.driver import verifying
 from isamap.driver.request import Request
@@ -80,11 +81,81 @@ def test_a_comparison_that_sees_nothing_catches_nothing() -> None:
             assert not is_caught(prepared, compiled)
 
 
-def test_a_change_of_addresses_that_moves_another_element_has_other_bits() -> None:
+def test_a_change_of_addresses_that_moves_another_element_has_other_terms() -> None:
     kernel = shipped("gemm_f32")
     prepared = prepare(Request(kernel, "x86-avx2", choose_sizes(kernel), heuristic="greedy"))
     text = prepared.program.emitted.source
     at = text.index("_mm256_storeu_ps(C") + len("_mm256_storeu_ps(C")
+    sites = [Site("constant", at, at, new) for new in (" + 0", " + 1")]
     with apart_cache():
-        assert has_same_bits(prepared, Site("constant", at, at, " + 0"))
-        assert not has_same_bits(prepared, Site("constant", at, at, " + 1"))
+        assert have_same_terms(prepared, sites) == [True, False]
+
+
+def test_each_maximum_of_a_softmax_that_becomes_a_minimum_is_noticed() -> None:
+    sizes = {"M": 3, "N": 37}
+    prepared = prepare(Request(shipped("softmax_f32"), "x86-avx2", sizes, heuristic="greedy"))
+    text = prepared.program.emitted.source
+    sites = [s for s in find_sites(text) if s.kind == "extreme" and "max" in text[s.start : s.end]]
+    assert len(sites) >= 15
+    with apart_cache():
+        programs = compile_mutants(prepared, [s.applied(text) for s in sites], quick(prepared.machine))
+        left = [
+            text.count("\n", 0, site.start) + 1
+            for site, compiled in zip(sites, programs, strict=True)
+            if compiled is None or not is_caught(prepared, compiled)
+        ]
+    assert left == []
+
+
+KERNEL = """
+static inline float twice_f32(float a) {
+  float z;
+  z = a + a;
+  return z;
+}
+
+static inline float load_f32(const float *a) {
+  float z;
+  z = a[0];
+  return z;
+}
+
+static void k_body(
+    const float *x,
+    float *y) {
+  for (int64_t i = 0; i < 7; i++) {
+    float v0;
+    v0 = load_f32(x + i);
+    float v1;
+    v1 = twice_f32(v0);
+    store(v1, y + i);
+  }
+}
+
+size_t k_workspace_bytes(const k_args *args) { return 0; }
+"""
+
+
+def test_operations_become_hashes_and_moves_stay() -> None:
+    known = KERNEL.replace("store(v1, y + i)", "memcpy(y + i, &v1, 4)")
+    hashed = with_hashes(known, known.index("static void k_body"))
+    assert "v1 = hashed_twice_f32(v0);" in hashed
+    assert "v0 = load_f32(x + i);" in hashed
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("store(v1, y + i)", "store(v1, y + i)"),
+        ("store(v1, y + i)", "memcpy(y + i, &v1, v0 < 1)"),
+        ("store(v1, y + i)", "memcpy(y + i, &v1, x[i])"),
+        ("z = a[0];", "z = a[0] * 2;"),
+    ],
+)
+def test_what_is_not_known_to_move_bits_is_refused(old: str, new: str) -> None:
+    text = (
+        KERNEL.replace("store(v1, y + i)", "memcpy(y + i, &v1, 4)") if old != "store(v1, y + i)" else KERNEL
+    )
+    text = text.replace(old, new)
+    with pytest.raises(Unknown):
+        with_hashes(text, text.index("static void k_body"))

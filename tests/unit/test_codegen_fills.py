@@ -127,3 +127,37 @@ def test_a_scale_leaves_results_within_a_saturation_and_beyond(fill: str) -> Non
 def test_constants_that_inputs_are_compared_with_are_met() -> None:
     text = "in x: f32[N]; out y: f32[N]; for n in N { y[n] = select(x[n] > 1000, x[n], 0); }"
     assert np.any(make_arrays(bound(text, N=64), "ties")["x"] == 1000)
+
+
+def test_constants_behind_a_factor_are_met() -> None:
+    text = """in x: f32[N]; out y: f32[N];
+        for n in N { y[n] = select(x[n] * 4 < 3, x[n], 0); }"""
+    arrays = make_arrays(bound(text, N=200), "ties")
+    assert np.count_nonzero(arrays["x"] == 0.75) > 5
+
+
+def test_largest_elements_of_neighbouring_rows_differ_by_what_exp_loses() -> None:
+    rows = make_arrays(bound(SOFTMAX, M=9, N=11), "spread")["x"].max(axis=1).astype(np.float64)
+    assert np.abs(np.diff(rows)).min() > 88
+
+
+def test_sums_that_are_rounded_to_bf16_meet_ties() -> None:
+    kernel = shipped("gemm_bf16", M=19, N=19, K=17)
+    arrays = make_arrays(kernel, "integers")
+    sums = np.abs(arrays["C"].astype(int) + arrays["A"].astype(int) @ arrays["B"].astype(int))
+    assert np.count_nonzero((sums > 256) & (sums < 512) & (sums % 2 == 1)) > 20
+
+
+def test_each_fill_has_indices_of_its_own() -> None:
+    kernel = shipped("csr_f32", M=9, N=3, K=13, NNZ=19)
+    rows = [make_arrays(kernel, fill)["row"].tobytes() for fill in fills_of(kernel)]
+    assert len(set(rows)) == len(rows)
+
+
+def test_requantised_results_differ_in_every_column() -> None:
+    """An addend as large as its type allows would leave nothing to be seen of the sums of products."""
+    kernel = shipped("gemm_u8s8_requant", M=19, N=19, K=17)
+    arrays, scalars = make_arrays(kernel, "peaks"), make_scalars(kernel, "peaks")
+    wanted = expect(kernel, arrays, scalars, "peaks")["C"]
+    assert len(np.unique(wanted.values)) > 50
+    assert not wanted.bound.any()

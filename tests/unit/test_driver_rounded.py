@@ -54,6 +54,16 @@ def test_an_integer_may_be_what_a_float_within_its_bound_rounds_to() -> None:
     assert wanted.bound.max() <= 3
 
 
+def test_a_whole_number_that_is_added_to_a_rounded_one_leaves_it_whole() -> None:
+    """A zero point does not make each quantised number one off."""
+    text = QUANTISED.replace("even)", "even) + 3").replace("sat_i32", "sat_i8").replace("q: i32", "q: i8")
+    k = kernel(text.replace("10000", "4"), M=300, N=4)
+    wanted = expect(k, arrays := make_arrays(k, "random"), {}, "random")["q"]
+    assert len(np.unique(wanted.values)) > 5
+    assert np.count_nonzero(wanted.bound) < 30
+    assert not is_right(np.trunc(np.square(arrays["x"]).sum(axis=1) * 4).astype(np.int8) + 3, wanted)
+
+
 def test_an_integer_is_off_where_its_float_is_near_a_boundary_and_nowhere_else() -> None:
     k = kernel(QUANTISED, M=3000, N=4)
     arrays = make_arrays(k, "random")

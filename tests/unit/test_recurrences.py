@@ -155,6 +155,20 @@ def test_a_bound_that_is_larger_than_the_values_fails_and_says_so() -> None:
     assert compare(few, arrays, {}, right, prepared, {"T": 4, "N": 5}, "random", False).ok
 
 
+def test_an_output_without_a_finite_value_is_not_verified() -> None:
+    text = "kernel k(N) { in x: f32[N]; out y: f32[N]; for n in N { y[n] = exp(x[n]); } }"
+    prepared, kernel = prepare(Request(Source("k.ir", text), "generic-c", {"N": 5})), bound(text, N=5)
+    for value, said in (
+        (1000.0, "`y` is not verified: none of its values is finite, on every fill"),
+        (1.0, ""),
+    ):
+        arrays = {"x": np.full(5, value, np.float32)}
+        right = RunResult(interpret(kernel, arrays, {}), (), 0)
+        case = compare(kernel, arrays, {}, right, prepared, {"N": 5}, "edges", False)
+        (case,) = with_unverified([case])
+        assert "".join(p.message for p in case.problems) == said
+
+
 def test_an_output_that_one_fill_judges_is_verified() -> None:
     vague = {"y": Diagnostic("bound-too-large", "`y` is not verified")}
     blind = Case({}, "random", 0.0, 0.0, "native", "nothing of y", False, vague=vague)
