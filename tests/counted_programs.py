@@ -1,6 +1,7 @@
 """A lowered program walked issue by issue: what its instructions read and write of each array.
 
-Knows nothing of the simulator and of access counts: every loop is walked to its end.
+Knows nothing of the simulator and of access counts: every loop is walked to its end. A body that was walked
+with the same values of all symbols that its counts depend on is counted from memory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,22 @@ from math import prod
 from ownership import Walk, number
 
 from isamap.ir import Index
-from isamap.lower.program import Issue, LoweredProgram, MemoryRef
+from isamap.lower.program import (
+    Begin,
+    Block,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    Parallel,
+    Share,
+)
 from isamap.machine import Machine
 
 
@@ -31,6 +47,35 @@ def count_program(program: LoweredProgram, machine: Machine) -> Counted:
     return walk.counted
 
 
+def symbols_of_counts(nodes: tuple[Node, ...]) -> frozenset[str] | None:
+    """The symbols that say how much nodes move; None where that depends on the shares done before."""
+    found: set[str] = set()
+    for node in nodes:
+        body, bound = (), frozenset[str]()
+        match node:
+            case Begin() | Share():
+                return None
+            case For(variable, trips, body):
+                found |= trips.symbols
+                bound = frozenset({variable})
+            case Parallel(counters, body):
+                found |= {symbol for _, trips in counters for symbol in trips.symbols}
+                bound = frozenset(name for name, _ in counters)
+            case If(conditions, body):
+                found |= {symbol for a, _, b in conditions for symbol in (*a.symbols, *b.symbols)}
+            case Block(_, body):
+                pass
+            case Issue():
+                found |= {symbol for _, v in node.params if isinstance(v, Index) for symbol in v.symbols}
+            case Fill() | Configure() | Declare() | Hint():
+                pass
+        inside = symbols_of_counts(body)
+        if inside is None:
+            return None
+        found |= inside - bound
+    return frozenset(found)
+
+
 class _Count(Walk):
     """Counts instead of remembering."""
 
@@ -38,6 +83,23 @@ class _Count(Walk):
         super().__init__(program, machine)
         self.buffers = {}
         self.counted = Counted()
+        self.known: dict[tuple[int, tuple[int, ...]], Counted] = {}
+        self.mentioned: dict[int, frozenset[str] | None] = {}
+
+    def nodes(self, nodes: tuple[Node, ...], at: dict[str, int]) -> Iterator[str]:
+        if id(nodes) not in self.mentioned:
+            self.mentioned[id(nodes)] = symbols_of_counts(nodes)
+        mentioned = self.mentioned[id(nodes)]
+        if mentioned is None:
+            yield from super().nodes(nodes, at)
+            return
+        key = id(nodes), tuple(at[name] for name in sorted(mentioned))
+        if key not in self.known:
+            before, self.counted = self.counted, Counted()
+            yield from super().nodes(nodes, at)
+            self.known[key], self.counted = self.counted, before
+        self.counted.issues.update(self.known[key].issues)
+        self.counted.moved.update(self.known[key].moved)
 
     def write(self, name: str, elements: list[int] | range) -> None:
         """Main memory is filled by the language that is emitted, not by an instruction."""

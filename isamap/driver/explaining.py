@@ -17,13 +17,27 @@ from pathlib import Path
 from isamap.ir import Call, Expr, Index, IndexValue, Kernel
 from isamap.ir.atoms import Mod
 from isamap.ir.index import has_elements
-from isamap.ir.walk import walk
+from isamap.ir.walk import distinct_reads, walk
 from isamap.lower.finish import finish_of
 from isamap.lower.passes import State
+from isamap.lower.program import Names
+from isamap.lower.register_block import find_chain
+from isamap.lower.tile_results import Results, copy_of_result, value_of
 from isamap.machine import Machine
-from isamap.match import lacking_abilities, statement_mappings, statement_text, suppliers_of
-from isamap.plan.access_counts import Convention, StatementAccesses, count_statement
-from isamap.plan.loop_nest import Fused, Known, Subscript
+from isamap.match import (
+    OFFSET,
+    Suppliers,
+    Tile,
+    copy_by_axes,
+    find_transfer,
+    in_tiles,
+    lacking_abilities,
+    statement_mappings,
+    statement_text,
+    suppliers_of,
+)
+from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset
+from isamap.plan.loop_nest import Fused, Gathered, Known, Short, Subscript
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
@@ -41,6 +55,7 @@ from isamap.transform import (
     make_guards_explicit,
     reads,
     statements,
+    symbols,
     without_zero_points,
 )
 
@@ -165,19 +180,13 @@ def schedule_accesses(
     }
     questions = {nest.statement: nest for nest in problem.nests}
     return tuple(
-        count_statement(
-            nest,
-            _option(nest, questions[nest.statement]),
-            convention,
-            home,
-            _known(kernel, nest, machine),
-            bandwidths,
-        )
+        count_statement(nest, option, convention, home, _known(kernel, nest, option, machine), bandwidths)
         for nest in schedule.nests
+        for option in (_option(nest, questions[nest.statement]),)
     )
 
 
-def _known(kernel: Kernel, nest: NestSchedule, machine: Machine) -> Known:
+def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> Known:
     """The facts of a nest, as it is lowered, that access counts depend on."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
@@ -190,12 +199,55 @@ def _known(kernel: Kernel, nest: NestSchedule, machine: Machine) -> Known:
             told = is_told and not any(has_elements(i) for i in index)
             subscripts = tuple(subscript_of(i) or i for i in index) if told else ()
             plain[operand.name] = found[0].buffer, found[0].dtype.size_bytes, subscripts
+    suppliers = suppliers_of(kernel, machine)
+    gathered = dict(_gathered(tile, option, suppliers))
     if tile.accumulator is None or not nest.fused:
-        return Known(tile.accumulator is not None, plain)
-    finish = finish_of(kernel, tile, nest, suppliers_of(kernel, machine))
+        return Known(tile.accumulator is not None, plain, None, gathered)
+    finish = finish_of(kernel, tile, nest, suppliers)
     results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
     inside = finish.begins_held or bool(finish.beginning)
-    return Known(True, plain, Fused(results, finish.first is not None, inside, finish.ends_held))
+    return Known(True, plain, Fused(results, finish.first is not None, inside, finish.ends_held), gathered)
+
+
+def _gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iterator[tuple[str, Short]]:
+    """Yield the operands of which short tiles are brought element by element, with these tiles.
+
+    Of an axis that ends with a whole tile, another size may leave one element.
+    """
+    offered, lasts = {o.name for o in option.operands}, {a.name: a.extent % a.tile or 1 for a in option.axes}
+    position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
+    for operand in (*tile.inputs, *(() if tile.result is None else (tile.result,))):
+        target = tile.target_positions if operand is tile.result else None
+        parts = [r for r in distinct_reads(operand.subject) if r != target]
+        if f"{operand.name}.0" not in offered:
+            continue
+        own = position.keys() if target is not None else {*operand.parts, *operand.scattered}
+        ends = frozenset(a.name for a in option.axes if a.tile > 1 and a.name in own)
+        gathered: list[tuple[frozenset[str], dict[str, Index], str | None, int]] = []
+        for short in powerset(ends):
+            left = {a.name: Index.of(lasts[a.name] if a.name in short else a.tile) for a in tile.axes}
+            partial = {axis: left[axis] for axis in short}
+            if target is not None:
+                results = Results(tile, suppliers, Names(set()))
+                found = results.find_value(operand, value_of(tile), partial)
+                copy, counts = copy_of_result(tile, value_of(tile), position, left)
+            else:
+                found = find_chain(suppliers, tile, operand, partial)
+                buffer = in_tiles(operand, suppliers).buffer
+                copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
+                counts = {counter: left[counter[1:]] for counter in copy.counters}
+            if found is None and (moved := find_transfer(copy, counts, suppliers)) is not None:
+                gathered.append((short, counts, moved.counter, moved.width))
+        apart = frozenset(position if target is not None else operand.axes)
+        for number, read in enumerate(parts):
+            used = {f"~{axis}" for axis in position if f"@{axis}" in symbols(read)}
+            tiles = (
+                Gathered(
+                    short, tuple((c[1:], width if c == wide and c not in used else 1) for c in counts), apart
+                )
+                for short, counts, wide, width in gathered
+            )
+            yield f"{operand.name}.{number}", (ends, tuple(tiles))
 
 
 def _option(nest: NestSchedule, question: NestProblem) -> NestOption:

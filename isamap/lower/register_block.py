@@ -23,8 +23,19 @@ from isamap.lower.staging import Staged
 from isamap.lower.steps import Issues, Unroll
 from isamap.lower.supply_issues import Emitter
 from isamap.lower.tile_copies import copy_tile
-from isamap.lower.tile_results import bindings_of, symbols_of
-from isamap.match import OFFSET, Leaf, Location, OperandTile, Supply, Written, bring, held_beginning
+from isamap.lower.tile_results import bindings_of, symbols_of, value_of
+from isamap.match import (
+    OFFSET,
+    Leaf,
+    Location,
+    OperandTile,
+    Suppliers,
+    Supply,
+    Tile,
+    Written,
+    bring,
+    held_beginning,
+)
 
 Supplied = tuple[Supply | Leaf | Location, dict[str, Index], str | None]
 """The chain of moves, what its symbols are here, and the buffer of its own that it goes through, if any."""
@@ -36,16 +47,23 @@ def supply(nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter
     if staged is not None:
         return _from(staged, nest), {OFFSET: staged.offset(place.trips)}, None
     mine = _partial(nest, operand, place)
-    if not mine.keys() & operand.scattered:
-        filled = any(nest.tile.axis(a).is_reduction for a in mine)
-        want = operand.want(symbols_of(mine), filled=filled)
-        found = bring(nest.suppliers, nest.tile, operand, want)
-        if found is not None:
-            return found, bindings_of(place, mine), None
+    found = find_chain(nest.suppliers, nest.tile, operand, mine)
+    if found is not None:
+        return found, bindings_of(place, mine), None
     buffer = nest.results.own_buffer(operand)
     known = nest.tile, place, nest.suppliers, nest.names
     emitter.nodes += copy_tile(operand, buffer, ZERO, *known, back=None)
     return _from(Staged(buffer, operand, ()), nest), {OFFSET: ZERO}, buffer
+
+
+def find_chain(
+    suppliers: Suppliers, tile: Tile, operand: OperandTile, partial: dict[str, Index]
+) -> Supply | Leaf | Location | None:
+    """Return how an operand's tile is brought at once; None where its elements are copied one by one."""
+    if partial.keys() & operand.scattered:
+        return None
+    filled = any(tile.axis(a).is_reduction for a in partial)
+    return bring(suppliers, tile, operand, operand.want(symbols_of(partial), filled=filled))
 
 
 def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
@@ -108,14 +126,7 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
 
 def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> None:
     """A statement without accumulation: its value goes to its target."""
-    tile = nest.tile
-    target, where = tile.target_elements, tile.target_positions
-    value, made = tile.value_elements, tile.value_positions
-    assert target is not None, "a statement that only assigns has a target"
-    assert where is not None, "a statement that only assigns has a target"
-    assert value is not None, "a statement that only assigns has a value"
-    assert made is not None, "a statement that only assigns has a value"
-    nest.results.write(result, Written(target, value, where, made), place, emitter)
+    nest.results.write(result, value_of(nest.tile), place, emitter)
 
 
 def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside: Build) -> Nodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
@@ -17,6 +18,7 @@ from isamap.match import (
     Copy,
     OperandTile,
     Suppliers,
+    Supply,
     Tile,
     Written,
     find_delivery,
@@ -67,20 +69,20 @@ class Results:
     def write(self, result: OperandTile, written: Written, place: Place, emitter: Emitter) -> None:
         """A value that depends on no accumulator to its target, element by element at edges."""
         partial = partial_axes(self.tile.axes, place)
-        if not partial.keys() & result.scattered:
-            want = result.want(symbols_of(partial))
-            args = (written.target, written.value, result.memory, result.dtype, want)
-            found = find_delivery(self.suppliers, *args)
-            if found is not None:
-                emitter.deliver(found, bindings_of(place, partial))
-                return
-        axes = [a for a in self.tile.axes if a.tile > 1 and not a.is_reduction]
-        moved = {f"@{n}": p for n, p in place.position.items()}
-        moved |= {f"@{a.name}": place.position[a.name] + Index.of(f"~{a.name}") for a in axes}
-        counts = {f"~{a.name}": index_min(a.tile, place.left[a.name]) for a in axes}
-        target = substitute_read(written.target_at, moved)
-        copy = Copy(target, substitute_expr(written.value_at, moved), tuple(counts))
+        found = self.find_value(result, written, partial)
+        if found is not None:
+            emitter.deliver(found, bindings_of(place, partial))
+            return
+        left = {a.name: index_min(a.tile, place.left[a.name]) for a in self.tile.axes}
+        copy, counts = copy_of_result(self.tile, written, place.position, left)
         emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
+
+    def find_value(self, result: OperandTile, written: Written, partial: dict[str, Index]) -> Supply | None:
+        """Return how a tile's value is computed at once; None where its elements are, one by one."""
+        if partial.keys() & result.scattered:
+            return None
+        want = result.want(symbols_of(partial))
+        return find_delivery(self.suppliers, written.target, written.value, result.memory, result.dtype, want)
 
     def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:
         """Shares of a sum that lie in a buffer, added to its element."""
@@ -88,6 +90,27 @@ class Results:
         moved = {f"@{n}": p for n, p in place.position.items()}
         copy = Copy(substitute_read(target, moved), substitute_expr(value, moved), ())
         return copy_loops(copy, {}, self.suppliers, self.names)
+
+
+def value_of(tile: Tile) -> Written:
+    """Return what a statement without accumulation writes, and where."""
+    target, where = tile.target_elements, tile.target_positions
+    value, made = tile.value_elements, tile.value_positions
+    assert target is not None, "a statement that only assigns has a target"
+    assert where is not None, "a statement that only assigns has a target"
+    assert value is not None, "a statement that only assigns has a value"
+    assert made is not None, "a statement that only assigns has a value"
+    return Written(target, value, where, made)
+
+
+def copy_of_result(
+    tile: Tile, written: Written, position: Mapping[str, Index], left: Mapping[str, Index]
+) -> tuple[Copy, dict[str, Index]]:
+    """Return the copy that computes a tile's elements one after the other, and how far its counters go."""
+    counts = {f"~{a.name}": left[a.name] for a in tile.axes if a.tile > 1 and not a.is_reduction}
+    moved = {f"@{n}": p + Index.of(f"~{n}") if f"~{n}" in counts else p for n, p in position.items()}
+    target = substitute_read(written.target_at, moved)
+    return Copy(target, substitute_expr(written.value_at, moved), tuple(counts)), counts
 
 
 def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:

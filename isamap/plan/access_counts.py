@@ -11,10 +11,10 @@ Source: the terms are those of Parashar et al., Timeloop, ISPASS 2019, section V
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise, product
+from itertools import chain, combinations, pairwise, product
 from math import ceil, prod
 from typing import Any, Literal
 
@@ -131,19 +131,49 @@ def _moved(nest: LoopNest, operand: Counted, position: int, convention: Conventi
     depth, refill = (len(nest.loops), convention.latch) if keep is None else (keep.depth, convention.refill)
     if is_emitted and any(outer.copied for outer in keeps[: position + 1]):
         return _copied(nest, operand, depth, by_tiles=keep is None or not keep.copied)
-    if not (is_emitted and keep is not None and keep.loaded):
+    is_brought = position == 1 if keep is None else keep.loaded
+    if not (is_emitted and refill == "entry" and is_brought):
         return _filled(nest, operand, depth, refill)
+    return sum(_brought(nest, operand, depth, short) for short in powerset(operand.gathered[0]))
+
+
+def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
+    """Return all sets of some of the axes."""
+    return map(frozenset, chain.from_iterable(combinations(axes, n) for n in range(len(axes) + 1)))
+
+
+def _brought(nest: LoopNest, operand: Counted, depth: int, short: frozenset[str]) -> int:
+    """Return the elements of tiles, short along just these axes, that issues inside `depth` loops bring.
+
+    Issues share a tile, unless its elements are gathered.
+    """
     outer, inner = nest.loops[:depth], nest.loops[depth:]
-    return prod(
-        sum(_loaded(part, inner, around) for around in _configurations(part, outer))
-        for part in _parts(nest, operand)
-    )
+    tiles = {turn.axis: turn.step for turn in nest.loops}
+    ends, every = operand.gathered
+
+    def fits(axis: str, place: Range) -> bool:
+        return axis not in ends or (place[1] < tiles[axis]) == (axis in short)
+
+    gathered = next((one for one in every if one.short == short), None)
+    if gathered is None:
+        return prod(
+            sum(_loaded(part, inner, around, fits) for around in _configurations(part, outer))
+            for part in _parts(nest, operand)
+        )
+    groups, total = dict(gathered.groups), 1
+    for axis, extent in nest.axes:
+        places = _ranges(_along(nest.loops if axis in gathered.apart else outer, axis), extent)
+        total *= sum(n // groups[axis] if axis in groups else 1 for at, n in places if fits(axis, (at, n)))
+    return total
 
 
-def _loaded(part: _Part, inside: tuple[Turn, ...], around: tuple[Range, ...]) -> int:
-    """Elements of the tiles, each but once, that these loops go through in some ranges of a part's axes."""
+def _loaded(
+    part: _Part, inside: tuple[Turn, ...], around: tuple[Range, ...], fits: Callable[[str, Range], bool]
+) -> int:
+    """Return the elements of the tiles that fit, each but once, that loops go through in ranges of axes."""
     pieces = (
-        _pieces([place], _along(inside, axis)) for place, (axis, _) in zip(around, part.axes, strict=True)
+        [piece for piece in _pieces([place], _along(inside, axis)) if fits(axis, piece)]
+        for place, (axis, _) in zip(around, part.axes, strict=True)
     )
     return sum(map(len, {_tile(part, ranges) for ranges in product(*pieces)}))
 

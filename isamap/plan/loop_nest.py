@@ -11,7 +11,7 @@ One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three wei
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from isamap.ir import Index
@@ -70,14 +70,35 @@ class Fused:
 
 
 @dataclass(frozen=True, slots=True)
+class Gathered:
+    """Tiles, short along just these axes, whose elements are brought one by one, anew for each issue.
+
+    `groups` are the axes that are gone along, with how many elements of one need a single load. Issues share
+    nothing along axes that are `apart`.
+    """
+
+    short: frozenset[str]
+    groups: tuple[tuple[str, int], ...]
+    apart: frozenset[str]
+
+
+Short = tuple[frozenset[str], tuple[Gathered, ...]]
+"""The axes along which tiles of an operand may be short, and the tiles among these that are gathered."""
+
+NEVER: Short = frozenset(), ()
+
+
+@dataclass(frozen=True, slots=True)
 class Known:
     """What is known of a statement's mapping: does it sum; the array of each operand that is computed of one
-    element, with its bytes and subscripts, none where these are not known; and what fused statements change.
+    element, with its bytes and subscripts, none where these are not known; what fused statements change; and
+    which tiles are gathered.
     """
 
     is_sum: bool
     arrays: Mapping[str, tuple[str, int, tuple[Subscript | Index, ...]]]
     fused: Fused | None = None
+    gathered: Mapping[str, Short] = field(default_factory=dict[str, "Short"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +122,7 @@ class Counted:
     fused: Fused | None = None
     kept_bytes: int = 0
     tile_elements: int = 1
+    gathered: Short = NEVER
 
     def __post_init__(self) -> None:
         depths = [keep.depth for keep in self.keeps]
@@ -170,4 +192,5 @@ def _counted(
     return Counted(
         operand.name, tensor, subscripts, tuple(keeps), role, element_bytes, operand.windows,
         fused if role == "update" else None, operand.staged_bytes, operand.tile_elements,
+        known.gathered.get(operand.name, NEVER),
     )  # fmt: skip

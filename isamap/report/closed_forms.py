@@ -147,7 +147,8 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
             len(axes_of(s)) > 1 and any(tiles.get(a, 1) > 1 for a in axes_of(s)) for s in operand.subscripts
         )
         is_loaded = position < len(keeps) and keeps[position].loaded
-        return None if is_loaded and wide else _filled(operand, outer, extents)
+        is_gathered = bool(operand.gathered[1]) and position == 1
+        return None if is_gathered or (is_loaded and wide) else _filled(operand, outer, extents)
     if operand.windows:
         return None
     used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
