@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import chain, combinations, pairwise, product
 from math import ceil, prod
 from typing import Any, Literal
@@ -134,7 +134,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, convention: Conventi
     is_brought = position == 1 if keep is None else keep.loaded
     if not (is_emitted and refill == "entry" and is_brought):
         return _filled(nest, operand, depth, refill)
-    return sum(_brought(nest, operand, depth, short) for short in powerset(operand.gathered[0]))
+    return _brought(nest, operand, depth)
 
 
 def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
@@ -142,29 +142,39 @@ def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
     return map(frozenset, chain.from_iterable(combinations(axes, n) for n in range(len(axes) + 1)))
 
 
-def _brought(nest: LoopNest, operand: Counted, depth: int, short: frozenset[str]) -> int:
-    """Return the elements of tiles, short along just these axes, that issues inside `depth` loops bring.
-
-    Issues share a tile, unless its elements are gathered.
-    """
+def _brought(nest: LoopNest, operand: Counted, depth: int) -> int:
+    """Return the elements that issues inside `depth` loops bring: they share tiles, but for gathered ones."""
+    ends, every = operand.gathered
     outer, inner = nest.loops[:depth], nest.loops[depth:]
     tiles = {turn.axis: turn.step for turn in nest.loops}
-    ends, every = operand.gathered
 
-    def fits(axis: str, place: Range) -> bool:
-        return axis not in ends or (place[1] < tiles[axis]) == (axis in short)
+    def lies(axis: str, place: Range, shorts: Sequence[frozenset[str]]) -> bool:
+        """Return whether a place along an axis is one of tiles that are short along just these axes."""
+        return axis not in ends or any((place[1] < tiles[axis]) == (axis in short) for short in shorts)
 
-    gathered = next((one for one in every if one.short == short), None)
-    if gathered is None:
-        return prod(
-            sum(_loaded(part, inner, around, fits) for around in _configurations(part, outer))
+    total = 0
+    for one in every:
+        groups, count = dict(one.groups), 1
+        for axis, extent in nest.axes:
+            places = _ranges(_along(nest.loops if axis in one.apart else outer, axis), extent)
+            here = [length for at, length in places if lies(axis, (at, length), (one.short,))]
+            count *= sum(length // groups[axis] for length in here) if axis in groups else len(here)
+        total += count
+    used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
+    shared: dict[frozenset[str], list[frozenset[str]]] = {}
+    for short in powerset(ends):
+        if all(short != one.short for one in every):
+            shared.setdefault(short & used, []).append(short)
+    return total + sum(
+        prod(
+            sum(
+                _loaded(part, inner, around, partial(lies, shorts=shorts))
+                for around in _configurations(part, outer)
+            )
             for part in _parts(nest, operand)
         )
-    groups, total = dict(gathered.groups), 1
-    for axis, extent in nest.axes:
-        places = _ranges(_along(nest.loops if axis in gathered.apart else outer, axis), extent)
-        total *= sum(n // groups[axis] if axis in groups else 1 for at, n in places if fits(axis, (at, n)))
-    return total
+        for shorts in shared.values()
+    )
 
 
 def _loaded(

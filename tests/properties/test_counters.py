@@ -248,6 +248,15 @@ SHORT = {
     unroll s by 16 { unroll p by 1 { unroll q by 1 { issue; } } } } } } } } }
 }""",
     ),
+    "an input that whole and short tiles share": (
+        "gemm_f32",
+        "x86-avx512",
+        {"K": 3, "M": 5, "N": 34},
+        """nest 0 {
+  map sum_zmm_f32 { i: n } (a = A[m, k] * B[k, n]);
+  for n by 64 { for m by 2 { hold; for k by 2 { unroll n by 16 { unroll k by 1 { unroll m by 1 { issue; } } } } } }
+}""",
+    ),
     "an assignment that unrolled issues perform": (
         RELU,
         "x86-avx2",
