@@ -84,12 +84,13 @@ class _Count(Walk):
         self.buffers = {}
         self.counted = Counted()
         self.known: dict[tuple[int, tuple[int, ...]], Counted] = {}
-        self.mentioned: dict[int, frozenset[str] | None] = {}
+        self.mentioned: dict[int, tuple[tuple[Node, ...], frozenset[str] | None]] = {}
+        """By identity, which lasts as long as the nodes: so they are kept as well."""
 
     def nodes(self, nodes: tuple[Node, ...], at: dict[str, int]) -> Iterator[str]:
         if id(nodes) not in self.mentioned:
-            self.mentioned[id(nodes)] = symbols_of_counts(nodes)
-        mentioned = self.mentioned[id(nodes)]
+            self.mentioned[id(nodes)] = nodes, symbols_of_counts(nodes)
+        _, mentioned = self.mentioned[id(nodes)]
         if mentioned is None:
             yield from super().nodes(nodes, at)
             return

@@ -11,16 +11,17 @@ Units work side by side, so that each is priced by itself (`isamap.scheduler.eff
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
-from isamap.ir import Kernel
-from isamap.machine import Link, Machine, carried_ns, cost_params, cost_value, shared_link
+from isamap.ir import Kernel, Operand
+from isamap.machine import Link, Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
 from isamap.machine.timings import IN_FLIGHT
 from isamap.match import (
+    Location,
     OperandTile,
     Suppliers,
     Supply,
@@ -32,17 +33,20 @@ from isamap.match import (
     begun_by,
     clearing_ns,
     find_clearing,
+    find_delivery,
     held_beginning,
+    homes_of,
+    in_tiles,
     own_sum,
     registers_of,
     start_of_sum,
+    steps_of,
     tiles_move,
     way_out,
     written_by,
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
-from isamap.posing.banked import bank_ns, moved_bank_ns
-from isamap.posing.register_moves import latency_ns, loaded, stored
+from isamap.posing.supplied import unit_ns
 from isamap.source import added
 from isamap.transform.companions import Outcome, outcome
 
@@ -359,3 +363,72 @@ def _most(machine: Machine, name: str) -> dict[str, int]:
     """The largest numbers that parameters of an instruction may be."""
     params = machine.instructions[name].instruction.params
     return {p.name: p.high.value for p in params if p.high and p.high.value}
+
+
+# --- how long banks of scratchpads are busy ---
+
+
+def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> dict[str, float]:
+    """By memory how long one issue keeps all its banks busy. Units: nanoseconds."""
+    item = machine.instructions[instruction]
+    numbers = cost_params(item, machine, params)
+    return _banks_busy(
+        machine, item, lambda o: (1 + (o.role == "inout")) * prod(e.evaluate(numbers) for e in o.shape)
+    )
+
+
+def moved_bank_ns(machine: Machine, instruction: str, elements: int) -> dict[str, float]:
+    """The same of an instruction that moves so many elements by as many issues as it takes."""
+    return _banks_busy(machine, machine.instructions[instruction], lambda _: elements)
+
+
+def _banks_busy(
+    machine: Machine, item: MachineInstruction, touched: Callable[[Operand], int]
+) -> dict[str, float]:
+    found = dict[str, float]()
+    for operand in item.instruction.operands:
+        banks = banks_of(machine.memories[operand.memory], machine.clock_ghz) if operand.memory else None
+        if banks is not None:
+            ns = touched(operand) * operand.dtype.size_bytes / banks.together_per_ns
+            found[banks.memory] = found.get(banks.memory, 0.0) + ns
+    return found
+
+
+# --- What it takes to bring tiles from their scratchpad into registers, and sums back, by unit ---
+
+
+def loaded(operand: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
+    """How long loads of so many tiles of an operand keep units busy that do not compute."""
+    return _by_unit(_load(operand, tile, home, suppliers), tile, tiles, suppliers)
+
+
+def stored(acc: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
+    """How long stores of so many tiles of sums keep units busy that do not compute."""
+    if isinstance(_load(acc, tile, home, suppliers), Location):
+        return ()  # the instruction itself adds to what lies there
+    return _by_unit(_store(acc, tile, home, suppliers), tile, tiles, suppliers)
+
+
+def latency_ns(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> float:
+    """How long a tile of sums takes from registers into its scratchpad and back."""
+    machine, ways = suppliers.machine, (_load(acc, tile, home, suppliers), _store(acc, tile, home, suppliers))
+    steps = (step for way in ways if isinstance(way, Supply) for step in steps_of(way))
+    found = (machine.instructions[step.instruction] for step in steps)
+    return added(cost_value(i.cost.latency_ns, cost_params(i, machine, {})) for i in found)
+
+
+def _load(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> Supply | Location | None:
+    found = homes_of(tile, operand, suppliers).get(home)
+    return found if isinstance(found, Supply | Location) else None
+
+
+def _store(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> Supply | None:
+    cell = in_tiles(acc, suppliers, home)
+    return find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+
+
+def _by_unit(found: Supply | Location | None, tile: Tile, tiles: int, suppliers: Suppliers) -> Busy:
+    machine = suppliers.machine
+    own = machine.instructions[tile.mapping.instruction].cost.unit
+    each = ((unit, tiles * unit_ns(found, unit, suppliers)) for unit in machine.units if unit != own)
+    return tuple((unit, ns) for unit, ns in each if ns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from isamap.ir import Expr, Index, Kernel, strict_forbids, typical_value
@@ -20,7 +20,6 @@ from isamap.posing.frame import Frame
 from isamap.posing.fusable import fusions
 from isamap.posing.layout import lay_out
 from isamap.posing.line_crossings import with_crossings
-from isamap.posing.register_files import sharing_files
 from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
 from isamap.transform import distinct_reads, reads, statements, symbols
 
@@ -183,3 +182,43 @@ def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool
         return False
     buffer = in_tiles(acc, suppliers).buffer
     return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), suppliers) is not None
+
+
+# --- Registers that are parts or groups of others: what one of them takes of the file that it lies on ---
+
+
+def sharing_files(operands: Sequence[TileOperand], machine: Machine) -> tuple[TileOperand, ...]:
+    """The operands; those that share a file of registers under different names say what they take of it."""
+    names = {operand.memory for operand in operands if operand.registers}
+    files = {name: _file_of(name, machine) for name in names}
+    return tuple(
+        replace(operand, over=tuple((file, operand.registers * each) for file, each in files[operand.memory]))
+        if operand.registers and _is_shared(operand.memory, names, files)
+        else operand
+        for operand in operands
+    )
+
+
+_Files = dict[str, list[tuple[str, int]]]
+
+
+def _is_shared(name: str, names: set[str], files: _Files) -> bool:
+    """Whether another operand's registers are, or lie on, those that these lie on."""
+    mine = {file for file, _ in files[name]}
+    return any(other != name and mine & {other, *(file for file, _ in files[other])} for other in names)
+
+
+def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
+    """The memory that a view lies on, and how many registers of it one takes; none where one register holds
+    several, or where sizes are not stated.
+    """
+    memory = machine.memories.get(name)
+    if memory is None or memory.kind != "registers" or memory.base is None:
+        return []
+    base = machine.memories[memory.base]
+    while base.base is not None:
+        base = machine.memories[base.base]
+    known = memory.count, base.count, memory.register_bytes, base.register_bytes
+    if None in known or (memory.count or 0) > (base.count or 0):
+        return []
+    return [(base.name, -(-(memory.register_bytes or 0) // (base.register_bytes or 1)))]

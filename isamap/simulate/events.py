@@ -10,19 +10,20 @@ The simulated cost: a schedule lowered, and its program run by events.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from sys import maxsize
 
+from isamap.ir import Index
 from isamap.lower.lower import lower
 from isamap.lower.program import Condition, LoweredProgram
 from isamap.machine import Machine
 from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem
 from isamap.plan.trial import Evaluation, Fact, Trial
-from isamap.simulate.machine_time import MachineTime, Step, Watcher
+from isamap.simulate.machine_time import MachineTime, Step, Swept, Touch, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
-from isamap.simulate.swept import swept
 
 LEFT_OUT = (
     "branches, address arithmetic, and how many issues the processor takes in at once",
@@ -275,3 +276,59 @@ def _evaluation(trial: Trial) -> Evaluation:
     facts += [(f"from_{level}_bytes", round(moved)) for level, moved in found.moved_bytes]
     facts.append(("left_out", "; ".join(found.left_out)))
     return Evaluation(found.total_ns, tuple(facts))
+
+
+# --- What iterations that are not run touch in scratchpads: the bytes that the last one touched, moved on ---
+
+# Iterations are taken together in so many groups: their bytes get the time of the last one.
+GROUPS = 16
+
+Ends = Mapping[str, tuple[int, int]]
+"""The first and the last value of loops."""
+
+
+def swept(loop: Counted, env: Mapping[str, int], turns: range) -> tuple[Swept, ...]:
+    """What these iterations of a loop write and read after the one before them, which was run."""
+    name, last = loop.turn.variable, turns[0] - 1
+    found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
+    for touch, inside in _touches(loop.body, {}):
+        like = _reach(touch.place, touch.size, env, {**inside, name: (last, last)})
+        for group in _groups(turns) if name in touch.place.symbols else [turns]:
+            begin, _ = _reach(touch.place, touch.size, env, {**inside, name: (group[0], group[0])})
+            end, _ = _reach(touch.place, touch.size, env, {**inside, name: (group[-1], group[-1])})
+            by = min(begin, end) - like[0], max(begin, end) - like[0]
+            for written, is_meant in ((True, touch.writes), (False, touch.reads)):
+                if is_meant:
+                    part = Swept(touch.memory, written, *like, by, 0)
+                    found[part] = max(found.get(part, 0), group[-1] - last)
+    return tuple(part._replace(turns=turns) for part, turns in found.items())
+
+
+def _groups(turns: range) -> Iterator[range]:
+    size = -(-len(turns) // GROUPS)
+    return (turns[first : first + size] for first in range(0, len(turns), size))
+
+
+def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
+    """What the issues of a body touch, with the loops around them, from first to last turn."""
+    for item in body:
+        match item:
+            case Counted():
+                yield from _touches(item.body, {**ends, item.turn.variable: (0, item.turn.trips - 1)})
+            case Branch(_, inner):
+                yield from _touches(inner, ends)
+            case Step():
+                yield from ((touch, ends) for touch in item.touches)
+
+
+def _reach(place: Index, size: int, env: Mapping[str, int], ends: Ends) -> tuple[int, int]:
+    """The first byte and the one behind the last, of so many from a place on."""
+    moving = {name: ends[name] for name in ends if name in place.symbols}
+    if not place.is_affine_in(moving):
+        return 0, maxsize
+    first = {**env, **{name: low for name, (low, _) in moving.items()}}
+    low = high = place.evaluate(first)
+    for name, (_, last) in moving.items():
+        more = place.evaluate({**first, name: last}) - place.evaluate(first)
+        low, high = low + min(0, more), high + max(0, more)
+    return low, high + size

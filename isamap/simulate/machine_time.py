@@ -8,16 +8,16 @@ after the other. All times are nanoseconds from the start.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from isamap.ir import Index
 from isamap.machine.banks import Banks, Runs
 from isamap.machine.timings import IN_FLIGHT
 from isamap.simulate.reuse import Weights
-from isamap.simulate.spans import Spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,3 +316,49 @@ class MachineTime:
                 spans.lift(begin + part.by[0], end + part.by[1], time + by_ns * part.turns)
         self.now += later
         self.done = [d + times * w for d, w in zip(self.done, work, strict=True)]
+
+
+# --- when each byte of a scratchpad was last written, or read ---
+
+
+@dataclass(slots=True)
+class Spans:
+    """Times of bytes: those from `begins[i]` up to `begins[i + 1]`, or for ever, have `times[i]`.
+
+    Units: bytes; nanoseconds.
+    """
+
+    begins: list[int] = field(default_factory=lambda: [0])
+    times: list[float] = field(default_factory=lambda: [0.0])
+
+    def latest(self, begin: int, end: int) -> float:
+        """The latest time of bytes from `begin` on that lie before `end`."""
+        first = bisect_right(self.begins, begin) - 1
+        last = bisect_left(self.begins, end, first)
+        return self.times[first] if last == first + 1 else max(self.times[first:last])
+
+    def set(self, begin: int, end: int, time: float) -> None:
+        """Give all of these bytes one time."""
+        first, last = self._cut(begin), self._cut(end)
+        self.begins[first:last] = [begin]
+        self.times[first:last] = [time]
+
+    def lift(self, begin: int, end: int, time: float) -> None:
+        """Give a time to those of these bytes that have an earlier one."""
+        first, last = self._cut(begin), self._cut(end)
+        self.times[first:last] = [max(time, before) for before in self.times[first:last]]
+
+    def between(self, begin: int, end: int) -> list[tuple[int, int, float]]:
+        """The spans of these bytes, each with its time."""
+        first = bisect_right(self.begins, begin) - 1
+        last = bisect_left(self.begins, end, first)
+        ends = [*self.begins[first + 1 : last], end]
+        return list(zip([begin, *self.begins[first + 1 : last]], ends, self.times[first:last], strict=True))
+
+    def _cut(self, at: int) -> int:
+        """The span that begins at a byte, split off where none does."""
+        place = bisect_left(self.begins, at)
+        if place == len(self.begins) or self.begins[place] != at:
+            self.begins.insert(place, at)
+            self.times.insert(place, self.times[place - 1])
+        return place

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
+import numpy as np
+
+from isamap.ir import Instruction, Operand
 from isamap.machine import Machine
-from isamap.stream.bundles import Run, encode_runs, expand, read_runs
-from isamap.stream.command import Command, tokens_in
+from isamap.machine.encodings import Bundle
+from isamap.source import Diagnostic, UsageProblem
+from isamap.stream.accesses import Access, accesses
+from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
+from isamap.stream.command import Command, Register, bound_instruction, extents, integers, tokens_in
 from isamap.stream.command_words import (
     Placed,
     Places,
@@ -19,8 +26,7 @@ from isamap.stream.command_words import (
     read_fields,
     refused,
 )
-from isamap.stream.packing import pack
-from isamap.stream.renaming import renamed
+from isamap.stream.order import Array, room
 from isamap.stream.rolling import roll
 
 END = "end"
@@ -85,3 +91,135 @@ def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
     read = read_fields(end.encoding, own, {})
     assert isinstance(read, dict), "the end has no entries, and says nothing twice"
     return Placed(at, Command(END, (), (), tokens_in(read)), own, at)
+
+
+# --- Registers named in turn, where there are more than a program names: loads wait for no readers ---
+
+# A loop of the hardware has as many times the words then; four hide the latency of a load behind products.
+MOST_IN_TURN = 4
+
+
+def renamed(commands: Sequence[Command], machine: Machine) -> list[Command]:
+    """The same commands with other registers. Each is written whole before it has a new name."""
+    groups = _groups(commands, machine)
+    turns = dict.fromkeys(groups, 0)
+    found: list[Command] = []
+    for command in commands:
+        instruction = machine.instructions[command.instruction].instruction
+        known = {r: groups[r][turns[r]] for _, r in command.operands if isinstance(r, Register)}
+        written = [r for r in _written(command, instruction, machine) if len(groups[r]) > 1]
+        for register in written:
+            turns[register] = (turns[register] + 1) % len(groups[register])
+        new = {r: groups[r][turns[r]] for r in written}
+        roles = {o.name: o.role for o in instruction.operands}
+        operands = tuple(
+            (name, where)
+            if not isinstance(where, Register)
+            else (name, new.get(where, known[where]) if roles[name] == "out" else known[where])
+            for name, where in command.operands
+        )
+        found.append(replace(command, operands=operands))
+    return found
+
+
+def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tuple[Register, ...]]:
+    """By register that commands name, those that take turns in its place, itself first."""
+    named = {where for c in commands for _, where in c.operands if isinstance(where, Register)}
+    viewed = {m.base for m in machine.memories.values()}
+    found: dict[Register, tuple[Register, ...]] = {}
+    for memory in sorted({r.memory for r in named}):
+        own = sorted(r.number for r in named if r.memory == memory)
+        count = (
+            0 if memory in viewed or machine.memories[memory].base else machine.memories[memory].count or 0
+        )
+        free = [n for n in range(count) if n not in own]
+        more = 1
+        while more < MOST_IN_TURN and (2 * more - 1) * len(own) <= len(free):
+            more *= 2
+        for place, number in enumerate(own):
+            others = free[place * (more - 1) : (place + 1) * (more - 1)]
+            found[Register(memory, number)] = tuple(Register(memory, n) for n in (number, *others))
+    return found
+
+
+def _written(command: Command, instruction: Instruction, machine: Machine) -> list[Register]:
+    """The registers that a command gives all that they hold."""
+    bound = bound_instruction(instruction, integers(instruction, command.params))
+    where = dict(command.operands)
+    found: list[Register] = []
+    for operand in bound.operands:
+        register = where[operand.name]
+        if operand.role == "out" and isinstance(register, Register) and _is_whole(operand, register, machine):
+            found.append(register)
+    return found
+
+
+def _is_whole(operand: Operand, register: Register, machine: Machine) -> bool:
+    elements = 1
+    for extent in extents(operand):
+        elements *= extent
+    return elements * operand.dtype.size_bytes == machine.memories[register.memory].register_bytes
+
+
+# --- Commands put into the slots of words, each as early as what it needs and a free slot allow ---
+
+MOST_AHEAD = 8
+"""How many words a command may go back to at most: what stands there is on its way already."""
+
+
+@dataclass(slots=True)
+class _Touched:
+    """By memory and byte the last word that wrote it, and the last that read it."""
+
+    writers: dict[str, Array] = field(default_factory=dict[str, Array])
+    readers: dict[str, Array] = field(default_factory=dict[str, Array])
+
+    def earliest(self, access: Access) -> int:
+        """The first word for an access: behind what it reads, beside the reader of what it overwrites."""
+        if not access.at.size:
+            return 0
+        first = int(_of(self.writers, access).max()) + 1
+        return max(first, int(_of(self.readers, access).max())) if access.is_written else first
+
+    def touch(self, access: Access, word: int) -> None:
+        """Note an access of a command in a word."""
+        for noted, is_so in ((self.writers, access.is_written), (self.readers, access.is_read)):
+            if is_so and access.at.size:
+                _of(noted, access)
+                own = noted[access.memory]
+                own[access.at] = np.maximum(own[access.at], word)
+
+
+def _of(noted: dict[str, Array], access: Access) -> Array:
+    noted[access.memory] = room(noted.get(access.memory), int(access.at.max()) + 1)
+    return noted[access.memory][access.at]
+
+
+def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[BundleCommands]:
+    """The words of a program, loops written out. Raises: UsageProblem for what has no slot."""
+    touched = _Touched()
+    words: list[list[SlotCommand]] = []
+    for command in commands:
+        item = machine.instructions[command.instruction]
+        slots = bundle.slots_of(item.cost.unit)
+        if not slots:
+            said = f"`{item.name}` has no `encoding`, so that no program can have it"
+            raise UsageProblem(Diagnostic("no-encoding", said, item.span))
+        touches = list(accesses(command, item.instruction))
+        first = max((len(words) - MOST_AHEAD, *(touched.earliest(access) for access in touches), 0))
+        number, slot = _free(words, first, slots)
+        if number == len(words):
+            words.append([])
+        words[number].append(SlotCommand(slot, command))
+        for access in touches:
+            touched.touch(access, number)
+    return [tuple(sorted(word, key=lambda one: one.slot)) for word in words]
+
+
+def _free(words: Sequence[Sequence[SlotCommand]], first: int, slots: Sequence[int]) -> tuple[int, int]:
+    """The first word, from one on, with a free slot among these; behind the last one all are free."""
+    for number in range(first, len(words)):
+        taken = {one.slot for one in words[number]}
+        if (slot := next((s for s in slots if s not in taken), None)) is not None:
+            return number, slot
+    return len(words), slots[0]

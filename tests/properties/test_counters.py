@@ -254,7 +254,8 @@ SHORT = {
         {"K": 3, "M": 5, "N": 34},
         """nest 0 {
   map sum_zmm_f32 { i: n } (a = A[m, k] * B[k, n]);
-  for n by 64 { for m by 2 { hold; for k by 2 { unroll n by 16 { unroll k by 1 { unroll m by 1 { issue; } } } } } }
+  for n by 64 { for m by 2 { hold; for k by 2 {
+    unroll n by 16 { unroll k by 1 { unroll m by 1 { issue; } } } } } }
 }""",
     ),
     "an assignment that unrolled issues perform": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.simulate.spans import Spans
+from isamap.simulate.machine_time import Spans
 
 ROOM = 40
 BYTES = st.tuples(st.integers(0, ROOM - 1), st.integers(1, ROOM)).map(lambda p: (p[0], min(ROOM, sum(p))))

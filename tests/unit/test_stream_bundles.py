@@ -11,13 +11,12 @@ from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Bundle
 from isamap.source import UsageProblem
 from isamap.stream.accesses import accesses
-from isamap.stream.bundle_timing import words_time
 from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.command_words import Placed
-from isamap.stream.packing import MOST_AHEAD, pack
 from isamap.stream.rolling import roll
-from isamap.stream.timing import command_times, link_time
+from isamap.stream.timing import command_times, link_time, words_time
+from isamap.stream.words import MOST_AHEAD, pack
 
 
 @pytest.fixture(scope="module")
