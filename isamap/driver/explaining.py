@@ -39,7 +39,7 @@ from isamap.match import (
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset
 from isamap.plan.loop_nest import Fused, Gathered, Known, Short, Subscript
 from isamap.plan.plugins import load_cost_model
-from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.posing.estimate import open_compute_ns
 from isamap.posing.layout import subscript_of
@@ -182,7 +182,8 @@ def schedule_accesses(
     return tuple(
         count_statement(nest, option, convention, home, _known(kernel, nest, option, machine), bandwidths)
         for nest in schedule.nests
-        for option in (_option(nest, questions[nest.statement]),)
+        for option in questions[nest.statement].options
+        if (option.mapping, option.choose) == (nest.mapping, nest.choose)
     )
 
 
@@ -248,10 +249,6 @@ def _gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iterator[
                 for short, counts, wide, width in gathered
             )
             yield f"{operand.name}.{number}", (ends, tuple(tiles))
-
-
-def _option(nest: NestSchedule, question: NestProblem) -> NestOption:
-    return next(o for o in question.options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
 
 
 def statement_extents(kernel: Kernel, sizes: Mapping[str, int | str]) -> tuple[Mapping[str, Index], ...]:

@@ -84,7 +84,7 @@ def count_issues(nest: LoopNest) -> int:
 def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Iterator[Accesses]:
     places = range(1, len(operand.keeps) + 1)
     moved = [0, *(_moved(nest, operand, position, convention) for position in places)]
-    sums = _distinct(nest, operand) if operand.role == "update" else 0
+    sums = _filled(nest, operand, 0, "entry") if operand.role == "update" else 0
     whole = sums
     if convention.refill == "entry" and any(keep.copied for keep in operand.keeps):
         whole = _copied(nest, operand, 0, by_tiles=True)
@@ -254,12 +254,6 @@ def _filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int
     for position in range(depth):
         total -= prod(_kept(part, outer, position, refill) for part in parts)
     return total
-
-
-def _distinct(nest: LoopNest, operand: Counted) -> int:
-    """How many elements of the tensor the nest touches."""
-    parts = _parts(nest, operand)
-    return prod(len(_tile(part, tuple((0, n) for _, n in part.axes))) for part in parts)
 
 
 def _configurations(part: _Part, outer: tuple[Turn, ...]) -> Iterator[tuple[Range, ...]]:

@@ -153,14 +153,9 @@ def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> 
         tuple(
             _counted(operand, nest, option, home, known)
             for operand in option.operands
-            if _has_elements(operand)
+            if operand.tensor_bytes > 0  # those of a computed operand stand in the operands beside it
         ),
     )
-
-
-def _has_elements(operand: TileOperand) -> bool:
-    """Whether an operand stands for elements of one array; those of a computed operand stand beside it."""
-    return operand.tensor_bytes > 0
 
 
 def _counted(
