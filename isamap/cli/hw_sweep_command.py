@@ -1,14 +1,18 @@
 """`isamap hw sweep`: predicted times while figures of a description change, on all cores, resumable.
 
-memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512
-64 KiB               1.21 ms
-128 KiB              812 µs
+memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512  status   gap
+64KiB                                     360 µs  OPTIMAL  0.0 %
+128KiB                                    239 µs  OPTIMAL  0.0 %
+
+Each point is predicted on its own first. Then it is offered the schedules of its neighbours, the points with
+the next smaller or larger value of one figure, until no neighbour's schedule costs less there. So a larger
+memory, on which a smaller one's schedules are valid, is never slower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -20,10 +24,11 @@ import typer
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.cases import HeuristicWord, Jobs, read_cases, read_jobs, refuse_standard_input
-from isamap.cli.options import AsJson, LimitSeconds, MachineArgument
+from isamap.cli.options import AsJson, MachineArgument
 from isamap.cli.ranges import Setting, read_setting
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_number
+from isamap.codegen.cache import digest
 from isamap.driver.inputs import machine_of
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
 from isamap.hw_specs import shipped_machines
@@ -72,8 +77,8 @@ class Row:
     def of(kept: Mapping[str, Any]) -> Row:
         """The row that a line of JSON is."""
         names, busy = tuple(kept["instructions"]), kept["utilisation"]
-        found = Predicted(kept["ns"], names, busy, kept["refused"] or "")
-        return Row(kept["key"], kept["set"], kept["kernel"], found)
+        known = names, busy, kept["refused"] or "", kept["status"], kept["gap"], kept["schedule"]
+        return Row(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known))
 
 
 def sweep_command(
@@ -90,8 +95,10 @@ def sweep_command(
         typer.Option("--svg", metavar="FILE", help="Draw times over the first --set.", show_default=False),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the plot that is there.")] = False,
-    heuristic: HeuristicWord = "greedy",
-    limit: LimitSeconds = "10",
+    heuristic: HeuristicWord = "cpsat",
+    limit: Annotated[
+        str, typer.Option("--limit", metavar="SECONDS", help="Longest time for the solver at each point.")
+    ] = "10",
     jobs: Jobs = None,
     scheduler: Annotated[
         str | None,
@@ -114,11 +121,16 @@ def sweep_command(
     check_name("heuristic", heuristic)
     how = Asked(read_cases(kernels)[0], "", heuristic, read_number(limit, "--limit", 0.1, 3600))
     axes, cases = [read_setting(text) for text in settings], read_cases(kernels)
-    points = _points(axes, len(cases))
+    points, near = _points(axes, len(cases)), _neighbours(axes, len(cases))
     folder = Path(output) if output is not None else None
     known = open_rows(folder, resume, Row.of)
     where = _where(jobs, scheduler)
-    rows = _predicted(_chain(machine_of(name)), points, cases, how, where, folder, known)
+    with TemporaryDirectory() as work, Progress() as progress:
+        chain = _chain(machine_of(name))
+        machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
+        wanted = [Asked(case, m, how.heuristic, how.limit_s) for m in machines for case in cases]
+        given = [point for point in points for _ in cases]
+        rows = _settled(wanted, given, near, Work(where, folder, known, progress))
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
@@ -162,35 +174,72 @@ def _chain(word: str) -> tuple[File, ...]:
     return (chain[0], *(file for file in chain[1:] if file.stem not in shipped_machines()))
 
 
-def _predicted(
-    chain: tuple[File, ...],
-    points: Sequence[Mapping[str, str]],
-    cases: Sequence[Case],
-    how: Asked,
-    where: int | str,
-    folder: Path | None,
-    known: Mapping[str, Row],
-) -> list[Predicted]:
-    """What is predicted of every case at every point; rows that are known are not computed again.
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Where predictions are made and kept, and which are known.
 
-    `where`: in so many processes here, or by the scheduler at an address.
+    `where` is a number of processes here, or the address of a scheduler.
     """
-    with TemporaryDirectory() as work, Progress() as progress:
-        machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
-        wanted = [Asked(case, m, how.heuristic, how.limit_s) for m in machines for case in cases]
-        rows = [_row(asked, points[n // len(cases)]) for n, asked in enumerate(wanted)]
-        left = [n for n, row in enumerate(rows) if row.key not in known]
-        found = {n: known[row.key].predicted for n, row in enumerate(rows) if row.key in known}
+
+    where: int | str
+    folder: Path | None
+    known: Mapping[str, Row]
+    progress: Progress
+
+    def predict(self, said: str, wanted: Sequence[Asked], rows: Sequence[Row]) -> list[Predicted]:
+        """Return each prediction, computed where no earlier run has kept it."""
+        left = [n for n, row in enumerate(rows) if row.key not in self.known]
+        found = {n: self.known[row.key].predicted for n, row in enumerate(rows) if row.key in self.known}
 
         def seen(number: int, result: Predicted) -> None:
             n = left[number]
             found[n] = result
-            append_row(folder, Row(rows[n].key, rows[n].values, rows[n].case, result))
-            progress(f"predict {len(found)} of {len(rows)}")
+            append_row(self.folder, replace(rows[n], predicted=result))
+            self.progress(f"{said} {len(found)} of {len(rows)}")
 
-        here = (where, None) if isinstance(where, int) else (1, where)
-        predict_all([wanted[n] for n in left], here[0], seen, here[1])
-    return [found[n] for n in range(len(rows))]
+        jobs, scheduler = (self.where, None) if isinstance(self.where, int) else (1, self.where)
+        predict_all([wanted[n] for n in left], jobs, seen, scheduler)
+        return [found[n] for n in range(len(rows))]
+
+
+def _settled(
+    wanted: Sequence[Asked], points: Sequence[Mapping[str, str]], near: Sequence[Sequence[int]], work: Work
+) -> list[Predicted]:
+    """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""
+    rows = [_row(asked, point) for asked, point in zip(wanted, points, strict=True)]
+    found = work.predict("predict", wanted, rows)
+    offered: list[set[str]] = [set() for _ in wanted]
+    while True:
+        asked: dict[int, Asked] = {}
+        for n, own in enumerate(found):
+            texts = {found[m].schedule: _nests(found[m].schedule) for m in near[n] if found[m].schedule}
+            new = [t for t, nests in texts.items() if nests not in {*offered[n], _nests(own.schedule)}]
+            if own.schedule and new:
+                asked[n] = replace(wanted[n], known=(own.schedule, *new))
+                offered[n].update(texts.values())
+        if not asked:
+            return found
+        kept = [_row(one, points[n]) for n, one in asked.items()]
+        compared = work.predict("compare with neighbours", list(asked.values()), kept)
+        found = list(({**dict(enumerate(found)), **dict(zip(asked, compared, strict=True))}).values())
+
+
+def _nests(text: str) -> str:
+    """Return a schedule's nests, without what its text says of its cost."""
+    return text[text.find("\nnest ") :]
+
+
+def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
+    """Return for each row those at the next smaller and larger value of one figure."""
+    orders = [sorted(range(len(a.words)), key=a.numbers.__getitem__) for a in axes]
+    # Points by their ranks: which value of each figure they have, counted from the smallest.
+    ranked = list(product(*([order.index(n) for n in range(len(order))] for order in orders)))
+    rows = {ranks: number for number, ranks in enumerate(ranked)}
+    found: list[list[int]] = []
+    for ranks in ranked:
+        beside = [(*ranks[:d], ranks[d] + s, *ranks[d + 1 :]) for d in range(len(axes)) for s in (-1, 1)]
+        found += [[rows[b] * cases + n for b in beside if b in rows] for n in range(cases)]
+    return found
 
 
 def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> str:
@@ -207,7 +256,8 @@ def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> s
 
 
 def _row(asked: Asked, point: Mapping[str, str]) -> Row:
-    parts = (machine_digest(asked.machine)[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}")
+    parts = [machine_digest(asked.machine)[:16], asked.case.name, asked.heuristic, f"{asked.limit_s:g}"]
+    parts += [digest(*asked.known)[:16]] if asked.known else []
     return Row(" ".join(parts), point, asked.case.name, Predicted(None))
 
 

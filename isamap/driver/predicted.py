@@ -9,21 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from isamap.driver.cluster import done_on_cluster
 from isamap.driver.inputs import read_kernel
-from isamap.driver.pipeline import Compilation, compile_kernel
+from isamap.driver.pipeline import Compilation, compile_kernel, find_schedule
+from isamap.driver.posing import extent_of
+from isamap.driver.recalled import question_of
 from isamap.driver.request import Request, Size
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.kernels import list_kernels
 from isamap.match import pattern_of
-from isamap.plan.schedule import NestSchedule
+from isamap.plan.check import check_schedule
+from isamap.plan.plugins import load_cost_model
+from isamap.plan.schedule import PROVEN, NestSchedule, Schedule
+from isamap.plan.text import parse_schedule, print_schedule
 from isamap.posing.estimate import estimate, numbered
 from isamap.posing.matches import chosen_tile
-from isamap.source import IsamapError, Source
+from isamap.scheduler.nests.pricing import price, start_from
+from isamap.source import IsamapError, Source, added
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
 from isamap.transform import statements
@@ -48,29 +54,42 @@ class Predicted:
     """What is predicted of a case; `ns` is None where `refused` says by its code why there is nothing.
 
     `instructions` perform the statements that compute, `utilisation` is the share of busy lanes of the one
-    with most iterations. Units: nanoseconds.
+    with most iterations. `status` is the solver's word for `schedule`, a text, and `gap` is the fraction of
+    `ns` by which it may be above the optimum. Units: nanoseconds.
     """
 
     ns: float | None
     instructions: tuple[str, ...] = ()
     utilisation: float | None = None
     refused: str = ""
+    status: str = ""
+    gap: float | None = None
+    schedule: str = ""
 
     def as_json(self) -> dict[str, object]:
         """The prediction as JSON."""
         shown = None if self.utilisation is None else round(self.utilisation, 6)
-        found = {"ns": self.ns, "instructions": list(self.instructions), "utilisation": shown}
-        return {**found, "refused": self.refused or None}
+        found = {
+            "ns": self.ns,
+            "status": self.status,
+            "gap": self.gap,
+            "instructions": list(self.instructions),
+        }
+        return {**found, "utilisation": shown, "refused": self.refused or None, "schedule": self.schedule}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A prediction that is wanted: a case on a machine, by a heuristic. Units: `limit_s` in seconds."""
+    """A prediction that is wanted: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
+
+    `known` are texts of schedules: the one that was found here before, and those of similar machines.
+    """
 
     case: Case
     machine: str
     heuristic: str = "greedy"
     limit_s: float = 10.0
+    known: tuple[str, ...] = ()
 
 
 def shipped_cases() -> tuple[Case, ...]:
@@ -94,14 +113,50 @@ def predict(asked: Asked) -> Predicted:
         limit_s=asked.limit_s,
     )
     try:
-        made = compile_kernel(request, "schedule")
+        made = _improved(request, asked.known) if asked.known else compile_kernel(request, "schedule")
     except IsamapError as error:
         return Predicted(None, refused=error.diagnostics[0].code)
     assert made.schedule is not None, "the stages before have run"
     used = uses_of(made)
     busiest = max(used, key=lambda use: use.turns, default=None)
     names = tuple(dict.fromkeys(use.instruction for use in used))
-    return Predicted(made.schedule.cost_ns, names, busiest.utilisation if busiest else None)
+    utilisation = busiest.utilisation if busiest else None
+    found = made.schedule
+    return Predicted(found.cost_ns, names, utilisation, "", found.status, found.gap, print_schedule(found))
+
+
+def _improved(request: Request, known: Sequence[str]) -> Compilation:
+    """Return the compilation with the cheapest schedule known here; a search starts from one that is new."""
+    own, *others = (parse_schedule(Source("schedule", text)) for text in known)
+    named = tuple(sorted({nest.mapping for schedule in (own, *others) for nest in schedule.nests}))
+    posed, model = compile_kernel(request, "pose", extent=named), load_cost_model(request.cost_model)
+    assert posed.problem is not None, "this stage has run"
+    best = own
+    for other in others:
+        parts = () if check_schedule(other, posed.problem) else price(other, posed.problem, model)
+        cost_ns = added(part or 0.0 for part in parts)
+        if parts and None not in parts and cost_ns < (best.cost_ns or inf):
+            best = replace(other, cost_ns=cost_ns, question=question_of(request))
+    if best is own:
+        return replace(posed, schedule=own)
+    problem = compile_kernel(request, "pose", extent=extent_of(request)).problem
+    assert problem is not None, "this stage has run"
+    solved = find_schedule(request, start_from(problem, best, model))
+    best = min(solved, best, key=lambda schedule: schedule.cost_ns or inf)
+    return replace(posed, schedule=_bounded(best, own, solved))
+
+
+def _bounded(best: Schedule, *searched: Schedule) -> Schedule:
+    """Return the schedule with the largest bound that searches proved.
+
+    A schedule that is cheaper than a bound is outside of what was searched, and proves that it is none.
+    """
+    assert best.cost_ns is not None, "it was priced"
+    bounds = [s.lower_bound_ns for s in searched if s.lower_bound_ns is not None]
+    bounds = [bound for bound in bounds if bound * (1 - PROVEN) <= best.cost_ns]
+    found = replace(best, lower_bound_ns=min(best.cost_ns, max(bounds)) if bounds else None)
+    word = searched[-1].status if searched[-1].status not in ("OPTIMAL", "FEASIBLE") else "FEASIBLE"
+    return replace(found, status="OPTIMAL" if found.is_proven else word)
 
 
 @dataclass(frozen=True, slots=True)

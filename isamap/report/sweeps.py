@@ -1,10 +1,10 @@
-"""A sweep as a table: a row for each combination of figures, a column for each kernel, and where it pays.
+"""A sweep as a table: a row for each combination of figures, columns for each kernel, and where it pays.
 
-memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512
-64KiB                                    1.21 ms
-128KiB                                    812 µs
+memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512  status   gap
+64KiB                                     360 µs  OPTIMAL  0.0 %
+128KiB                                    239 µs  OPTIMAL  0.0 %
 
-gemm_u8s8 M=512 N=512 K=512: least 812 µs at memories.spad.bytes = 128KiB
+gemm_u8s8 M=512 N=512 K=512: 239 µs at memories.spad.bytes = 128KiB, within 1 % of the least
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from isamap.report.columns import table
+from isamap.plan.schedule import PROVEN
+from isamap.report.columns import percent_text, table
 from isamap.report.mappings import time_text
 
 ENOUGH = 1.01
@@ -27,6 +28,10 @@ class Point(Protocol):
 
     @property
     def refused(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def gap(self) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +64,20 @@ class Sweep:
 
 def sweep_text(sweep: Sweep) -> str:
     """The table, and for each kernel where it is fastest."""
-    rows: list[tuple[str, ...]] = [(*sweep.paths, *(line.name for line in sweep.lines))]
+    rows = [[*sweep.paths, *(word for line in sweep.lines for word in (line.name, "status", "gap"))]]
     for number, values in enumerate(sweep.values):
-        found = (line.points[number] for line in sweep.lines)
-        rows.append((*values, *(p.refused if p.ns is None else time_text(p.ns) for p in found)))
-    shown = table(rows, right=range(len(sweep.paths), len(rows[0])))
+        rows.append([*values, *(word for line in sweep.lines for word in _words(line.points[number]))])
+    first = len(sweep.paths)
+    shown = table(rows, right=[n for n in range(first, len(rows[0])) if (n - first) % 3 != 1])
     return "\n".join([shown, "", *(_least(sweep, line) for line in sweep.lines)])
+
+
+def _words(point: Point) -> tuple[str, str, str]:
+    """Return the time of a point, its status and its gap."""
+    if point.ns is None:
+        return point.refused, "", ""
+    gap = "" if point.gap is None else percent_text(point.gap if point.gap >= PROVEN else 0)
+    return time_text(point.ns), point.status, gap
 
 
 def _least(sweep: Sweep, line: Line) -> str:

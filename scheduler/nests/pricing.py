@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 
 from isamap.plan.cost import evaluate
 from isamap.plan.loops import LoopStep
-from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import loop_words
@@ -71,6 +72,39 @@ def readings(
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
     for assignment in _readings(space, within(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
+
+
+def start_from(problem: Problem, schedule: Schedule, model: CostModel) -> Problem:
+    """Return the problem with a schedule's decisions as starts of the options where they cost less.
+
+    An option without a start keeps none, so that heuristics look for one as good as greedy's.
+    """
+    chosen = {nest.statement: nest for nest in schedule.nests}
+    nests: list[NestProblem] = []
+    for nest in problem.nests:
+        read = read_nest(problem, nest, chosen[nest.statement]) if nest.statement in chosen else None
+        starts = (
+            nest.starts if read is None else [_cheaper(problem, nest, s, *read, model) for s in nest.starts]
+        )
+        nests.append(replace(nest, starts=tuple(starts)))
+    return replace(problem, nests=tuple(nests))
+
+
+def _cheaper(
+    problem: Problem,
+    nest: NestProblem,
+    start: Start,
+    option: NestOption,
+    values: Assignment,
+    model: CostModel,
+) -> Start:
+    whole = nest.options[start.option]
+    if (whole.mapping, whole.choose, start.parts) != (option.mapping, option.choose, option.parts):
+        return start
+    space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
+    cost = part_cost(problem, nest, option, model)
+    is_better = space.is_feasible(values) and evaluate(cost, values) < evaluate(cost, dict(start.values))
+    return replace(start, values=tuple(values.items())) if is_better else start
 
 
 def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:

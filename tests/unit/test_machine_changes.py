@@ -10,7 +10,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.driver.inputs import read_kernel
-from isamap.driver.predicted import Asked, Case, predict, predict_all, shipped_cases
+from isamap.driver.predicted import Asked, Case, Predicted, predict, predict_all, shipped_cases
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine
 from isamap.machine.beginnings import begin
@@ -64,7 +64,7 @@ def test_the_command_tells_of_kernels(tmp_path: Path, capsys: pytest.CaptureFixt
     assert bytes_row["before"]["instructions"] == ["multiply_u8s8"]
     assert bytes_row["before"]["utilisation"] == 1
     assert doubles["ratio"] is None
-    assert doubles["after"] == {"ns": None, "instructions": [], "utilisation": None, "refused": "no-mapping"}
+    assert doubles["after"] == Predicted(None, refused="no-mapping").as_json()
     assert main(words) == 0
     said = capsys.readouterr().out
     assert "1 kernel on neither: gemm_f64" in said

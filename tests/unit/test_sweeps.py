@@ -13,13 +13,20 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.ranges import read_setting
-from isamap.driver.predicted import Predicted
+from isamap.driver.inputs import read_kernel
+from isamap.driver.pipeline import compile_kernel
+from isamap.driver.predicted import Asked, Case, Predicted, predict
+from isamap.driver.request import Request
 from isamap.machine import Machine, load_machine
 from isamap.machine.beginnings import begin
 from isamap.machine.chain import File
 from isamap.machine.variants import edited
+from isamap.plan.plugins import load_cost_model
+from isamap.plan.text import parse_schedule
 from isamap.report.sweep_plot import sweep_svg
 from isamap.report.sweeps import Line, Sweep, sweep_text
+from isamap.scheduler import schedule as solve
+from isamap.scheduler.nests.pricing import start_from
 from isamap.source import Source, UsageProblem
 
 KERNEL = ("--kernel", "gemm_u8s8 M=64 N=32 K=64")
@@ -102,6 +109,7 @@ def test_rows_are_kept_and_gone_on_with(
     rows = json.loads(capsys.readouterr().out)["rows"]
     assert [row["set"] for row in rows] == [{"units.execute.count": "1"}, {"units.execute.count": "2"}]
     assert rows[0]["ns"] > rows[1]["ns"]
+    assert [(row["status"], row["gap"] < 1e-6) for row in rows] == [("OPTIMAL", True)] * 2
     assert rows[0]["instructions"] == ["multiply_u8s8"]
 
 
@@ -113,12 +121,84 @@ def test_what_a_figure_rules_out_is_a_row(edge: str, capsys: pytest.CaptureFixtu
     assert "at memories.spad.bytes = 256KiB" in said
 
 
+# Greedy alone is slower on the larger of these memories, and so is a solver that is stopped at once.
+GROWING = "memories.spad.bytes=512KiB,32KiB,256KiB,1MiB"
+
+
+@pytest.mark.parametrize(
+    ("how", "kernel", "setting"),
+    [
+        ("greedy", "gemm_u8s8 M=512 N=512 K=512", GROWING),
+        ("greedy", "gemm_f32 M=96 N=160 K=224", "memories.sums.bytes=4KiB..64KiB"),
+        ("cpsat", "gemm_u8s8 M=512 N=512 K=512", GROWING),
+        ("greedy", "gemm_u8s8 M=96 N=160 K=224", "links.dram.spad.bandwidth_bytes_per_ns=64,4,8,32"),
+        ("greedy", "gemm_f32 M=64 N=96 K=128", "clock_ghz=1..3"),
+    ],
+)
+def test_more_of_a_figure_is_never_slower(
+    how: str, kernel: str, setting: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "edge.yaml").write_text(begin("edge", "matrix", {"rows": 32}))
+    words = ["hw", "sweep", str(tmp_path / "edge.yaml"), "--set", setting, "--kernel", kernel, "--jobs", "1"]
+    assert main([*words, "--heuristic", how, "--limit", "0.1", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    numbers = read_setting(setting).numbers
+    times = [row["ns"] for _, row in sorted(zip(numbers, rows, strict=True), key=lambda pair: pair[0])]
+    assert len(times) > 1
+    assert times == sorted(times, reverse=True)
+    assert all(row["status"] in ("OPTIMAL", "FEASIBLE", "HEURISTIC") for row in rows)
+    assert all(row["gap"] is None or 0 <= row["gap"] <= 1 for row in rows)
+
+
+def test_what_an_interrupted_sweep_has_leads_to_the_same_table(
+    edge: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["hw", "sweep", edge, "--kernel", "gemm_u8s8 M=512 N=512 K=512", "--heuristic", "greedy"]
+    words += ["--set", "memories.spad.bytes=256KiB,512KiB,1MiB", "--jobs", "1", "-o", str(tmp_path / "rows")]
+    assert main(words) == 0
+    whole = capsys.readouterr().out
+    file = tmp_path / "rows" / "rows.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    assert len(lines) > 3, "neighbours were compared"
+    for count in range(len(lines) + 1):
+        file.write_text("".join(lines[:count]))
+        assert main([*words, "--resume"]) == 0
+        assert capsys.readouterr().out == whole
+        assert sorted(file.read_text().splitlines(keepends=True)) == sorted(lines)
+
+
+def test_a_search_starts_from_the_schedule_of_a_neighbour(tmp_path: Path) -> None:
+    folders = {size: tmp_path / f"{size}" for size in (256 << 10, 512 << 10)}
+    for size, folder in folders.items():
+        folder.mkdir()
+        (folder / "edge.yaml").write_text(begin("edge", "matrix", {"rows": 32, "spad_bytes": size}))
+    case = Case(read_kernel("gemm_u8s8"), (("M", 512), ("N", 512), ("K", 512)))
+    small, large = (predict(Asked(case, str(folder / "edge.yaml"))) for folder in folders.values())
+    assert small.ns is not None
+    assert large.ns is not None
+    assert small.ns < large.ns
+    request = Request(
+        case.kernel, str(folders[512 << 10] / "edge.yaml"), dict(case.sizes), heuristic="greedy"
+    )
+    problem = compile_kernel(request, "pose", extent="first").problem
+    assert problem is not None
+    model, known = load_cost_model("analytic"), parse_schedule(Source("known", small.schedule))
+    found = solve(start_from(problem, known, model), heuristic="greedy")
+    assert found.cost_ns == small.ns
+    assert solve(problem, heuristic="greedy").cost_ns == large.ns
+
+
 def swept() -> Sweep:
     """Two kernels at two values of one figure and two of another."""
     values = tuple((size, count) for size in ("1KiB", "2KiB") for count in ("1", "2"))
-    good = Line("<good>", tuple(Predicted(ns) for ns in (400.0, 300.0, 200.0, 100.5)))
+    good = Line("<good>", tuple(Predicted(ns, gap=gap, status=word) for ns, gap, word in TIMES))
     poor = Line("poor", (Predicted(None, refused="no-mapping"),) * 4)
     return Sweep(("memories.a.bytes", "units.u.count"), values, (1024.0, 2048.0), (good, poor))
+
+
+TIMES = (
+    (400.0, 0.25, "FEASIBLE"), (300.0, 1e-9, "OPTIMAL"), (200.0, None, "HEURISTIC"), (100.5, 0.0, "OPTIMAL")
+)  # fmt: skip
 
 
 def test_the_table_says_where_it_pays() -> None:
@@ -126,6 +206,9 @@ def test_the_table_says_where_it_pays() -> None:
     assert "<good>: 100 ns at memories.a.bytes = 2KiB, units.u.count = 2, within 1 % of the least" in said
     assert "poor: not on any of these machines" in said
     assert "no-mapping" in said
+    assert re.search(r"^1KiB +1 +400 ns  FEASIBLE +25 % ", said, re.MULTILINE)
+    assert re.search(r"^1KiB +2 +300 ns  OPTIMAL +0 % ", said, re.MULTILINE)
+    assert re.search(r"^2KiB +1 +200 ns  HEURISTIC  +no-mapping$", said, re.MULTILINE)
 
 
 def test_the_plot_has_a_line_for_each_kernel_and_other_figure() -> None:
