@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.codegen.c_interface import Interface, body_parameters, body_symbols, clean
 from isamap.codegen.c_issue import Here, Issuer, call_of
-from isamap.codegen.c_kept import added_to, last_uses, read_as_it_lies, shared
+from isamap.codegen.c_names import Names
 from isamap.codegen.c_parts import (
     Function,
     Region,
@@ -17,9 +19,8 @@ from isamap.codegen.c_parts import (
     stands_apart,
     used_in_loops,
 )
-from isamap.codegen.c_shares import Progress, begin, moved_on, pieces_of, positions, share
 from isamap.codegen.c_text import SHIFT, Text, cast, index_text, infix
-from isamap.ir import DType, Index, product
+from isamap.ir import DType, Index, Operand, product
 from isamap.lower.program import (
     Begin,
     Block,
@@ -32,12 +33,16 @@ from isamap.lower.program import (
     If,
     Issue,
     LoweredProgram,
+    MemoryRef,
     Node,
     Parallel,
+    RegisterRef,
     Share,
     Value,
 )
+from isamap.lower.shares import Counted, counted
 from isamap.lower.walk import has_loop
+from isamap.machine import Machine
 from isamap.machine.allowed import is_vector_type
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
@@ -321,3 +326,194 @@ class BodyWriter:
 
     def add(self, depth: int, line: str) -> None:
         self.lines.append("  " * depth + line)
+
+
+# Which values compilers have to be told of, so that vectors stay in the registers that a schedule gave them.
+#
+#     v27 = _mm512_loadu_ps(b);               b is read once, as the schedule has it,
+#     READ_ONCE(v27);
+#     v0 = _mm512_fmadd_ps(v24, v27, v0);     and not by each of these,
+#     v9 = _mm512_fmadd_ps(v25, v27, v9);     whose sums stay where they are
+#     LAST_USE(v27, v9);
+#
+# Gcc takes an operand out of memory in two or three instructions to be cheaper than a register, where
+# registers are few: three rows by nine vectors of sums then take 30 loads an iteration, not twelve. It can
+# do so with what lies in memory as it is used alone: a number that is broadcast needs no keeping, and is
+# copied from register to register where it is kept all the same.
+#
+# Where sums go in and out in the same straight line, as where a few rows out of memory are followed to their
+# ends, two or three instructions may each read: what waits for memory then takes no register, and more of it
+# is under way (docs/decisions/0027-emitted-c-and-gcc.md).
+#
+# An instruction that adds to a register may as well end in that of an operand which is not used again. Gcc
+# lets sums wander so, and brings them back over the stack at the end of an iteration. What is used once
+# more, by nothing, cannot be overwritten (docs/decisions/0027-emitted-c-and-gcc.md).
+#
+#     v0 = _mm256_dpbusd_epi32(v0, v24, v27);
+#     ONE_SUM(v0);
+#
+# C has one type for vectors of integers, gcc one for each width of their elements: a sum is made in one,
+# kept in the other, and either is used behind the loop. Both are live then, and half of them on the stack.
+
+
+# Vectors that so many issues read may as well be read by each, where no loop over the sum is inside.
+READ_BY_EACH = 3
+
+
+def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
+    """The values that several issues of a body use; not those that may as well be read by each of them."""
+    uses: Counter[str] = Counter()
+    for node in body:
+        if isinstance(node, Issue):
+            used = (_register(node, o) for o in _operands(node, machine) if o.role != "out")
+            uses.update(value for value in used if value is not None)
+    again = _read_by_each(body, uses, machine)
+    return frozenset(value for value, count in uses.items() if count > 1 and value not in again)
+
+
+def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
+    """The vectors that two or three issues read whose sums all begin and end in the body."""
+    issues = [node for node in body if isinstance(node, Issue)]
+    own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
+    sums = [added_to(issue, machine) for issue in issues]
+    if any(value is not None and value not in own for value in sums) or not any(sums):
+        return frozenset()
+    read = (read_as_it_lies(issue, machine) for issue in issues)
+    return frozenset(value for value in read if value is not None and 1 < uses[value] <= READ_BY_EACH)
+
+
+def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
+    """Where in a body its issues only read for the last time what several of them use."""
+    several, found = shared(body, machine), dict[str, int]()
+    for place, node in enumerate(body):
+        if isinstance(node, Issue):
+            read = (_register(node, o) for o in _operands(node, machine) if o.role == "in" and o.shape)
+            found |= {value: place for value in read if value in several}
+    return found
+
+
+def added_to(issue: Issue, machine: Machine) -> str | None:
+    """The value that an issue reads and writes; None without one."""
+    sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
+    return next((value for value in sums if value is not None), None)
+
+
+def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
+    """The value that an issue reads from memory, with as many elements as it has there; None without one."""
+    refs, operands = dict(issue.operands), _operands(issue, machine)
+    read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
+    made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
+    return _register(issue, made[0]) if made else None
+
+
+def _operands(issue: Issue, machine: Machine) -> tuple[Operand, ...]:
+    return machine.instructions[issue.instruction].instruction.operands
+
+
+def _register(issue: Issue, operand: Operand) -> str | None:
+    """The value that an operand is; None of one in memory."""
+    ref = dict(issue.operands)[operand.name]
+    return ref.value if isinstance(ref, RegisterRef) else None
+
+
+# Work done share by share: counters that go on from one share to the next, instead of divisions.
+#
+# int64_t work0_left = 1024, work0_due = 0, work0_0 = 0, work0_1 = 0;      where it begins
+# for (int64_t k0 = 0; k0 < 48; k0++) {
+#   int64_t work0_now = 21;                                                each share: 1024 / 48 pieces,
+#   if ((work0_due += 16) >= 48) { work0_due -= 48; work0_now++; }         and what is left over of that
+#   if (work0_now > work0_left) work0_now = work0_left;
+#   for (work0_left -= work0_now; work0_now > 0; work0_now--) {
+#     const int64_t k1 = work0_0, n1 = work0_1;
+#     …                                                                    a piece
+#     if (++work0_1 == 4) { work0_1 = 0; work0_0++; }
+#   }
+
+
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far some work has come, in identifiers: `counters` of loops, `part` where there are several.
+
+    A share has `each` pieces; a piece more falls due `rest` times in so many `trips`. These are numbers where
+    they are known.
+    """
+
+    stem: str
+    each: str
+    rest: str
+    trips: str
+    counters: tuple[str, ...]
+    part: str
+
+    @property
+    def left(self) -> str:
+        return f"{self.stem}_left"
+
+    @property
+    def due(self) -> str:
+        return f"{self.stem}_due"
+
+    @property
+    def now(self) -> str:
+        return f"{self.stem}_now"
+
+
+def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
+    """The counters of work of which nothing is done."""
+    stem = names.take(node.work)
+    counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
+    part = names.take(f"{stem}_part") if node.parts > 1 else ""
+    pieces, trips = (index_text(index, names.of, used) for index in (node.pieces, node.trips))
+    if node.pieces.value is not None and node.trips.value is not None:
+        each, rest = map(str, divmod(node.pieces.value, node.trips.value))
+        made = Progress(stem, each, rest, str(node.trips.value), counters, part)
+        constants: Lines = ()
+    else:
+        each, rest, of = (f"{stem}_{word}" for word in ("each", "rest", "trips"))
+        made = Progress(stem, each, rest, of, counters, part)
+        constants = (
+            f"const int64_t {of} = {trips.text};",
+            f"const int64_t {each} = {infix(pieces, '/', Text(of)).text};",
+            f"const int64_t {rest} = {infix(pieces, '%', Text(of)).text};",
+        )
+    zeros = [made.due] * (rest != "0") + [part] * bool(part) + list(counters)
+    variables = [f"{made.left} = {pieces.text}", *(f"{name} = 0" for name in zeros)]
+    return made, (*constants, f"int64_t {', '.join(variables)};")
+
+
+def share(work: Progress) -> Lines:
+    """How many pieces the next share has; then the loop over them opens."""
+    due, now, left = work.due, work.now, work.left
+    more = f"if (({due} += {work.rest}) >= {work.trips}) {{ {due} -= {work.trips}; {now}++; }}"
+    return (
+        f"int64_t {now} = {work.each};",
+        *((more,) if work.rest != "0" else ()),
+        f"if ({now} > {left}) {now} = {left};",
+        f"for ({left} -= {now}; {now} > 0; {now}--) {{",
+    )
+
+
+def pieces_of(node: Share) -> list[Counted]:
+    """The counters of each part of some work, and a piece."""
+    return [counted((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
+
+
+def positions(work: Progress, variables: Sequence[str], names: Names) -> Lines:
+    """The counters of a part's loops, as its pieces name them."""
+    pairs = zip(variables, work.counters, strict=False)
+    given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
+    return (f"const int64_t {given};",) if given else ()
+
+
+def moved_on(work: Progress, trips: Sequence[str], *, is_last: bool) -> str:
+    """The step of the counters behind a piece of a part, the last one fastest."""
+    carry = "" if is_last else f"{work.part}++;"
+    for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):
+        if place == 0 and is_last:
+            carry = f"{counter}++;"
+        else:
+            carry = f"if (++{counter} == {count}) {{ {counter} = 0; {carry} }}"
+    return carry

@@ -8,21 +8,19 @@ parameters: there compilers believe `restrict`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from isamap.codegen.c_domains import domain_test, domain_texts
-from isamap.codegen.c_header import check_lines, packed_tensor, takes_packed, write_lines
-from isamap.codegen.c_lengths import asked_lines, tests_of
 from isamap.codegen.c_names import Names, compute_type, storage_type
 from isamap.codegen.c_parts import POOL_TYPE, Function
 from isamap.codegen.c_statuses import STATUSES
 from isamap.codegen.c_text import index_text, infix
 from isamap.ir import DType, Index
+from isamap.ir.nodes import Domain
 from isamap.lower.lifetimes import ALIGNMENT_BYTES as ALIGNMENT
 from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
-from isamap.lower.program import Buffer, LoweredProgram, Tensor
+from isamap.lower.program import Buffer, Header, LoweredProgram, Tensor
 from isamap.lower.walk import has_parallel
 from isamap.machine.target_fields import Length
 
@@ -398,3 +396,140 @@ def _aligned(b: Buffer, size: str) -> str:
     if number is not None:
         return str((number + mask) & ~mask)
     return f"(((size_t)({size}) + {mask}) & ~(size_t){mask})"
+
+
+# Inputs that indices are made of, looked through before anything is computed.
+#
+#     if (!gemm_within_u16(args->col, 4096, 0, 2559)) return gemm_BAD_INDEX;
+#
+# One comparison in the type of the elements tells whether one is in its range: compilers make vectors of it,
+# where they are allowed to, so that the check takes no longer than reading the array once.
+
+
+_CHUNK = 4096  # elements between two looks at what was found: small enough to stop early
+
+
+def domain_test(name: str, t: Tensor, domain: Domain, pointer: str, text: Callable[[Index], str]) -> str:
+    """The C that is true where a tensor holds a value that it may not."""
+    bounds = ", ".join(text(i) for i in (t.shape[0], domain.low, domain.high))
+    return f"!{_function(name, t.dtype, ascending=domain.ascending)}({pointer}, {bounds})"
+
+
+def domain_texts(name: str, tensors: Iterable[Tensor]) -> list[str]:
+    """The functions that look through such tensors, one for each type and order."""
+    wanted = dict.fromkeys((t.dtype, t.domain.ascending) for t in tensors if t.domain is not None)
+    return [line for dtype, ascending in wanted for line in _text(name, dtype, ascending=ascending)]
+
+
+def _function(name: str, dtype: DType, *, ascending: bool) -> str:
+    return f"{name}_{'ascending' if ascending else 'within'}_{dtype.name}"
+
+
+def _text(name: str, dtype: DType, *, ascending: bool) -> list[str]:
+    element, unsigned = storage_type(dtype), f"uint{8 * dtype.size_bytes}_t"
+    falls = " | (i + j > 0 && x[i + j] < x[i + j - 1])" if ascending else ""
+    return [
+        "#if defined(__GNUC__) && !defined(__clang__)",
+        '__attribute__((optimize("tree-loop-vectorize")))',
+        "#endif",
+        f"static int {_function(name, dtype, ascending=ascending)}(",
+        f"    const {element} *x, int64_t count, int64_t low, int64_t high) {{",
+        f"  low = low < {_number(dtype.low)} ? {_number(dtype.low)} : low;",
+        f"  high = high > {_number(dtype.high)} ? {_number(dtype.high)} : high;",
+        "  if (count > 0 && low > high) return 0;",
+        f"  const {unsigned} first = ({unsigned})low, width = ({unsigned})(high - low);",
+        f"  for (int64_t i = 0; i < count; i += {_CHUNK}) {{",
+        f"    const int64_t some = count - i < {_CHUNK} ? count - i : {_CHUNK};",
+        f"    {unsigned} bad = 0;",
+        "    for (int64_t j = 0; j < some; j++) {",
+        f"      bad |= (({unsigned})(({unsigned})x[i + j] - first) > width){falls};",
+        "    }",
+        "    if (bad) return 0;",
+        "  }",
+        "  return 1;",
+        "}",
+        "",
+    ]
+
+
+def _number(value: int) -> str:
+    """A limit of a type as an int64_t: of u64, what an index may be."""
+    value = min(value, 2**63 - 1)
+    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+
+
+# The header of packed tensors in C: written behind their elements, checked before they are read.
+#
+#     if (memcmp(args->B_packed, "1f0c…", 32) != 0) return gemm_WRONG_LAYOUT;
+#
+# A buffer that something else has packed, or nothing has, is refused; one that is shorter than what was
+# packed cannot be recognised, as for any tensor.
+
+
+def check_lines(
+    pointer: str, header: Header, refuse: Callable[[str], list[str]], size: Callable[[str], str]
+) -> list[str]:
+    """Statements that refuse a tensor packed otherwise. `size` is the C of a run-time size."""
+    lines = refuse(f'memcmp({pointer}, "{header.layout}", {Header.DIGITS}) != 0')
+    for number, name in enumerate(header.sizes):
+        place = f"(const char *){pointer} + {Header.DIGITS + 8 * number}"
+        lines += refuse(f"memcmp({place}, &{size(name)}, 8) != 0")
+    return lines
+
+
+def write_lines(pointer: str, header: Header, size: Callable[[str], str]) -> list[str]:
+    """Statements that write a header, which come last: what was not packed to its end has none."""
+    lines = [f"  memset({pointer}, 0, {header.size_bytes});"]
+    lines.append(f'  memcpy({pointer}, "{header.layout}", {Header.DIGITS});')
+    for number, name in enumerate(header.sizes):
+        place = f"(char *){pointer} + {Header.DIGITS + 8 * number}"
+        lines.append(f"  memcpy({place}, &{size(name)}, 8);")
+    return lines
+
+
+def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
+    """The tensor that a packing program writes; None where it is none."""
+    return next((t for t in tensors if t.header is not None and t.role != "in"), None)
+
+
+def takes_packed(tensors: tuple[Tensor, ...]) -> bool:
+    """Whether a program reads packed tensors, whose headers it checks."""
+    return any(t.header is not None and t.role == "in" for t in tensors)
+
+
+# How emitted functions ask the hardware for what only it knows, such as how long its vectors are.
+#
+# int64_t Q = (int64_t)(__riscv_vlenb() / 8);
+# if (Q != 2 && Q != 4 && Q != 8) return gemm_WRONG_LENGTH;
+
+
+Namer = Callable[[str], str]
+
+
+def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> list[str]:
+    """A variable for the constant of a program for several lengths, and one for each of its tables."""
+    served = program.lengths
+    if served is None:
+        return []
+    own = name(served.name)
+    lines = [f"  int64_t {own} = (int64_t)({_asking(served.constant, lengths)});"]
+    for number, row in served.tables:
+        *others, (_, last) = zip(served.values, row, strict=True)
+        picked = "".join(f"{own} == {value} ? {entry} : " for value, entry in others)
+        lines.append(f"  int64_t {name(number)} = {picked}{last};")
+    return lines
+
+
+def tests_of(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> Iterator[str]:
+    """Conditions under which the processor has vectors that a program was not made for."""
+    served = program.lengths
+    for length in lengths:
+        if served is not None and length.constant == served.constant:
+            yield " && ".join(f"{name(served.name)} != {value}" for value in served.values)
+        else:
+            yield f"{_asking(length.constant, lengths)} != {length.value}"
+
+
+def _asking(constant: str, lengths: tuple[Length, ...]) -> str:
+    length = next(one for one in lengths if one.constant == constant)
+    return f"{length.function}()" + (f" / {length.divisor}" if length.divisor != 1 else "")

@@ -15,21 +15,35 @@ around in their types.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from isamap.ir.bind import bind
-from isamap.ir.buffers import poison, shape_of, storage, take_arrays, take_scalars
-from isamap.ir.contraction import written_by
+from isamap.ir.buffers import Box, load, poison, shape_of, storage, take_arrays, take_scalars
+from isamap.ir.contraction import boxes, factors_of, sum_of_products, written_by
 from isamap.ir.domains import index_values
-from isamap.ir.error_bounds import PLAIN, Measure, size_of
-from isamap.ir.execution import Nest, State, execute, flush, guard_values
-from isamap.ir.nodes import Assign, Loop, Routine, Stmt
-from isamap.ir.rounding import Array
+from isamap.ir.dtypes import BOOL, DType
+from isamap.ir.error_bounds import (
+    PLAIN,
+    Measure,
+    Reduction,
+    Tally,
+    begin_tally,
+    count_roundings,
+    finish_tally,
+    is_tallied,
+    size_of,
+)
+from isamap.ir.evaluate import Env, evaluate_expr
+from isamap.ir.measuring import Measured, measure_box, most_hits
+from isamap.ir.nodes import Assign, Expr, Instruction, Loop, Operand, Routine, Stmt
+from isamap.ir.rounding import Array, round_to, wrap
 from isamap.ir.substitute import substitute_routine
-from isamap.ir.walk import symbols
+from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
+from isamap.ir.walk import reads, symbols
 from isamap.source import Diagnostic, UsageProblem
 
 
@@ -198,3 +212,247 @@ def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
         )
         values = np.where(state.written[name], values, fill)
     return values
+
+
+# One assignment executed for all points of the `for` loops around it.
+#
+# A sum of products goes through matrix multiplication; other values are computed for all points of a box and
+# reduced; a sum that must be rounded after each operation is taken step by step.
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """The loops around a statement: unordered axes with extents, ordered ones at their value, and guards.
+
+    A guard is an expression, or its values where the loop changes what it reads; those have one dimension
+    per unordered axis that was in scope.
+    """
+
+    axes: tuple[tuple[str, int], ...] = ()
+    fixed: Mapping[str, int] = field(default_factory=dict[str, int])
+    guards: tuple[Expr | Array, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """The arrays while a routine runs; they are changed in place.
+
+    `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
+    flushed; `written` marks what was written where that is wanted; `indices` are the inputs that subscripts
+    and extents read; `magnitudes` is None unless wanted, and `measure` what errors they are given, `reduced`
+    then the operands that reductions have run into.
+    """
+
+    routine: Routine
+    exact: bool
+    scalars: Mapping[str, Array]
+    values: dict[str, Array]
+    written: dict[str, Array]
+    indices: Mapping[str, Array] = field(default_factory=dict[str, "Array"])
+    sums: dict[str, Array] = field(default_factory=dict[str, Array])
+    magnitudes: dict[str, Array] | None = None
+    measure: Measure = PLAIN
+    reduced: set[str] = field(default_factory=set[str])
+
+    def reads(self, e: Expr | None) -> frozenset[str]:
+        """The buffers that an expression reads."""
+        return frozenset(r.buffer for r in reads(e)) if e is not None else frozenset()
+
+
+def execute(s: Assign, nest: Nest, state: State) -> None:
+    """Perform an assignment at all points of its nest."""
+    needed = state.reads(s.value) | state.reads(s.guard)
+    for guard in nest.guards:
+        needed |= frozenset() if isinstance(guard, np.ndarray) else state.reads(guard)
+    if s.op is None:
+        needed |= {s.target.buffer}
+    for name in needed & state.sums.keys():
+        flush(name, state)
+    if _rounds_each_step(s, state):
+        _in_steps(s, nest, state)
+        return
+    by_products = s.op == "add" and not nest.guards and s.guard is None
+    target = symbols(s.target)
+    summed = frozenset(name for name, _ in nest.axes if name not in target)
+    tally = _begin_tally(s, state)
+    for box in boxes(nest.axes, _arrays(s, nest, by_products), summed):
+        _execute_box(s, box, nest, state, by_products, tally)
+    if tally is not None:
+        _finish_tally(s, nest, state, tally)
+
+
+def _begin_tally(s: Assign, state: State) -> Tally | None:
+    """What a reduction of floats is measured with; None where it is no such, or that is not wanted.
+
+    What an earlier one left may have been rounded to the operand's type before this one goes on.
+    """
+    if state.magnitudes is None or s.op is None:
+        return None
+    name, again = s.target.buffer, s.target.buffer in state.reduced
+    state.reduced.add(name)
+    values, sizes = state.values[name], state.magnitudes[name]
+    stored = (
+        state.measure.storing(sizes, lambda: values, state.routine.operand(name)) if again else np.zeros(())
+    )
+    if is_tallied(s, state.measure, bool(stored.any())):
+        return begin_tally(s.op, values, sizes, stored)
+    sizes += stored
+    return None
+
+
+def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:
+    assert state.magnitudes is not None, "there is a tally"
+    assert s.op is not None, "there is a tally"
+    count = most_hits(s.target.index, dict(nest.axes))
+    largest = accumulator(state.routine.operand(s.target.buffer)).largest
+    reduction = Reduction(s.op, count, count_roundings(s.value), bool(nest.fixed), largest)
+    values, sizes = state.values[s.target.buffer], state.magnitudes[s.target.buffer]
+    sizes[...] = finish_tally(reduction, tally, values, sizes, state.measure)
+
+
+def _arrays(s: Assign, nest: Nest, by_products: bool) -> tuple[frozenset[str], ...]:
+    """The axes of the arrays that computing a statement makes."""
+    everything = frozenset(name for name, _ in nest.axes)
+    target = symbols(s.target)
+    if not by_products:
+        guarded = bool(nest.guards) or s.guard is not None
+        return (everything if guarded else symbols(s.value) | target,)
+    factors = tuple(map(symbols, factors_of(s.value)))
+    return (target, *factors, *((everything,) if len(factors) > 2 else ()))
+
+
+def flush(name: str, state: State) -> None:
+    """Round what was accumulated into an operand and store it there."""
+    operand = state.routine.operand(name)
+    total = state.sums.pop(name)
+    state.values[name] = np.asarray(_stored(_stored(total, accumulator(operand)), operand.dtype))
+
+
+def accumulator(operand: Operand) -> DType:
+    """The type in which sums into an operand run."""
+    return operand.accumulate or operand.dtype
+
+
+def guard_values(guard: Expr, nest: Nest, state: State) -> Array:
+    """Where a loop's guard holds before its body runs. Shapes: one dimension per unordered axis."""
+    for name in state.reads(guard) & state.sums.keys():
+        flush(name, state)
+    box = Box(tuple(n for n, _ in nest.axes), (0,) * len(nest.axes), tuple(n for _, n in nest.axes))
+    found = np.array(evaluate_expr(guard, _environment(box, nest, state)))  # a copy: the loop changes it
+    return found.reshape((1,) * (len(nest.axes) - found.ndim) + found.shape)
+
+
+# --- step by step -----------------------------------------------------------------------------------------
+
+
+def _rounds_each_step(s: Assign, state: State) -> bool:
+    """Whether a float reduction is rounded after each operation: narrow, strict, or an instruction's."""
+    acc = accumulator(state.routine.operand(s.target.buffer))
+    plain = acc.mantissa_bits < 24 or state.routine.strict or isinstance(state.routine, Instruction)
+    return acc.is_float and plain and not state.exact and s.op in ("add", "mul")
+
+
+def _in_steps(s: Assign, nest: Nest, state: State) -> None:
+    """One step for every point of the axes that are reduced, in the order of the loops."""
+    target = symbols(s.target)
+    names = tuple(name for name, _ in nest.axes)
+    kept = tuple((name, n) for name, n in nest.axes if name in target)
+    box = Box(names, (0,) * len(names), tuple(n if name in target else 1 for name, n in nest.axes))
+    cells = Cells(s.target.index, box, {**nest.fixed, **box.symbols()})
+    if not are_cells_distinct(cells, state.values[s.target.buffer].shape):
+        kept = ()
+    stepped = [(name, n) for name, n in nest.axes if (name, n) not in kept]
+    for point in product(*(range(n) for _, n in stepped)):
+        at = dict(zip((name for name, _ in stepped), point, strict=True))
+        inner = replace(nest, axes=kept, fixed={**nest.fixed, **at}, guards=_guards_at(nest, at))
+        for piece in boxes(kept, (frozenset(name for name, _ in kept),), frozenset()):
+            _execute_box(s, piece, inner, state, False)
+
+
+def _guards_at(nest: Nest, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
+    """The guards, those with values cut at a point of some axes, whose dimensions vanish."""
+
+    def cut(guard: Array) -> Array:
+        names = [name for name, _ in nest.axes[: guard.ndim]]
+        index = tuple(
+            (min(at[name], guard.shape[i] - 1) if name in at else slice(None)) for i, name in enumerate(names)
+        )
+        return np.asarray(guard[index])
+
+    return tuple(cut(g) if isinstance(g, np.ndarray) else g for g in nest.guards)
+
+
+# --- one box ----------------------------------------------------------------------------------------------
+
+
+def _execute_box(
+    s: Assign, box: Box, nest: Nest, state: State, by_products: bool, tally: Tally | None = None
+) -> None:
+    env = _environment(box, nest, state)
+    cells = Cells(s.target.index, box, dict(env.symbols))
+    mask = _mask(s, box, nest, env)
+    operand = state.routine.operand(s.target.buffer)
+    dtype = accumulator(operand) if s.op is not None else operand.dtype
+    values, whole = _values(s, env, cells, by_products)
+    if state.magnitudes is not None:
+        measured = Measured(state.routine, state.magnitudes, state.measure)
+        measure_box(s, env, cells, mask, by_products, measured, tally)
+    home = _home(s, operand, state)
+    update(home, whole, s.op, values, mask, dtype, lambda x: _settle(x, dtype, home, state.exact, s, state))
+    if operand.name in state.written:
+        update(state.written[operand.name], cells, "or", np.asarray(True), mask, BOOL, lambda x: x)
+
+
+def _environment(box: Box, nest: Nest, state: State) -> Env:
+    symbols: dict[str, int | Array] = {**state.indices, **nest.fixed, **box.symbols()}
+    values = state.values
+    return Env(symbols, state.scalars, lambda r: load(values[r.buffer], r, box, symbols), state.exact)
+
+
+def _mask(s: Assign, box: Box, nest: Nest, env: Env) -> Array | None:
+    mask: Array | None = None
+    for guard in (*nest.guards, *((s.guard,) if s.guard is not None else ())):
+        if isinstance(guard, np.ndarray):
+            ranges = zip(guard.shape, box.starts, box.counts, strict=False)
+            cut = guard[
+                tuple(slice(start, start + n) if length > 1 else slice(None) for length, start, n in ranges)
+            ]
+            holds = cut.reshape(cut.shape + (1,) * (len(box.names) - cut.ndim))
+        else:
+            holds = evaluate_expr(guard, env)
+        mask = holds if mask is None else mask & holds
+    return mask
+
+
+def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array, Cells]:
+    """What is written or reduced, and the cells of it: already summed where it is a sum of products."""
+    if not by_products:
+        return evaluate_expr(s.value, env), cells
+    rank = len(cells.box.names)
+    factors = [full_rank(widen(evaluate_expr(f, env)), rank) for f in factors_of(s.value)]
+    return sum_of_products(factors, cells.box.counts, cells.kept), cells.reduced()
+
+
+def _home(s: Assign, operand: Operand, state: State) -> Array:
+    """The array that a statement changes: the operand's own, or that of its running sums."""
+    acc = accumulator(operand)
+    if s.op is None or acc == operand.dtype or (state.exact and acc.is_float):
+        return state.values[operand.name]
+    if operand.name not in state.sums:
+        wide = np.dtype(np.float64) if acc.is_float else acc.numpy()
+        state.sums[operand.name] = state.values[operand.name].astype(wide)
+    return state.sums[operand.name]
+
+
+def _settle(values: Array, dtype: DType, home: Array, exact: bool, s: Assign, state: State) -> Array:
+    """Reduced values as `home` stores them."""
+    if not dtype.is_float:
+        return wrap(values, dtype)
+    if exact:
+        return values
+    running = home.dtype == np.float64 and dtype.name != "f64"
+    return values if running and not _rounds_each_step(s, state) else round_to(values, dtype)
+
+
+def _stored(values: Array, dtype: DType) -> Array:
+    return round_to(values, dtype) if dtype.is_float else wrap(values, dtype)

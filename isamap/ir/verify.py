@@ -11,26 +11,47 @@ Checked by listing all elements for the parameters' smallest and some larger val
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.definitions import check_definitions
 from isamap.ir.dependences import check_dependences
-from isamap.ir.facts import Known, find_sites, known_facts
-from isamap.ir.index import ONE, Index
+from isamap.ir.dtypes import BOOL
+from isamap.ir.facts import (
+    AxisAt,
+    Known,
+    facts_of,
+    find_sites,
+    guard_facts,
+    known_facts,
+    loop_guards,
+    unequal_gaps,
+)
+from isamap.ir.index import ONE, Index, elements_of, typical_value
 from isamap.ir.index_casts import check_casts
-from isamap.ir.nodes import Assign, MemoryDecl, Operand, Param, Placement, Read, Routine, Stmt
-from isamap.ir.prove import is_nonnegative
-from isamap.ir.ranges import check_ranges
-from isamap.ir.samples import evaluate_on, grid, sample_sizes
-from isamap.ir.walk import reads
-from isamap.source import Diagnostic, Span
+from isamap.ir.nodes import (
+    Assign,
+    Call,
+    Constraint,
+    Expr,
+    Loop,
+    MemoryDecl,
+    Operand,
+    Param,
+    Placement,
+    Read,
+    Routine,
+    Stmt,
+)
+from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
+from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes
+from isamap.ir.walk import reads, symbols_of_values
+from isamap.source import Diagnostic, Edit, Span
 
-_POINTS = 300_000
+_PLACEMENT_POINTS = 300_000
 
 
 def check_placements(routine: Routine, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
@@ -53,7 +74,7 @@ def _check(operand: Operand, env: dict[str, int]) -> Diagnostic | None:
 def _check_points(
     what: str, placement: Placement, shape: tuple[Index, ...], env: dict[str, int]
 ) -> Diagnostic | None:
-    points = grid(dict(zip(placement.indices, shape, strict=True)), env, _POINTS)
+    points = grid(dict(zip(placement.indices, shape, strict=True)), env, _PLACEMENT_POINTS)
     if not points:
         return None
     count = len(next(iter(points.values())))
@@ -129,7 +150,7 @@ def _bytes_of(memory: MemoryDecl) -> dict[str, Index]:
 def _check_room(
     view: str, placement: Placement, shape: dict[str, Index], room: dict[str, Index], env: dict[str, int]
 ) -> Diagnostic | None:
-    points = grid(dict(zip(placement.indices, shape.values(), strict=True)), env, _POINTS)
+    points = grid(dict(zip(placement.indices, shape.values(), strict=True)), env, _PLACEMENT_POINTS)
     if not points:
         return None
     count = len(next(iter(points.values())))
@@ -260,3 +281,402 @@ def _divisors(index: Index) -> Iterator[Index]:
                     yield from (divisor for part in atom.parts for divisor in _divisors(part))
                 case str():
                     pass
+
+
+# Everything that is read was written, and outputs are written as far as they say.
+#
+# Checked by running the routine's index expressions, without data, on a few small sizes: what this finds is a
+# counterexample with numbers; what it does not find is not a proof.
+
+
+_WRITTEN_POINTS = 40_000
+_SAMPLES = 5
+
+Masks = dict[str, "np.ndarray"]
+
+
+def check_definitions(routine: Routine, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+    """Outputs never or partly written, and elements read before they are written."""
+    never = list(_never_written(routine))
+    yield from never
+    if never or not any(o.role in ("out", "temp") for o in routine.operands):
+        return
+    for env in sample_sizes(routine, constants, _SAMPLES):
+        finding = _trace(routine, env, constants)
+        if finding is not None:
+            yield finding
+            return
+
+
+def _never_written(routine: Routine) -> Iterator[Diagnostic]:
+    sites = find_sites(routine)
+    written = {s.assign.target.buffer for s in sites}
+    plainly = {s.assign.target.buffer for s in sites if s.assign.op is None}
+    for operand in routine.operands:
+        name = operand.name
+        if operand.role in ("out", "inout") and name not in written:
+            yield Diagnostic(
+                "never-written",
+                f"`{name}` is an output, but nothing is assigned to it",
+                operand.span,
+                help="assign to it, or declare it `in`",
+            )
+        elif operand.role in ("out", "temp") and name in written and name not in plainly:
+            yield Diagnostic(
+                "read-before-write",
+                f"`{name}` is reduced into before it has a value",
+                operand.span,
+                help=f"assign `{name}` a first value"
+                + (
+                    ", or declare it `inout`: then the sum starts from the old value"
+                    if operand.role == "out"
+                    else ""
+                ),
+            )
+
+
+# --- running the indices ----------------------------------------------------------------------------------
+
+
+class _Found(Exception):
+    """Carries the first finding out of the trace."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic.message)
+        self.diagnostic = diagnostic
+
+
+class _TooLarge(Exception):
+    """This sample has more points than are worth visiting."""
+
+
+def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) -> Diagnostic | None:
+    watched = [o for o in routine.operands if o.role in ("out", "temp")]
+    masks: Masks = {}
+    total = _steps(routine.body, env)
+    for o in watched:
+        shape = tuple(int(e.evaluate(env)) for e in o.shape)
+        total += int(np.prod(shape, dtype=object)) if shape else 1
+        if total > _WRITTEN_POINTS:
+            return None
+        masks[o.name] = np.zeros(shape, dtype=np.bool_)
+    sizes = {p.name: env[p.name] for p in (*constants, *routine.params) if p.name in env}
+    shown = ", ".join(f"{name} = {value}" for name, value in sizes.items())
+    try:
+        for statement in routine.body:
+            _run(statement, env, {}, (), False, masks, shown)
+    except _Found as found:
+        return found.diagnostic
+    except _TooLarge:
+        return None
+    return next((d for o in watched if (d := _partly(o, masks[o.name], shown)) is not None), None)
+
+
+def _steps(body: tuple[Stmt, ...], env: Mapping[str, int]) -> int:
+    """How many iterations all statements together run."""
+    total = 0
+    for statement in body:
+        if isinstance(statement, Loop):
+            trips = 1
+            for axis in statement.axes:
+                trips *= max(0, typical_value(axis.extent, env) or 0)
+            total += trips * _steps(statement.body, env)
+        else:
+            total += 1
+    return total
+
+
+def _partly(o: Operand, mask: np.ndarray, shown: str) -> Diagnostic | None:
+    if o.role != "out" or o.outside is not None or mask.all():
+        return None
+    first = tuple(int(x) for x in np.argwhere(~mask)[0])
+    element = f"`{o.name}[{', '.join(map(str, first))}]`" if first else f"`{o.name}`"
+    return Diagnostic(
+        "partly-written",
+        f"`{o.name}` is not written everywhere, and nothing says what it holds elsewhere",
+        o.span,
+        notes=(f"{element} is not assigned" + (f" for {shown}" if shown else ""),),
+        help="add `outside zero`, `outside keep` or `outside undefined` to it, or assign the rest",
+    )
+
+
+def _run(
+    s: Stmt,
+    env: Mapping[str, int],
+    extents: dict[str, Index],
+    guards: tuple[Index, ...],
+    data_guarded: bool,
+    masks: Masks,
+    shown: str,
+) -> None:
+    match s:
+        case Loop(axes, body, ordered, guard, _):
+            inner = (*guards, *guard_facts(guard))
+            by_data = data_guarded or not _is_index_guard(guard)
+            own = {a.name: a.extent for a in axes}
+            if not ordered:
+                for child in body:
+                    _run(child, env, {**extents, **own}, inner, by_data, masks, shown)
+                return
+            for point in _points_in_order(own, env):
+                for child in body:
+                    _run(child, {**env, **point}, extents, inner, by_data, masks, shown)
+        case Assign():
+            _assign(s, env, extents, (*guards, *guard_facts(s.guard)), data_guarded, masks, shown)
+
+
+def _points_in_order(extents: dict[str, Index], env: Mapping[str, int]) -> Iterator[dict[str, int]]:
+    points = grid(extents, env, 4096)
+    if points is None:
+        raise _TooLarge
+    arrays: dict[str, list[int]] = {name: values.tolist() for name, values in points.items()}
+    for point in zip(*arrays.values(), strict=True):
+        yield dict(zip(arrays, point, strict=True))
+
+
+def _assign(
+    s: Assign,
+    env: Mapping[str, int],
+    extents: dict[str, Index],
+    guards: tuple[Index, ...],
+    data_guarded: bool,
+    masks: Masks,
+    shown: str,
+) -> None:
+    points = grid(extents, env, _WRITTEN_POINTS)
+    if points is None:
+        raise _TooLarge
+    count = len(next(iter(points.values()))) if points else 1
+    active = np.ones(count, dtype=np.bool_)
+    for guard in guards:
+        active &= evaluate_on(guard, env, points, count) >= 0
+    read_here = [*reads(s.value), *(reads(s.guard) if s.guard is not None else ())]
+    for read in [*read_here, *([s.target] if s.op is not None else [])]:
+        if read.buffer in masks:
+            _check_read(read, masks[read.buffer], active, env, points, count, shown)
+    if s.target.buffer in masks and not data_guarded and _is_index_guard(s.guard):
+        mask = masks[s.target.buffer]
+        index, inside = _elements(s.target, mask.shape, env, points, count)
+        keep = active & inside
+        mask[tuple(i[keep] for i in index)] = True if index else bool(keep.any() or mask)
+
+
+def _check_read(
+    read: Read,
+    mask: np.ndarray,
+    active: np.ndarray,
+    env: Mapping[str, int],
+    points: Mapping[str, np.ndarray],
+    count: int,
+    shown: str,
+) -> None:
+    index, inside = _elements(read, mask.shape, env, points, count)
+    keep = active & inside
+    found = mask[tuple(i[keep] for i in index)] if index else np.broadcast_to(mask, (int(keep.sum()),))
+    if found.all():
+        return
+    at = int(np.flatnonzero(keep)[int((~found).argmax())])
+    element = f"{read.buffer}[{', '.join(str(int(i[at])) for i in index)}]" if index else read.buffer
+    raise _Found(
+        Diagnostic(
+            "read-before-write",
+            f"`{read.buffer}` is read where nothing was written before",
+            read.span,
+            notes=(f"`{element}` has no value" + (f" for {shown}" if shown else ""),),
+            help=f"assign `{read.buffer}` first, over all elements that are read",
+        )
+    )
+
+
+def _elements(
+    read: Read, shape: tuple[int, ...], env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The element of every point, and whether it lies inside."""
+    index = [evaluate_on(i, env, points, count) for i in read.index]
+    inside = np.ones(count, dtype=np.bool_)
+    for values, extent in zip(index, shape, strict=True):
+        inside &= (values >= 0) & (values < extent)
+    return index, inside
+
+
+def _is_index_guard(guard: Expr | None) -> bool:
+    """Whether a guard is made of comparisons of indices only, so that the trace follows it exactly."""
+    match guard:
+        case None:
+            return True
+        case Call("and", (left, right), _, _, _):
+            return _is_index_guard(left) and _is_index_guard(right)
+        case Call("ne", _, _, _, _):
+            return False
+        case _:
+            return bool(guard_facts(guard))
+
+
+# Subscripts stay inside their operands, for all sizes that the routine allows.
+#
+# Reads with `else` may leave their operand; everything else must be proved inside, or is refused with a
+# counterexample where one is found.
+
+
+_RANGE_POINTS = 20_000
+
+
+def check_ranges(routine: Routine, known: Known, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
+    """A finding for every subscript that is not proved to stay inside."""
+    seen: set[tuple[object, ...]] = set()
+    for access, axes, conditions in _accesses(routine):
+        shape = routine.operand(access.buffer).shape
+        key = (access.buffer, access.index, conditions, axes, access.span)
+        if access.fill is not None or key in seen:
+            continue
+        seen.add(key)
+        facts = _facts(known, axes, conditions)
+        for position, (index, extent) in enumerate(zip(access.index, shape, strict=True)):
+            for term, below in ((index, True), (extent - 1 - index, False)):
+                bound = term.substitute(known.bindings)
+                # isl knows more of quotients with remainders: (i + 2) % 4 + 4*(i / 4) <= i + 3.
+                if not is_nonnegative(bound, facts) and not is_impossible((-bound - 1,), facts):
+                    yield _finding(
+                        routine, access, position, term, below, axes, conditions, facts, known, constants
+                    )
+                    break
+
+
+def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    for access, axes, conditions in _plain_accesses(routine):
+        yield access, axes, conditions
+        for index in access.index:
+            yield from _in_index(index, access, axes, conditions)
+        for n, axis in enumerate(axes):
+            yield from _in_index(axis.extent, access, axes[:n], ())
+
+
+def _in_index(
+    index: Index, access: Read, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
+) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    """The elements of arrays that an index reads: accesses where it stands."""
+    for element in elements_of(index):
+        yield replace(access, buffer=element.buffer, index=(element.at,), fill=None), axes, conditions
+
+
+def _plain_accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
+    for guard, axes, conditions in loop_guards(routine):
+        yield from ((read, axes, conditions) for read in reads(guard))
+    for site in find_sites(routine):
+        yield site.assign.target, site.axes, site.conditions
+        yield from ((read, site.axes, site.conditions) for read in reads(site.assign.value))
+        if site.assign.guard is not None:
+            yield from ((read, site.axes, site.conditions[:-1]) for read in reads(site.assign.guard))
+
+
+def _facts(known: Known, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]) -> Facts:
+    extents = {a.name: a.extent.substitute(known.bindings) for a in axes}
+    stated = tuple(f.substitute(known.bindings) for f in facts_of(conditions))
+    facts = known.facts.with_axes(extents).with_facts(stated)
+    gaps = (gap.substitute(known.bindings) for c in conditions for gap in unequal_gaps(c))
+    return facts.with_facts(tuple(gap - 1 for gap in gaps if is_nonnegative(gap, facts)))
+
+
+def _finding(
+    routine: Routine,
+    access: Read,
+    position: int,
+    term: Index,
+    below: bool,
+    axes: tuple[AxisAt, ...],
+    conditions: tuple[Expr, ...],
+    facts: Facts,
+    known: Known,
+    constants: tuple[Param, ...],
+) -> Diagnostic:
+    index, extent = access.index[position], routine.operand(access.buffer).shape[position]
+    rule = "at least 0" if below else f"below {extent}"
+    example = _counterexample(routine, index, term, axes, conditions, constants)
+    worst = smallest_value(term.substitute(known.bindings), facts)
+    ways = ["guard the statement with `if`"]
+    edits: tuple[Edit, ...] = ()
+    is_read = not any(access is site.assign.target for site in find_sites(routine))
+    whole = next(_whole_blocks(routine, extent, term, axes, conditions, constants), None)
+    if whole is not None:  # the other ways would drop the elements of the last block
+        ways = [f"state `where {whole.left} == 0`"]
+    elif is_read and access.dtype != BOOL:
+        ways.insert(0, "read it with `else 0`")
+        if access.span is not None:
+            edits = (Edit(Span(access.span.source, access.span.end, access.span.end), " else 0"),)
+    if (
+        whole is None
+        and worst is not None
+        and worst.value is None
+        and not any("'" in s for s in worst.symbols)
+    ):
+        ways.append(f"state `where {_as_constraint(worst)}`")
+    code = "index-out-of-range" if example else "index-unproved"
+    verb = "can leave" if example else "cannot be proved to stay inside"
+    return Diagnostic(
+        code,
+        f"subscript {position} of `{access.buffer}` {verb} its range: `{index}` must be {rule}",
+        access.span,
+        notes=(example,) if example else (),
+        help=", or ".join(ways),
+        edits=edits,
+    )
+
+
+def _whole_blocks(
+    routine: Routine,
+    extent: Index,
+    term: Index,
+    axes: tuple[AxisAt, ...],
+    conditions: tuple[Expr, ...],
+    constants: tuple[Param, ...],
+) -> Iterator[Constraint]:
+    """Yield the constraints `SIZE % block == 0` of a size in an extent with which the subscript is proved."""
+    blocks = dict.fromkeys(
+        (size, atom.divisor)
+        for monomial, _ in extent.terms
+        for atom in monomial
+        if isinstance(atom, FloorDiv)
+        for size in sorted(atom.value.symbols)
+    )
+    for size, block in blocks:
+        constraint = Constraint(Index.of(size).mod(block), "==", Index.of(0))
+        known = known_facts(replace(routine, where=(*routine.where, constraint)), constants)
+        if is_nonnegative(term.substitute(known.bindings), _facts(known, axes, conditions)):
+            yield constraint
+
+
+def _as_constraint(worst: Index) -> str:
+    """`worst >= 0` with the negative terms on the other side."""
+    left = Index(tuple((m, c) for m, c in worst.terms if c > 0)) + 0
+    right = Index(tuple((m, -c) for m, c in worst.terms if c < 0)) + 0
+    return f"{right} <= {left}"
+
+
+def _counterexample(
+    routine: Routine,
+    index: Index,
+    term: Index,
+    axes: tuple[AxisAt, ...],
+    conditions: tuple[Expr, ...],
+    constants: tuple[Param, ...],
+) -> str | None:
+    """Sizes and axes for which the term is negative, in words."""
+    used = term.symbols | {s for c in conditions for s in symbols_of_values(c)}
+    extents = {a.name: a.extent for a in axes if a.name in used}
+    for env in sample_sizes(routine, constants, 40):
+        points = grid(extents, env, _RANGE_POINTS)
+        if points is None:
+            continue
+        count = len(next(iter(points.values()))) if points else 1
+        bad = evaluate_on(term, env, points, count) < 0
+        for condition in conditions:
+            bad = bad & may_hold_on(condition, env, points, count)
+        if not bad.any():
+            continue
+        at = int(bad.argmax())
+        shown = {name: int(values[at]) for name, values in points.items() if name in term.symbols}
+        sizes = {p.name: env[p.name] for p in (*constants, *routine.params) if p.name in env}
+        value = int(evaluate_on(index, env, points, count)[at])
+        words = ", ".join(f"{name} = {number}" for name, number in {**sizes, **shown}.items())
+        return f"it is {value} for {words}" if words else f"it is {value}"
+    return None

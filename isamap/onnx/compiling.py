@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from isamap.codegen.blame import Emissions
 from isamap.codegen.c import EmittedC
 from isamap.codegen.child import permission_refused
-from isamap.codegen.toolchain import build_pool, find_compiler
+from isamap.codegen.in_process import large_room
+from isamap.codegen.runner import Packer, compile_packers_together, pack_in_process
+from isamap.codegen.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
 from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
 from isamap.driver.given import given_count
@@ -23,24 +26,24 @@ from isamap.driver.passes import form_of
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
-from isamap.onnx.building import build_model
 from isamap.onnx.devices import Dealt, deal, places_of
 from isamap.onnx.emitting import Emitted, emit
 from isamap.onnx.fusing import Fuse, finished, fused
 from isamap.onnx.graph import Array
 from isamap.onnx.importing import Imported, import_model
-from isamap.onnx.packing import packed_of, with_packed
 from isamap.onnx.partition import METHODS, Method, Partition
 from isamap.onnx.pitches import find_pitches
-from isamap.onnx.planning import plan
+from isamap.onnx.planning import LINE_BYTES, plan
 from isamap.onnx.pricing import Prices, compiled
-from isamap.onnx.program import Call, Program
-from isamap.onnx.rooms import Kept, Room
-from isamap.onnx.types import stored
+from isamap.onnx.program import Call, Passed, Program, reads_of
+from isamap.onnx.types import size_bytes, stored
+from isamap.posing.packable import require_packable
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit, reads, statements
 
 MAX_DEVICES = 16
 LEAST_AHEAD = 4
@@ -383,3 +386,142 @@ def _asked(request: Request) -> dict[str, Any]:
 
 def _wrong(said: str, *notes: str) -> UsageProblem:
     return UsageProblem(Diagnostic("argument-mismatch", said, notes=notes))
+
+
+# The emitted files of a model as a shared library, from the cache where it was built before.
+
+
+def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
+    """The library. `model` says that kernels are plain C. Raises: MissingTool, CompilerRefused."""
+    flags = MODEL_FLAGS if model else machine.target.flags
+    features = () if model else machine.target.features
+    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, None, features)
+    apart = (
+        f"{emitted.name}.weights" if emitted.is_apart else ""
+    )  # another file of them makes no other library
+    files = {name: content for name, content in emitted.files.items() if name != apart}
+    return build(found, flags, files, emitted.sources, None if model else Emissions(machine))
+
+
+# Where a call of a model works: its pointers and its workspace, kept from one call to the next.
+#
+# room = Room.of(first, inputs=2, outputs=1, workspace_bytes=4096)
+# room.point([x, y], [z]); run(*room.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one call at a time uses. `places` are what the model's function is given, as addresses."""
+
+    inputs: Any
+    outputs: Any
+    space: Any
+    first: int
+    places: tuple[int, int, int]
+
+    @staticmethod
+    def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> Room:
+        """A room for such a model; `first` are what lies in front of the pointers to its inputs."""
+        given = (ctypes.c_void_p * (len(first) + inputs + 1))(*first)
+        made = (ctypes.c_void_p * (outputs + 1))()
+        space = large_room(workspace_bytes + LINE_BYTES)
+        places = (ctypes.addressof(given), ctypes.addressof(made), ctypes.addressof(space))
+        return Room(given, made, space, len(first), places)
+
+    def point(self, given: Sequence[int], made: Sequence[int]) -> None:
+        """Says where inputs and results lie."""
+        self.inputs[self.first : self.first + len(given)] = given
+        self.outputs[: len(made)] = made
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Bytes in memory, from the beginning of a line on."""
+
+    space: Any
+    start: int
+
+    @staticmethod
+    def of(content: bytes) -> Kept:
+        """A copy of such bytes."""
+        space = large_room(len(content) + LINE_BYTES)
+        start = -(-ctypes.addressof(space) // LINE_BYTES) * LINE_BYTES
+        ctypes.memmove(start, content, len(content))
+        return Kept(space, start)
+
+
+# Weights that kernels take packed: which they are, and a program in which they have been packed, once.
+#
+#     conv(a0, a1, y0), a1 a constant      conv(a0, a1_packed, y0), a1_packed what `conv_pack_a1` wrote
+#
+# A kernel is asked for with its weights packed where they are the same in each call, where one sum reads
+# them, and where there are enough of them not to stay in the nearest cache. What packs runs on this
+# processor when the model is compiled; the model holds what it wrote, in place of the weights.
+
+
+LEAST_BYTES = 1 << 18
+"""Fewer of weights stay in a near cache, where their order matters little; packing takes longer to plan."""
+
+
+def packed_of(program: Program) -> dict[str, tuple[str, ...]]:
+    """By kernel the operands to be taken packed, one at most."""
+    constant: dict[str, set[str]] = {}
+    sizes: dict[str, dict[str, int]] = {}
+    for step in program.steps:
+        if isinstance(step, Call):
+            known = {n for n, p in step.reads.items() if p.tensor in program.constants and len(p.shape) > 1}
+            constant[step.kernel] = constant.get(step.kernel, known) & known
+            sizes[step.kernel] = {n: size_bytes(p.dtype, p.shape) for n, p in step.reads.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for kernel, names in constant.items():
+        large = [name for name in names if sizes[kernel][name] >= LEAST_BYTES]
+        name = max(large, key=lambda n: (sizes[kernel][n], n), default=None)
+        if name is not None and _is_summed(program.kernels[kernel], name):
+            found[kernel] = (name,)
+    return found
+
+
+def _is_summed(text: str, name: str) -> bool:
+    """Whether one sum, and nothing else, reads an operand."""
+    kernel = make_guards_explicit(bind(parse_kernel(Source("kernel", text)), {}))
+    try:
+        require_packable(kernel, (name,))
+    except UsageProblem:
+        return False
+    return any(
+        statement.is_reduction and any(read.buffer == name for read in reads(statement.assign.value))
+        for statement in statements(kernel)
+    )
+
+
+def with_packed(
+    program: Program, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
+) -> Program:
+    """The program whose kernels are given packed what they take packed, and only constants that are read.
+
+    What packs is one library. Raises: as `compile_library`, of what packs.
+    """
+    packers = compile_packers_together({name: kernels[name] for name in program.kernels}, machine, model)
+    made: dict[str, Array] = {}
+    steps = tuple(
+        _with_packed(step, packers[step.kernel], program, made) if isinstance(step, Call) else step
+        for step in program.steps
+    )
+    read = {passed.tensor for step in steps for passed in reads_of(step)}
+    constants = {**program.constants, **made}
+    return replace(program, steps=steps, constants={n: a for n, a in constants.items() if n in read})
+
+
+def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made: dict[str, Array]) -> Call:
+    """A call of a kernel with what it takes packed; what is packed is added to `made`."""
+    given = dict(step.reads)
+    for packer in packers:
+        passed, target = given.pop(packer.source), packer.target
+        assert target.header is not None, "what is packed begins with the name of its layout"
+        tensor = f"{passed.tensor}_{target.header.layout}"
+        if tensor not in made:
+            content = program.constants[passed.tensor].tobytes()
+            array = np.frombuffer(content, DTYPES[passed.dtype].numpy()).reshape(passed.shape)
+            made[tensor] = pack_in_process(packer, array, {})
+        given[target.name] = Passed(tensor, target.dtype.name, made[tensor].shape)
+    return replace(step, reads=given)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any
 
-from isamap.torch.handing import handed_on
 from isamap.torch.kernels import Options
-from isamap.torch.layers import with_whole_layers
 from isamap.torch.program import Program, make_program
 from isamap.torch.whole import Whole, whole_program
 
@@ -115,3 +116,161 @@ def _decompositions() -> dict[Any, Any]:
             aten._native_batch_norm_legit_no_training,
         ]
     )
+
+
+# What AOT makes of a program, passed by where it was seen to hand on what it gets.
+#
+# Around a program AOT checks and wraps inputs and results for what a graph may do: alias, mutate, need
+# gradients. Of a graph that does none of it, it gives the program the very tensors that it gets, and the
+# caller the very results. Dynamo's guards see to it that this stays so.
+
+
+Run = Callable[..., Any]
+
+
+def handed_on(compiled: Run, whole: Whole) -> Run:
+    """The function of AOT, or the program inside of it from the second call on."""
+    known: list[bool] = []
+
+    def call(*given: Any) -> Any:
+        if known:
+            return whole.run(given) if known[0] else compiled(*given)
+        seen: list[tuple[Sequence[Any], Sequence[Any]]] = []
+        with whole.watched(seen):
+            results = compiled(*given)
+        known[:] = [len(seen) == 1 and _same(seen[0][0], given) and _same(seen[0][1], results)]
+        return results
+
+    return call
+
+
+def _same(found: Sequence[Any], wanted: Any) -> bool:
+    """Whether these are the very tensors, in their order."""
+    is_row = type(wanted) in (tuple, list) and len(found) == len(wanted)
+    return is_row and all(a is b for a, b in zip(found, wanted, strict=True))
+
+
+# Recurrent layers as operations of torch, `isamap::gru` and so on: torch takes its own apart, step by step.
+#
+# torch.gru(x, h, [w, u, b, d], True, 1, 0.0, False, False, False)
+#     ->  y, last = isamap.gru(x, h[0], None, w as [3, H, C], u as [3, H, H], b, d, False)
+#
+# One operation is a layer in one direction. Where no kernel performs it, torch does, by its own layer.
+
+
+GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
+"""How many gates a layer has, by torch's name of it."""
+
+
+def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
+    """A module of Dynamo in which recurrent layers are whole, where no gradient is wanted of it."""
+    torch: Any = import_module("torch")
+    if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs):
+        return module
+    kinds = {getattr(torch, kind): kind for kind in GATES}
+    found = [n for n in module.graph.nodes if n.op == "call_function" and n.target in kinds]
+    layers = [(node, layer) for node in found if (layer := _Layers.of(node, kinds[node.target])) is not None]
+    for node, layer in layers:  # in place: a copy would not know which of its inputs are weights
+        _replaced(module.graph, node, layer)
+    module.recompile()
+    return module
+
+
+@dataclass(frozen=True, slots=True)
+class _Layers:
+    """What a call of torch's layers is given, but for its tensors."""
+
+    kind: str
+    has_biases: bool
+    count: int
+    ways: int
+    is_turned: bool
+
+    @staticmethod
+    def of(node: Any, kind: str) -> _Layers | None:
+        """None for packed sequences, dropout between layers, and projections."""
+        if len(node.args) != 9 or not isinstance(node.args[2], list | tuple):
+            return None
+        has_biases, count, dropout, training, both, is_turned = node.args[3:]
+        if training and dropout:
+            return None
+        if len(node.args[2]) != count * (1 + both) * (4 if has_biases else 2):
+            return None
+        return _Layers(kind, has_biases, count, 1 + both, is_turned)
+
+
+def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
+    """Puts single layers in the place of a call of torch's."""
+    torch: Any = import_module("torch")
+    x, states, weights = node.args[:3]
+    states = list(states) if layers.kind == "lstm" else [states]
+    each = len(weights) // (layers.count * layers.ways)
+    with graph.inserting_before(node):
+
+        def call(target: Any, *args: Any) -> Any:
+            return graph.call_function(target, args)
+
+        y = call(torch.transpose, x, 0, 1) if layers.is_turned else x
+        last: list[list[Any]] = [[] for _ in states]
+        for number in range(layers.count):
+            ways: list[Any] = []
+            for way in range(layers.ways):
+                place = number * layers.ways + way
+                first = [call(torch.select, state, 0, place) for state in states]
+                given = [
+                    call(torch.unflatten, w, 0, (GATES[layers.kind], -1))
+                    for w in weights[place * each :][:each]
+                ]
+                given += [None] * (4 - each)
+                first += [None] * (2 - len(first))
+                made = call(operation(layers.kind), y, *first, *given, way == 1)
+                ways.append(call(operator.getitem, made, 0))
+                for n, results in enumerate(last):
+                    results.append(call(operator.getitem, made, n + 1))
+            y = call(torch.cat, ways, 2) if layers.ways == 2 else ways[0]
+        y = call(torch.transpose, y, 0, 1) if layers.is_turned else y
+        results = (y, *(call(torch.stack, parts) for parts in last))
+    for user in list(node.users):
+        assert user.target is operator.getitem, "torch gives a tuple"
+        user.replace_all_uses_with(results[user.args[1]])
+        graph.erase_node(user)
+    graph.erase_node(node)
+
+
+@cache
+def operation(kind: str) -> Any:
+    """The operation of torch of a layer, defined when it is first asked for."""
+    library: Any = import_module("torch.library")
+    results = ", ".join(["Tensor"] * (3 if kind == "lstm" else 2))
+    library.define(
+        f"isamap::{kind}",
+        "(Tensor x, Tensor h, Tensor? c, Tensor w, Tensor u, Tensor? b, Tensor? d, bool backwards)"
+        f" -> ({results})",
+    )
+    library.impl(f"isamap::{kind}", "cpu", _by_torch(kind))
+    library.register_fake(f"isamap::{kind}", _shapes(kind))
+    return getattr(import_module("torch").ops.isamap, kind).default
+
+
+def _by_torch(kind: str) -> Callable[..., Any]:
+    """A layer as torch performs it."""
+    torch: Any = import_module("torch")
+
+    def performed(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any, backwards: bool) -> Any:
+        weights = [t.flatten(0, 1).contiguous() for t in (w, u, b, d) if t is not None]
+        states = [t.unsqueeze(0).contiguous() for t in (h, c) if t is not None]
+        y, *last = getattr(torch, kind)(
+            x.flip(0) if backwards else x, states if kind == "lstm" else states[0],
+            weights, b is not None, 1, 0.0, False, False, False,
+        )  # fmt: skip
+        return (y.flip(0) if backwards else y, *(t[0].clone() for t in last))
+
+    return performed
+
+
+def _shapes(kind: str) -> Callable[..., Any]:
+    def shaped(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any, backwards: bool) -> Any:
+        y = x.new_empty(x.shape[0], x.shape[1], u.shape[2])
+        return (y, *(h.new_empty(h.shape) for _ in range(2 if kind == "lstm" else 1)))
+
+    return shaped

@@ -17,16 +17,19 @@ from importlib import import_module
 from threading import Lock
 from typing import Any
 
+import numpy as np
+
 from isamap.models.terms import NotTaken
 from isamap.onnx.compiling import CompiledModel, How, compile_whole
+from isamap.onnx.graph import Attribute, Graph, Model, Node, Signature
 from isamap.onnx.importing import lower_model
 from isamap.source import IsamapError
-from isamap.torch.graph import is_result, is_view, seen_through
+from isamap.torch.graph import is_result, is_view, lying, name_of, seen_through
 from isamap.torch.kernels import Options
+from isamap.torch.operators import OPERATIONS, PARTS, Translated, Translation, array_of
 from isamap.torch.packing import Contents, version_of, weights_of
 from isamap.torch.program import Program, Ran, make_program, ran_of
 from isamap.torch.running import Values, as_foretold, making
-from isamap.torch.translation import given_back, is_translated, translated
 
 MOST_MADE = 8
 """How often a library is made: weights that go on changing are sooner packed kernel by kernel."""
@@ -193,3 +196,122 @@ def _check(nodes: Sequence[Any], output: Any, known: frozenset[Any]) -> None:
     bases = [seen_through(node) for node in results]
     if len(set(bases)) < len(bases) or any(n in known or n.op == "placeholder" for n in bases):
         raise NotTaken("a result shares memory with another, or with an input")
+
+
+# A graph of torch.fx as a model of ONNX's operators, which one library performs (docs/onnx.md).
+#
+#     convolution(x, w, b, …), hardtanh(c, 0, 6)      Conv(x, w, b), Clip(c, low, high)
+#
+# What weights alone make is known before, and a constant of the model. One operation that is not taken
+# leaves the whole graph to kernels of its groups.
+
+
+# Recurrent layers of torch as operators of ONNX: weights known before, their gates in another order.
+#
+# y, last = isamap.gru(x, h, None, w, u, b, d, False)
+#     ->  GRU(x, w[[1, 0, 2]], u[[1, 0, 2]], (b, d)[[1, 0, 2]], h, linear_before_reset=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The operator of a layer, and torch's gates in its order."""
+
+    op: str
+    gates: tuple[int, ...]
+    attributes: Mapping[str, Attribute]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "gru.default": _Kind("GRU", (1, 0, 2), {"linear_before_reset": 1}),
+    "lstm.default": _Kind("LSTM", (0, 3, 1, 2), {}),
+    "rnn_tanh.default": _Kind("RNN", (0,), {}),
+    "rnn_relu.default": _Kind("RNN", (0,), {"activations": ("Relu",)}),
+}
+
+
+def _layer(to: Translation, node: Any) -> None:
+    """Adds the operator of a layer, whose results are called after it. Raises: NotTaken."""
+    kind = _KINDS[name_of(node)]
+    x, *states, w, u, b, d, is_backwards = node.args
+    if lying(x).dtype not in ("f32", "f64"):
+        raise NotTaken("a layer whose state is of another type than its results")
+    weights = [t for t in (w, u, b, d) if t is not None]
+    if any(t not in to.known for t in weights):
+        raise NotTaken("a layer whose weights are computed")
+    ordered = [array_of(to.known[t])[list(kind.gates)] for t in weights]
+    flat = [array.reshape(1, -1, *array.shape[2:]) for array in ordered]
+    given = [to.name(x), *map(to.constant, flat[:2])]
+    given += [to.constant(np.concatenate(flat[2:], 1)) if flat[2:] else "", ""]
+    given += [_state(to, node, state) for state in states if state is not None]
+    attributes = {**kind.attributes, "hidden_size": flat[1].shape[2]}
+    attributes["direction"] = "reverse" if is_backwards else "forward"
+    results = tuple(f"{node.name}.{n}" for n in range(1 + sum(s is not None for s in states)))
+    to.nodes.append(Node(kind.op, "", node.name, tuple(given), results, attributes))
+
+
+def _state(to: Translation, layer: Any, state: Any) -> str:
+    """Where a state begins: "" for zeros. Shapes: [1, batch, units]."""
+    if state in to.known and not to.known[state].any():
+        return ""
+    sizes = to.integers(1, *state.meta["val"].shape)
+    return to.put(state, "Reshape", to.name(state), sizes, result=f"{layer.name}.from.{state.name}")
+
+
+def _result(to: Translation, node: Any) -> None:
+    layer, number = node.args
+    if layer not in to.names:
+        _layer(to, layer)
+        to.names[layer] = layer.name
+    to.put(node, "Reshape", f"{layer.name}.{number}", to.integers(*node.meta["val"].shape))
+
+
+LAYERS: Mapping[str, Translated] = dict.fromkeys(_KINDS, _result)
+"""Of each result of a layer, an operator that gives it torch's sizes; the layer is in front of the first."""
+
+
+OPSET = 20
+_PARTS = {**PARTS, **LAYERS}
+
+
+def translated(graph: Any, known: Mapping[Any, Any], name: str) -> Model:
+    """The model of a graph; `known` are tensors by node. Raises: NotTaken."""
+    made = Translation(known)
+    (output,) = (n for n in graph.nodes if n.op == "output")
+    inputs: list[Signature] = []
+    for node in graph.nodes:
+        if node in known or node is output:
+            continue
+        if node.op == "placeholder":
+            inputs.append(_signature(node))
+        elif is_result(node) and name_of(node.args[0]) not in _PARTS:
+            if node.args[1] != 0:
+                raise NotTaken("a result that no operator has")
+            made.names[node] = made.name(node.args[0])
+        elif is_result(node):
+            _PARTS[name_of(node.args[0])](made, node)
+        elif name_of(node) not in _PARTS:
+            OPERATIONS[name_of(node)](made, node)
+    outputs = tuple(_signature(node, made.name(node)) for node in given_back(output))
+    found = Graph(name, tuple(made.nodes), tuple(inputs), outputs, made.constants)
+    return Model(found, {"": OPSET}, {})
+
+
+def given_back(output: Any) -> list[Any]:
+    """The nodes that a graph gives back, in order. Raises: NotTaken."""
+    found: Any = output.args[0]
+    if type(found) not in (tuple, list):
+        raise NotTaken("its result is no list")
+    return list(found)
+
+
+def is_translated(node: Any) -> bool:
+    """Whether there is a way to say a node, which may still say no for its arguments."""
+    name = name_of(node)
+    return is_result(node) or name in OPERATIONS or name in _PARTS
+
+
+def _signature(node: Any, name: str = "") -> Signature:
+    value = node.meta.get("val")
+    if not import_module("torch").is_tensor(value) or not value.is_contiguous():
+        raise NotTaken("an input or a result that is no dense tensor")
+    return Signature(name or node.name, lying(node).dtype, tuple(value.shape))

@@ -12,7 +12,7 @@ import pytest
 from unit.rewriting import shipped
 
 from isamap.codegen.c import EmittedC, emit_c
-from isamap.codegen.c_kept import READ_BY_EACH, added_to, last_uses, read_as_it_lies, shared
+from isamap.codegen.c_body import READ_BY_EACH, added_to, last_uses, read_as_it_lies, shared
 from isamap.codegen.toolchain import build_flags
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from isamap.codegen import child, compiler_calls, toolchain
+from isamap.codegen import child, toolchain
 from isamap.codegen.child import NotSetUp, Subject
 from isamap.codegen.toolchain import CompilerRefused, build, find_compiler
 from isamap.driver.request import Request
@@ -115,7 +115,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_and_the_code_not_blamed(
     seen = tmp_path / "seen"
     make_compiler(tmp_path, "gcc", SLOW.replace("$SEEN", str(seen)))
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(compiler_calls, "SECONDS", 3)
+    monkeypatch.setattr(toolchain, "SECONDS", 3)
     with pytest.raises(MissingTool) as found:
         build(find_compiler((), wanted="gcc"), (), {"f.c": "int f(void);\nint g(void);\n"}, "f.c")
     assert found.value.render() == (
@@ -144,7 +144,7 @@ def test_a_compiler_that_does_not_say_its_version_is_no_compiler_that_is_missing
 ) -> None:
     make_compiler(tmp_path, "gcc", "sleep 60")
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    monkeypatch.setattr(compiler_calls, "SECONDS", 0.2)
+    monkeypatch.setattr(toolchain, "SECONDS", 0.2)
     with pytest.raises(MissingTool) as found:
         find_compiler((), wanted="gcc")
     said = "error[compiler-timeout]: gcc was stopped after 0.2 s, over the question for its version"
@@ -286,15 +286,15 @@ def test_headers_that_most_files_include_are_parsed_once() -> None:
     plain, vectors = "#include <stddef.h>\n", "#include <immintrin.h>\n"
     texts = {"own.c": '#include "own.h"\n', "a.c": vectors, "b.c": plain + vectors, "c.c": vectors}
 
-    assert compiler_calls.shared_headers(texts) == ("", ())
-    headers, users = compiler_calls.shared_headers({**texts, "d.c": vectors})
+    assert toolchain.shared_headers(texts) == ("", ())
+    headers, users = toolchain.shared_headers({**texts, "d.c": vectors})
     assert (headers, users) == (vectors, ("a.c", "b.c", "c.c", "d.c"))
-    steps = compiler_calls.library_steps(("-O1",), ("own.c", "d.c"), (), users)
-    parsed = compiler_calls.HEADERS
+    steps = toolchain.library_steps(("-O1",), ("own.c", "d.c"), (), users)
+    parsed = toolchain.HEADERS
     assert steps.first == (("-O1", "-x", "c-header", "-o", f"{parsed}.gch", parsed),)
     assert steps.apart[0] == ("-O1", "-c", "-o", "own.c.o", "own.c")
     assert steps.apart[1] == ("-O1", "-include", parsed, "-c", "-o", "d.c.o", "d.c")
-    assert not compiler_calls.library_steps(("-O1",), ("own.c", "d.c")).first
+    assert not toolchain.library_steps(("-O1",), ("own.c", "d.c")).first
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc keeps what it has parsed")
@@ -304,13 +304,13 @@ def test_a_library_of_files_whose_headers_are_parsed_once_is_the_same(
     found = find_compiler(("-O1",), wanted="gcc")
     files = {f"f{n}.c": f"#include <stdint.h>\nint32_t f{n}(void) {{ return {n}; }}\n" for n in range(6)}
     calls: list[list[str]] = []
-    run = compiler_calls.run_compiler
+    run = toolchain.run_compiler
 
     def noted(words: list[str], folder: str | None) -> object:
         calls.append(words)
         return run(words, folder)
 
-    monkeypatch.setattr(compiler_calls, "run_compiler", noted)
+    monkeypatch.setattr(toolchain, "run_compiler", noted)
     once = ctypes.CDLL(str(build(found, ("-O1",), files, tuple(files))))
     assert sum("c-header" in words for words in calls) == 1
     assert sum("-include" in words for words in calls) == 6

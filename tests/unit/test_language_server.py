@@ -14,8 +14,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.kernels import kernel_path
-from isamap.lsp.positions import offset_of, position_of
-from isamap.lsp.server import serve
+from isamap.lsp.server import offset_of, position_of, serve
 from isamap.machine.beginnings import begin
 from isamap.source import Source
 

@@ -13,9 +13,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, evaluated, imported, make
 
-from isamap.onnx.compiling import CompiledModel, How, compile_program_of
+from isamap.onnx.compiling import CompiledModel, How, compile_program_of, packed_of
 from isamap.onnx.graph_file import folder_files, read_folder
-from isamap.onnx.packing import packed_of
 from isamap.onnx.program import Call, Program
 
 RNG = np.random.default_rng(0)

@@ -10,7 +10,7 @@ from unit.matching import kernel, shipped
 
 from isamap.ir import Index, Kernel, Range, bind, interpret, print_expr, print_routine
 from isamap.ir.facts import known_facts
-from isamap.ir.ranges import check_ranges
+from isamap.ir.verify import check_ranges
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements, tells_apart
