@@ -281,7 +281,9 @@ def explain(
     """
     times = where_time_goes(schedule, problem, load_cost_model(cost_model))
     others = [other for other in ranked if other.nests != schedule.nests]
-    runners = [_runner(s, problem) for s in (schedule, *others)] if others else []
+    # Without a price of its own the choice cannot be compared.
+    compared = (schedule, *others) if others and schedule.cost_ns is not None else ()
+    runners = [_runner(s, problem) for s in compared]
     return explain_schedule(schedule, problem, machine, times, runners)
 
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule
+from isamap.plan.schedule import PROVEN, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.report.columns import Row, indented, percent_text, table
 from isamap.report.mappings import time_text
@@ -214,6 +214,25 @@ class Explained:
         """What bounds it."""
         return bound_sentence(self.spent)
 
+    @property
+    def cheaper_note(self) -> str:
+        """Return why a runner-up costs less by the model than the choice; "" where none does."""
+        costs = [runner.cost_ns for runner in self.runners]
+        if not costs or min(costs) >= costs[0] * (1 - PROVEN):
+            return ""
+        said = f"number {costs.index(min(costs)) + 1} costs less by the model than number 1, the choice: "
+        match self.schedule.status:
+            case "FEASIBLE":
+                return (
+                    f"{said}the solver was stopped before it proved the choice; `--limit` gives it more time"
+                )
+            case "HEURISTIC":
+                return f"{said}a heuristic made the choice; `--heuristic cpsat` searches further"
+            case "OPTIMAL":
+                return f"{said}the solver takes a cost this close to its bound for the least"
+            case _:
+                return f"{said}a file or a measurement made the choice, not the model"
+
     def svg(self) -> str:
         """The roofline as a picture."""
         return roofline_picture(f"{self.problem.kernel} on {self.problem.machine}", self.roofs).svg()
@@ -261,7 +280,8 @@ def explained_text(explained: Explained) -> str:
         parts.append(f"{head}\n{indented(table(roofline_rows(roof), right=(1, 2, 3, 4)))}")
     if explained.runners:
         rows = runner_rows(explained.runners)
-        parts.append(f"runners-up\n{indented(table(rows, right=(0, 1, 2)))}")
+        shown = table(rows, right=(0, 1, 2)) + (f"\n{note}" if (note := explained.cheaper_note) else "")
+        parts.append(f"runners-up\n{indented(shown)}")
     return "\n\n".join(parts)
 
 
@@ -273,4 +293,5 @@ def explained_json(explained: Explained) -> dict[str, object]:
         "time": [spent_json(spent) for spent in explained.spent],
         "rooflines": [roofline_json(roof) for roof in explained.roofs],
         "runners_up": runners_json(explained.runners),
+        "runners_up_note": explained.cheaper_note,
     }

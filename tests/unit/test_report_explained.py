@@ -184,6 +184,49 @@ def test_runners_up_say_which_decisions_differ() -> None:
     assert differences(first, first) == []
 
 
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx2", "edge-npu"])
+@pytest.mark.parametrize(
+    "kernel", ["gemm_f32 M=17 N=48 K=20", "gemv_f32 M=40 K=64", "gemm_u8s8 M=32 N=48 K=64"]
+)
+@pytest.mark.parametrize("heuristic", ["greedy", "cpsat"])
+def test_no_runner_up_is_cheaper_without_a_reason(
+    kernel: str, machine: str, heuristic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *sizes = kernel.split()
+    words = ["schedule", name, "--hw", machine, "-D", *sizes, "--heuristic", heuristic, "--limit", "0.5"]
+    code = main([*words, "--report", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    if code == 3:
+        assert answer["diagnostics"][0]["code"].startswith("no-")
+        return
+    assert code == 0
+    costs = [runner["cost_ns"] for runner in answer["report"]["runners_up"]]
+    is_cheaper = bool(costs) and min(costs) < costs[0] * (1 - 1e-6)
+    assert bool(answer["report"]["runners_up_note"]) == is_cheaper
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"),
+    [
+        ("FEASIBLE", "the solver was stopped"),
+        ("HEURISTIC", "a heuristic made the choice"),
+        ("OPTIMAL", "this close to its bound"),
+        ("MANUAL", "a file or a measurement made the choice"),
+    ],
+)
+def test_a_cheaper_runner_up_is_explained(status: str, reason: str) -> None:
+    question: Problem = gemm(100, 200, 300)
+    ranked = k_best(question, MODEL, 4).schedules
+    assert ranked[0].cost_ns is not None
+    choice = replace(ranked[-1], status=status, cost_ns=1.1 * ranked[0].cost_ns)
+    shown = explain(choice, question, load_machine("x86-avx512"), "analytic", ranked)
+    assert shown.runners[0].cost_ns == choice.cost_ns
+    assert shown.cheaper_note.startswith("number 2 costs less by the model than number 1, the choice: ")
+    assert reason in shown.cheaper_note
+    assert shown.cheaper_note in explained_text(shown)
+    assert explained_json(shown)["runners_up_note"] == shown.cheaper_note
+
+
 @pytest.mark.parametrize(
     ("size", "text"),
     [(0, "0 B"), (48, "48 B"), (1536, "1.5 KiB"), (128 << 20, "128 MiB"), (3 << 30, "3 GiB")],

@@ -143,6 +143,8 @@ def _mapping(report: Report) -> Iterator[str]:
     if report.explained.runners:
         yield "<h3>Runners-up by the model</h3>"
         yield _table(runner_rows(report.explained.runners), (0, 1, 2))
+        note = report.explained.cheaper_note
+        yield f'<p class="note">{escape(note)}</p>' if note else ""
 
 
 def _time(report: Report) -> Iterator[str]:
