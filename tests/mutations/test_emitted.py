@@ -17,6 +17,7 @@ from mutations.emitted import (
     quick,
     score,
     shipped,
+    start_of_body,
     tokens_of,
 )
 from mutations.terms import Unknown, with_hashes
@@ -159,3 +160,16 @@ def test_what_is_not_known_to_move_bits_is_refused(old: str, new: str) -> None:
     text = text.replace(old, new)
     with pytest.raises(Unknown):
         with_hashes(text, text.index("static void k_body"))
+
+
+def test_a_mutant_that_is_caught_has_other_terms() -> None:
+    """Otherwise equal terms would be no proof."""
+    kernel = shipped("gemm_s8s8")
+    prepared = prepare(Request(kernel, "x86-avx2", choose_sizes(kernel), heuristic="greedy"))
+    text = prepared.program.emitted.source
+    sites = choose_sites([s for s in find_sites(text) if s.start >= start_of_body(text)], "seed")[:12]
+    with apart_cache():
+        programs = compile_mutants(prepared, [s.applied(text) for s in sites], quick(prepared.machine))
+        caught = [s for s, c in zip(sites, programs, strict=True) if c is not None and is_caught(prepared, c)]
+        assert len(caught) > 6
+        assert not any(have_same_terms(prepared, caught))
