@@ -891,7 +891,7 @@ def table(scores: Sequence[Score]) -> str:
         proofs = Counter(x.proof.partition(":")[0] for s in own for x in s.survivors if x.proof)
         words = ", ".join(f"{count} {proof}" for proof, count in sorted(proofs.items()))
         share = 100 * caught / max(tried, 1)
-        sums.append(f"- {machine}: {caught} of {tried} caught, {share:.1f} %; equivalent: {words}")
+        sums.append(f"- {machine}: {caught} of {tried} caught, {share:.2f} %; equivalent: {words}")
     lines = [*sums, "", f"| kernel | {' | '.join(machines)} |", f"|---|{'---|' * len(machines)}"]
     for kernel in dict.fromkeys(s.kernel for s in scores):
         cells = [
