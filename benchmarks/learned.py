@@ -30,9 +30,8 @@ from isamap.plan.trial import Trial
 from isamap.source import Source
 from isamap.tune.evaluating import Log
 from isamap.tune.features import FEATURES, described
-from isamap.tune.judging import Judgement
 from isamap.tune.learned import read_trained
-from isamap.tune.training import Sample, centred, judged, matrix, samples_in
+from isamap.tune.training import Judgement, Sample, centred, judged, matrix, samples_in
 
 SHOWN = 20
 

@@ -22,7 +22,7 @@ from isamap.plan.text import parse_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.codec import read, write
 from isamap.source import Source
-from isamap.tune.judging import first_over_best, kendall
+from isamap.tune.training import first_over_best, kendall
 
 
 @dataclass(frozen=True, slots=True)

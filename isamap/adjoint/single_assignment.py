@@ -14,14 +14,13 @@ statements backwards read all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
-from isamap.adjoint.building import Building, Place, refused
+from isamap.adjoint.building import Building, Place, covers, refused
 from isamap.adjoint.names import Names
-from isamap.adjoint.steps import plan_steps
-from isamap.ir import Kernel, Operand, Read
-from isamap.transform.rewrite import map_accesses
+from isamap.ir import Axis, Index, Kernel, Operand, Read
+from isamap.transform.rewrite import accesses, map_accesses
 from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements
 
@@ -100,3 +99,144 @@ def _loop(made: Building, body: Sequence[Statement]) -> None:
         made.append(s, plans[s.assign.target.buffer].writing(made, s), inside)
     for plan in plans.values():
         plan.leave(made)
+
+
+# The values that an array has within one step of an ordered loop, with a place of each for every step.
+
+
+@dataclass(slots=True)
+class Values:
+    """The values that an array has within one step of an ordered loop.
+
+    `slice_` is the dimension that the step selects, with its subscript, where each step has elements of its
+    own. `values` says for each statement which value it writes, `seen` which it reads (-1: that of before).
+    `is_sum`: nothing but one kind of reduction touches it, over all steps.
+    """
+
+    operand: Operand
+    axis: Axis
+    slice_: tuple[int, Index] | None
+    values: dict[int, int]
+    seen: dict[int, int]
+    copies: set[int]
+    is_sum: bool
+    places: list[Place] = field(default_factory=list[Place])
+    before: Place | None = None
+
+    def enter(self, b: Building) -> None:
+        """Arrays for the values of all steps, the one that is carried over begun with what was there."""
+        step, steps = Index.of(self.axis.name), self.axis.extent
+        count = 1 + max(self.values.values(), default=-1)
+        if self.is_sum or self.slice_ is not None:
+            whole = b.open(self.operand)
+            b.current[self.operand.name] = self.before = whole
+            for _ in range(count - 1):
+                drop = self.slice_[0] if self.slice_ is not None else None
+                self.places.append(replace(b.begin(self.operand, steps, drop), step=step, drop=drop))
+            self.places.append(whole)
+            return
+        for _ in range(count - 1):
+            self.places.append(replace(b.begin(self.operand, steps), step=step))
+        if -1 not in self.seen.values() and 0 not in {self.values[i] for i in self.copies}:
+            self.places.append(replace(b.begin(self.operand, steps), step=step))
+            return
+        known, place = b.current.get(self.operand.name), b.begin(self.operand, steps + 1)
+        if known is not None:
+            b.copy(known, replace(place, step=Index.of(0)), self.operand)
+            b.written.pop(place.name)  # its elements are no step's
+        self.before = replace(place, step=step)
+        self.places.append(replace(place, step=step + 1))
+
+    def reading(self, s: Statement) -> Place | None:
+        """Where a statement reads the array in this step; None where it does not."""
+        number = self.seen.get(id(s))
+        if number is None:
+            return None
+        return self.before if number < 0 else self.places[number]
+
+    def writing(self, b: Building, s: Statement) -> Place:
+        """Where a statement writes in this step, begun as a copy where it changes the value before."""
+        number = self.values[id(s)]
+        if number < 0:
+            return self.places[-1]
+        if id(s) in self.copies:
+            known = self.before if number == 0 else self.places[number - 1]
+            assert known is not None
+            but = b.others(s, self.operand) if s.assign.op is None else None
+            b.copy(known, self.places[number], self.operand, (s.sequence, s.ordered_loops), but)
+        return self.places[number]
+
+    def leave(self, b: Building) -> None:
+        """Behind the loop the array's value is that of the last step."""
+        last = self.places[-1]
+        if last.step is not None:
+            behind = last.step.substitute({self.axis.name: self.axis.extent - 1})
+            b.current[self.operand.name] = replace(last, step=behind)
+
+
+def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) -> Values:
+    """Which values an array has in a step."""
+    operand = b.kernel.operand(name)
+    writes = [s for s in body if s.assign.target.buffer == name]
+    readers = [s for s in body if any(r.buffer == name for r in accesses(s)[1:])]
+    ops = {s.assign.op for s in writes}
+    found = Values(operand, axis, _slice(writes, axis), {}, {}, set(), not readers and ops <= _SUMS)
+    if (
+        found.slice_ is None
+        and not found.is_sum
+        and any(axis.name in i.symbols for s in writes for i in s.assign.target.index)
+    ):
+        raise refused(
+            f"which elements of `{name}` a step assigns is not plain",
+            writes[0].assign.span,
+            f"assign `{name}` at `{axis.name}` plus a number in one of its subscripts",
+        )
+    number, was_read = -1, False
+    reduced: set[str] = set()  # the operations of reductions into the value
+    for s in () if found.is_sum else body:
+        mine = [r for r in accesses(s)[1:] if r.buffer == name and found_in_step(r, found.slice_)]
+        if mine:
+            found.seen[id(s)] = number
+            was_read = True
+        if s.assign.target.buffer != name:
+            continue
+        other = s.assign.op is not None and bool(reduced - {s.assign.op})
+        if covers(s, operand, b.of, found.slice_[0] if found.slice_ else None):
+            number, was_read, reduced = number + 1, False, set[str]()
+        elif found.slice_ is None and (was_read or number < 0 or s.assign.op is None or other):
+            number, was_read, reduced = number + 1, False, set[str]()
+            found.copies.add(id(s))
+        elif was_read or other:
+            raise refused(
+                f"`{name}` is changed by a step that has used it",
+                s.assign.span,
+                "assign what the step computes next to an array of its own",
+            )
+        found.values[id(s)] = number
+        if s.assign.op is not None:
+            reduced.add(s.assign.op)
+    if found.is_sum:
+        found.values.update((id(s), -1) for s in writes)
+    return found
+
+
+_SUMS: set[str | None] = {"add"}
+
+
+def found_in_step(r: Read, slice_: tuple[int, Index] | None) -> bool:
+    """Whether an access is one of the elements that its step assigns."""
+    return slice_ is None or r.index[slice_[0]] == slice_[1]
+
+
+def _slice(writes: Sequence[Statement], axis: Axis) -> tuple[int, Index] | None:
+    """The dimension that the step selects in all targets alike."""
+    first = writes[0].assign.target.index
+    for dim, subscript in enumerate(first):
+        free = {a.name for s in writes for a in s.axes}
+        if subscript.coefficient(axis.name) not in (Index.of(1), Index.of(-1)) or subscript.symbols & free:
+            continue
+        others = [i for s in writes for n, i in enumerate(s.assign.target.index) if n != dim]
+        same = all(s.assign.target.index[dim] == subscript for s in writes)
+        if same and not any(axis.name in i.symbols for i in others):
+            return dim, subscript
+    return None

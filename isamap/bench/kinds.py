@@ -2,14 +2,284 @@
 
 from __future__ import annotations
 
+import ctypes
+from importlib import import_module
+from importlib.metadata import version
+from time import perf_counter_ns
 from typing import Any
 
+import numpy as np
+
 from isamap.bench import cells, convolutions, products, sparse_products
-from isamap.bench.cell_libraries import prepare_onnxruntime_cell, prepare_torch_cell
-from isamap.bench.convolution_libraries import prepare_onnxruntime_conv, prepare_torch_conv
+from isamap.bench.cells import CellCase
+from isamap.bench.convolutions import ConvCase
 from isamap.bench.kind import Kind
-from isamap.bench.libraries import prepare_isamap, prepare_mkl, prepare_openblas, prepare_torch
-from isamap.bench.sparse_libraries import prepare_mkl_sparse, prepare_scipy_sparse
+from isamap.bench.libraries import (
+    TORCH_TYPES,
+    NotOffered,
+    Ready,
+    mkl_library,
+    prepare_isamap,
+    prepare_mkl,
+    prepare_openblas,
+    prepare_torch,
+    timed_calls,
+    torch_implementation,
+)
+from isamap.bench.onnx_model import convolution_model, recurrent_model
+from isamap.bench.ring import Array, Mapped
+from isamap.bench.sparse_products import SparseCase, compressed
+
+# The libraries with products of sparse matrices: scipy and MKL, as their users would call them.
+#
+# MKL gets its hints and optimises the matrix before the clock.
+
+
+GENERAL, NO_TRANSPOSE, ROW_MAJOR, MANY_CALLS = 20, 10, 101, 1000
+"""Of MKL's mkl_spblas.h, and for how many calls it is to optimise."""
+
+
+class Description(ctypes.Structure):
+    """`struct matrix_descr` of MKL."""
+
+    _fields_ = (("type", ctypes.c_int), ("mode", ctypes.c_int), ("diag", ctypes.c_int))
+
+
+def prepare_scipy_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
+    """`C += A @ B` of a `scipy.sparse.csr_array`. Raises: NotOffered."""
+    try:
+        sparse: Any = import_module("scipy.sparse")
+    except ImportError:
+        raise NotOffered from None
+    case, given = mapped.task.case, compressed(mapped.task.case)
+    a = sparse.csr_array((given["val"], given["col"], given["row"]), shape=(case.m, case.k))
+    b, c, ring = mapped.arrays["B"], mapped.arrays["C"], mapped.task.ring
+
+    def time(calls: int, first: int) -> int:
+        start = perf_counter_ns()
+        for number in range(first, first + calls):
+            c[number % ring] += a @ b[number % ring]
+        return perf_counter_ns() - start
+
+    return Ready(time, f"scipy {version('scipy')}: csr_array @", False)
+
+
+def prepare_mkl_sparse(mapped: Mapped[SparseCase], threads: int) -> Ready:
+    """MKL's `mkl_sparse_s_mv` or `mkl_sparse_s_mm`, adding to C. Raises: NotOffered."""
+    library, case, given = mkl_library(), mapped.task.case, compressed(mapped.task.case)
+    library.MKL_Set_Num_Threads(threads)
+    handle, n = ctypes.c_void_p(), case.n
+    row, col, val = (given[name].ctypes.data for name in ("row", "col", "val"))
+    arrays = [ctypes.c_void_p(p) for p in (row, row + 4, col, val)]
+    if library.mkl_sparse_s_create_csr(ctypes.byref(handle), 0, case.m, case.k, *arrays):
+        raise NotOffered
+    description, one = Description(GENERAL, 0, 0), ctypes.c_float(1)
+    if n == 1:
+        library.mkl_sparse_set_mv_hint(handle, NO_TRANSPOSE, description, MANY_CALLS)
+    else:
+        library.mkl_sparse_set_mm_hint(handle, NO_TRANSPOSE, description, ROW_MAJOR, n, MANY_CALLS)
+    library.mkl_sparse_optimize(handle)
+    name = "mkl_sparse_s_mv" if n == 1 else "mkl_sparse_s_mm"
+    function = library[name]
+    places = [
+        (ctypes.c_void_p(b), ctypes.c_void_p(c))
+        for b, c in zip(mapped.addresses("B"), mapped.addresses("C"), strict=True)
+    ]
+
+    kept = (mapped, given)
+
+    def time(calls: int, first: int) -> int:
+        assert all(kept)  # what the pointers lead to lives as long as this function
+        failed, start = 0, perf_counter_ns()
+        for number in range(first, first + calls):
+            b, c = places[number % len(places)]
+            rest = (b, one, c) if n == 1 else (ROW_MAJOR, b, n, n, one, c, n)
+            failed |= int(function(NO_TRANSPOSE, one, handle, description, *rest))
+        ns = perf_counter_ns() - start
+        return -1 if failed else ns
+
+    return Ready(time, name, False)
+
+
+# The libraries that convolutions are compared with, on images and filters where they lie.
+#
+# torch is given filters in the order that it stores them for the layout. What is packed is packed by oneDNN;
+# onnxruntime packs filters that the model holds, and does not pack those that each call brings.
+
+
+def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
+    """torch.nn.functional.conv2d in inference mode, or oneDNN with filters that it has packed.
+
+    Raises: NotOffered.
+    """
+    task, case = mapped.task, mapped.task.case
+    if task.form not in ("f32", "bf16"):
+        raise NotOffered
+    try:
+        torch: Any = import_module("torch")
+    except ImportError:
+        raise NotOffered from None
+    torch.set_num_threads(threads)
+    dtype = getattr(torch, TORCH_TYPES[task.form])
+    raw = {
+        name: torch.frombuffer(mapped.arrays[name][0].view("uint8").reshape(-1), dtype=dtype)
+        for name in "XFY"
+    }
+    x, y = (_image(case, name, raw[name]) for name in "XY")
+    f = _filters(case, raw["F"])
+    strides, pads = (case.stride_h, case.stride_w), (case.pad_h, case.pad_w)
+    if task.packed:
+        f = torch.ops.mkldnn._reorder_convolution_weight(f, pads, strides, (1, 1), case.groups, x.shape)
+
+    def call(at: int = 0) -> Any:
+        if task.packed:
+            pointwise = torch.ops.mkldnn._convolution_pointwise
+            return pointwise(x, f, None, pads, strides, (1, 1), case.groups, "none", [], "")
+        return torch.nn.functional.conv2d(x, f, None, strides, pads, (1, 1), case.groups)
+
+    def time(calls: int, first: int) -> int:
+        with torch.inference_mode():
+            return timed_calls(call, calls, y.copy_)
+
+    with torch.inference_mode():
+        implementation = torch_implementation(torch, call)
+    return Ready(time, f"torch {version('torch')}: {implementation}", False)
+
+
+def _image(case: ConvCase, name: str, raw: Any) -> Any:
+    """A view [n, channels, rows, columns] of X or Y."""
+    conv = case.shape
+    channels, rows, columns = (conv.c, conv.h, conv.w) if name == "X" else (conv.k, conv.p, conv.q)
+    if case.layout == "nchw":
+        return raw.reshape(conv.n, channels, rows, columns)
+    return raw.reshape(conv.n, rows, columns, channels).permute(0, 3, 1, 2)
+
+
+def _filters(case: ConvCase, raw: Any) -> Any:
+    """Filters [k, c, r, s], in memory as torch has them for the layout."""
+    conv, g = case.shape, case.groups
+    c, k = conv.c // g, conv.k // g
+    if case.layout == "nchw":
+        return raw.reshape(conv.k, c, conv.r, conv.s)
+    if c == k == 1:
+        turned = raw.reshape(conv.r, conv.s, 1, conv.k).permute(3, 2, 0, 1)
+    else:
+        turned = (
+            raw.reshape(g, conv.r, conv.s, c, k).permute(0, 4, 3, 1, 2).reshape(conv.k, c, conv.r, conv.s)
+        )
+    torch: Any = import_module("torch")
+    return turned.contiguous(memory_format=torch.channels_last)
+
+
+def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
+    """Conv, or ConvInteger of u8 and s8, of images with channels before pixels. Raises: NotOffered."""
+    task, case = mapped.task, mapped.task.case
+    if task.form not in ("f32", "u8s8") or case.layout != "nchw":
+        raise NotOffered
+    try:
+        runtime: Any = import_module("onnxruntime")
+    except ImportError:
+        raise NotOffered from None
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    conv = case.shape
+    x: Array = mapped.arrays["X"][0].reshape(conv.n, conv.c, conv.h, conv.w)
+    f: Array = mapped.arrays["F"][0].reshape(conv.k, conv.c // conv.groups, conv.r, conv.s)
+    y: Array = mapped.arrays["Y"][0].reshape(conv.n, conv.k, conv.p, conv.q)
+    pads, strides = (case.pad_h, case.pad_w) * 2, (case.stride_h, case.stride_w)
+    model = convolution_model(x, f, y.shape, pads, strides, case.groups, held=task.packed)
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    given = {"X": x} if task.packed else {"X": x, "F": f}
+
+    def keep(result: Any) -> None:
+        np.copyto(y, result[0])
+
+    def time(calls: int, first: int) -> int:
+        return timed_calls(lambda: session.run(None, given), calls, keep)
+
+    return Ready(time, f"onnxruntime {version('onnxruntime')}", False)
+
+
+# The libraries that recurrent layers are compared with: each with the weights in the layout that it stores.
+#
+# The shipped kernels hold a gate's weights as [features, units], torch and onnxruntime as [units,
+# features]. What turns one into the other is outside the clock, and so is the copy of the last result into
+# Y. With packed weights they are the same: onnxruntime packs when its session is made, torch as it likes
+# at each call.
+
+
+LAYERS = {"gru": "GRU", "lstm": "LSTM", "rnn": "RNN"}
+"""The layer of a cell as libraries call it."""
+
+
+def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
+    """torch.nn.GRU, LSTM or RNN in inference mode. Raises: NotOffered."""
+    try:
+        torch: Any = import_module("torch")
+    except ImportError:
+        raise NotOffered from None
+    torch.set_num_threads(threads)
+    dtype = getattr(torch, TORCH_TYPES[mapped.task.form])
+
+    def tensor(array: Array) -> Any:
+        return torch.from_numpy(np.ascontiguousarray(array, np.float32)).to(dtype)
+
+    arrays = {name: copies[0].astype(np.float32) for name, copies in mapped.arrays.items() if name != "Y"}
+    units, features = arrays["U"].shape[-1], arrays["X"].shape[-1]
+    name = LAYERS[mapped.task.case.cell]
+    more = {"nonlinearity": "relu"} if name == "RNN" else {}
+    layer = getattr(torch.nn, name)(features, units, **more).to(dtype)
+    with torch.no_grad():
+        for ours, theirs in (("W", layer.weight_ih_l0), ("U", layer.weight_hh_l0)):
+            theirs.copy_(
+                tensor(arrays[ours].reshape(-1, *arrays[ours].shape[-2:]).swapaxes(1, 2)).reshape(
+                    theirs.shape
+                )
+            )
+        layer.bias_ih_l0.copy_(tensor(arrays["b"].reshape(-1)))
+        layer.bias_hh_l0.copy_(tensor(arrays.get("d", 0 * arrays["b"]).reshape(-1)))
+    given, first = tensor(arrays["X"]), tensor(arrays["h0"])[None]
+    state = (first, tensor(arrays["c0"])[None]) if "c0" in arrays else first
+
+    def call(at: int = 0) -> Any:
+        return layer(given, state)[0]
+
+    with torch.inference_mode():
+        implementation = torch_implementation(torch, call)
+
+    def keep(result: Any) -> None:
+        mapped.arrays["Y"][0][...] = result.float().numpy().astype(mapped.arrays["Y"][0].dtype)
+
+    def time(calls: int, first: int) -> int:
+        with torch.inference_mode():
+            return timed_calls(call, calls, keep)
+
+    return Ready(time, f"torch {version('torch')}: {implementation}", False)
+
+
+def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
+    """The layer of onnxruntime, which has it in f32. Raises: NotOffered."""
+    if mapped.task.form != "f32":
+        raise NotOffered
+    try:
+        runtime: Any = import_module("onnxruntime")
+    except ImportError:
+        raise NotOffered from None
+    arrays = {name: copies[0] for name, copies in mapped.arrays.items()}
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    model = recurrent_model(LAYERS[mapped.task.case.cell], arrays)
+    session = runtime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    given = {"X": arrays["X"]}
+
+    def keep(result: Any) -> None:
+        arrays["Y"][...] = result[0][:, 0]
+
+    def time(calls: int, first: int) -> int:
+        return timed_calls(lambda: session.run(None, given), calls, keep)
+
+    return Ready(time, f"onnxruntime {version('onnxruntime')}", False)
+
 
 PRODUCTS = Kind(
     name="product",

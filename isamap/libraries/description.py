@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Literal
 
 from isamap.ir import Kernel
-from isamap.libraries.fields import CALL, FILE, FORM, INTERFACE, LIBRARY
 from isamap.libraries.prototype import IDENTIFIER, Parameter, Prototype, read_prototype
 from isamap.library_calls import FOLDER, SUFFIX, shipped_descriptions
-from isamap.machine.families import Row, check_variables, describe_row, read_rows
+from isamap.machine.families import ROWS, Row, check_variables, describe_row, read_rows
 from isamap.machine.fields import read_items, read_mapping, read_names, read_text
+from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
 from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
 from isamap.source import Diagnostic, Source, UsageProblem, open_beside, read_limited
 from isamap.syntax import parse_kernel, substitute_text
@@ -324,3 +324,35 @@ def _texts(keys: Mapping[str, Node], key: str, findings: Findings) -> tuple[str,
 def _pairs(keys: Mapping[str, Node], key: str, findings: Findings) -> dict[str, str]:
     entries = read_names(keys.get(key), f"`{key}`", findings)
     return {name.text: t.text for name, n in entries if (t := read_text(n, name.text, findings)) is not None}
+
+
+# The keys of descriptions of libraries and of the interfaces that they speak.
+
+
+FORM = Keys({"kernel": TEXT, "arguments": ListOf(TEXT, 1)}, ("kernel", "arguments"))
+CALL = Keys(
+    {"for": ROWS, "layouts": ROWS, "prototype": TEXT, "features": ListOf(TEXT), "forms": ListOf(FORM, 1)},
+    ("prototype", "forms"),
+)
+FILE = Keys({"package": TEXT, "file": TEXT}, ("file",))
+INTERFACE = Keys(
+    {"isamap": COUNT, "interface": TEXT, "summary": TEXT, "source": TEXT, "calls": ListOf(CALL, 1)},
+    ("isamap", "interface", "summary", "calls"),
+)
+LIBRARY = Keys(
+    {
+        "isamap": COUNT,
+        "library": TEXT,
+        "summary": TEXT,
+        "source": TEXT,
+        "interfaces": ListOf(TEXT),
+        "types": NamedBy(TEXT),
+        "symbols": TEXT,
+        "files": ListOf(FILE, 1),
+        "link": TEXT,
+        "threads": ListOf(TEXT),
+        "environment": NamedBy(TEXT),
+        "calls": ListOf(CALL),
+    },
+    ("isamap", "library", "summary", "files", "link"),
+)

@@ -6,24 +6,35 @@ A declaration may use those above it and everything that `known` brings along.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from isamap.ir.dtypes import NUMERICS
 from isamap.ir.functions import Function
 from isamap.ir.index import Index
 from isamap.ir.nodes import (
     ConstantDecl,
+    Constraint,
     Declaration,
+    Instruction,
+    Kernel,
+    Let,
     MemoryDecl,
     MemoryKind,
     Module,
+    Operand,
     Param,
+    ParamKind,
+    Require,
+    Setting,
     StateDecl,
     StateField,
+    StateRef,
+    Stmt,
 )
 from isamap.syntax import ast
-from isamap.syntax.bodies import check_free, resolve_placement
+from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement
 from isamap.syntax.functions import Library, resolve_function
-from isamap.syntax.indices import resolve_index
-from isamap.syntax.routines import resolve_bounds, resolve_routine
+from isamap.syntax.indices import resolve_constraint, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
@@ -173,3 +184,256 @@ def _state(s: ast.StateSyntax) -> StateDecl:
 def _constant(c: ast.ConstantSyntax, scope: Scope) -> ConstantDecl:
     low, high = resolve_bounds(c.bounds, scope, c.name.text)
     return ConstantDecl(Param(c.name.text, "machine", low, high, c.default, None, c.span), c.span)
+
+
+# Routines: parameters, lets, operands and body of a kernel or an instruction, in dependency order.
+#
+# `where` is written first and resolved last, for it may speak of operands (`stride(A, 0)`); lets may use
+# every parameter and every let above them.
+
+
+@dataclass
+class _Parts:
+    """What is found while one routine is resolved; used only there."""
+
+    scope: Scope
+    params: list[Param] = field(default_factory=list[Param])
+    lets: list[Let] = field(default_factory=list[Let])
+    operands: list[Operand] = field(default_factory=list[Operand])
+    where: list[Constraint] = field(default_factory=list[Constraint])
+    body: list[Stmt] = field(default_factory=list[Stmt])
+    requires: list[Require] = field(default_factory=list[Require])
+    settings: list[Setting] = field(default_factory=list[Setting])
+    numerics: list[str] = field(default_factory=list[str])
+    uses: dict[str, list[str]] = field(default_factory=lambda: {"sets": [], "releases": [], "clobbers": []})
+
+
+def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> Kernel | Instruction | None:
+    """The routine; None, with the findings kept, when something in it was refused."""
+    before = findings.refused
+    parts = _Parts(scope)
+    for p in r.params:
+        _add_param(p, r, parts, findings)
+    for item in r.items:
+        _add_item(item, r, parts, findings)
+    for constraint in r.where:
+        with findings.collect():
+            parts.where.append(resolve_constraint(constraint, parts.scope))
+    changes_state = bool(parts.uses["sets"] or parts.uses["releases"] or parts.settings)
+    if findings.refused == before and not parts.body and not changes_state:
+        with findings.collect():
+            raise problem("empty-routine", f"`{r.name.text}` has no statement", r.name.span)
+    if findings.refused > before:
+        return None
+    shared = (
+        r.name.text, tuple(parts.params), tuple(parts.operands), tuple(parts.body), tuple(parts.lets),
+        tuple(parts.where), r.strict, r.span,
+    )  # fmt: skip
+    if r.kind == "kernel":
+        return Kernel(*shared)
+    uses = (tuple(parts.uses[u]) for u in ("sets", "releases", "clobbers"))
+    settings, numerics = tuple(parts.settings), tuple(parts.numerics)
+    return Instruction(*shared, tuple(parts.requires), *uses, settings=settings, numerics=numerics)
+
+
+# --- parameters -------------------------------------------------------------------------------------------
+
+
+def _add_param(p: ast.ParamSyntax, r: ast.RoutineSyntax, parts: _Parts, findings: Findings) -> None:
+    with findings.collect():
+        param = resolve_param(p, r.kind, parts.scope)
+        parts.params.append(param)
+        parts.scope = parts.scope.with_param(param)
+        return
+    if p.name.text not in parts.scope.names:
+        parts.scope = parts.scope.with_broken(p.name.text)
+
+
+def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
+    """A parameter with its kind, range and default. Raises: TypeProblem."""
+    if scope.indices.get(p.name.text) != "constant":
+        check_free(p.name, scope, "parameter")
+    kind = _param_kind(p, routine)
+    dtype = None
+    if p.dtype is not None:
+        dtype = resolve_dtype(p.dtype)
+        if kind != "scalar":
+            raise problem(
+                "bad-parameter", f"`{p.name.text}` is an integer; only a scalar has a type", p.dtype.span,
+                advice=f"write `scalar {p.name.text}: {dtype}`",
+            )  # fmt: skip
+    elif kind == "scalar" and (p.bounds is None or routine == "kernel"):
+        raise problem(
+            "bad-parameter",
+            f"scalar `{p.name.text}` needs a type" + ("" if routine == "kernel" else " or a range"),
+            p.span,
+            advice=f"write `scalar {p.name.text}: f32`"
+            + (
+                f", or `{p.name.text}: 1..16` for a size"
+                if routine == "kernel"
+                else f" or `scalar {p.name.text}: 1..16`"
+            ),
+        )
+    low, high = resolve_bounds(p.bounds, scope, p.name.text) if p.bounds else (None, None)
+    _check_default(p, low, high, dtype is not None)
+    return Param(p.name.text, kind, low, high, p.default, dtype, p.span)
+
+
+def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
+    if routine == "kernel":
+        if p.kind not in (None, "scalar"):
+            raise problem(
+                "bad-parameter", f"`{p.kind}` parameters belong to instructions", p.span,
+                "a kernel's parameters are its sizes and typed scalars",
+                advice=f"write `{p.name.text}`",
+            )  # fmt: skip
+        return "scalar" if p.kind == "scalar" else "size"
+    if p.kind is None:
+        raise problem(
+            "bad-parameter", f"`{p.name.text}` does not say what decides it", p.span,
+            "an instruction's parameter is chosen by the scheduler (`choose`), by the machine (`machine`), "
+            "encoded (`imm`) or a run-time value (`scalar`)",
+            advice=f"write `choose {p.name.text}`",
+        )  # fmt: skip
+    match p.kind:
+        case "choose" | "machine" | "imm" | "scalar":
+            return p.kind
+        case _:
+            raise AssertionError(p.kind)
+
+
+def resolve_bounds(
+    bounds: tuple[ast.ExprSyntax, ast.ExprSyntax], scope: Scope, name: str
+) -> tuple[Index, Index]:
+    """The two ends of a range. Raises: TypeProblem when they are crossed."""
+    low, high = (resolve_index(b, scope, f"the range of `{name}`") for b in bounds)
+    if low.value is not None and high.value is not None and low.value > high.value:
+        raise problem(
+            "bad-range", f"the range {low}..{high} of `{name}` is empty", bounds[0].span.to(bounds[1].span)
+        )
+    return low, high
+
+
+def _check_default(p: ast.ParamSyntax, low: Index | None, high: Index | None, typed: bool) -> None:
+    if p.default is None:
+        return
+    if typed:
+        raise problem("bad-parameter", f"scalar `{p.name.text}` has no default", p.span)
+    smallest = low.value if low is not None else 1
+    largest = high.value if high is not None else None
+    if smallest is not None and p.default < smallest:
+        raise problem(
+            "bad-range",
+            f"the default {p.default} of `{p.name.text}` is below its smallest value {smallest}",
+            p.span,
+            advice=None
+            if low is not None
+            else f"sizes are at least 1; a range allows more: `{p.name.text}: {p.default}..64 = {p.default}`",
+        )
+    if largest is not None and p.default > largest:
+        raise problem(
+            "bad-range",
+            f"the default {p.default} of `{p.name.text}` is above its largest value {largest}",
+            p.span,
+        )
+
+
+# --- items ------------------------------------------------------------------------------------------------
+
+
+def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, findings: Findings) -> None:
+    match item:
+        case ast.OperandSyntax():
+            with findings.collect():
+                operand = resolve_operand(item, parts.scope, r.kind)
+                parts.operands.append(operand)
+                parts.scope = parts.scope.with_operand(operand)
+                return
+            if item.name.text not in parts.scope.names:
+                parts.scope = parts.scope.with_broken(item.name.text)
+        case ast.LetSyntax(name, value, span):
+            with findings.collect():
+                check_free(name, parts.scope, "let")
+                parts.lets.append(Let(name.text, resolve_index(value, parts.scope, f"`{name.text}`"), span))
+                parts.scope = parts.scope.with_index(name.text, "let")
+                return
+            if name.text not in parts.scope.names:
+                parts.scope = parts.scope.with_broken(name.text)
+        case ast.RequireSyntax():
+            with findings.collect():
+                _only_instructions(r, item.kind, item)
+                _add_state_field(item, parts)
+        case ast.StateUseSyntax(kind, name, _):
+            with findings.collect():
+                _only_instructions(r, kind, item)
+                parts.uses[kind].append(_state_or_memory(kind, name, parts.scope))
+        case ast.NumericsSyntax():
+            with findings.collect():
+                _only_instructions(r, "numerics", item)
+                parts.numerics += [_numerics_word(word, parts) for word in item.words]
+        case ast.LoopSyntax() | ast.AssignSyntax():
+            statement = resolve_statement(item, parts.scope, findings)
+            parts.body += [statement] if statement is not None else []
+
+
+def _only_instructions(r: ast.RoutineSyntax, word: str, item: ast.ItemSyntax) -> None:
+    if r.kind == "kernel":
+        raise problem("clause-misplaced", f"`{word}` belongs to instructions, not to a kernel", item.span)
+
+
+def _state_or_memory(kind: str, name: ast.Ident, scope: Scope) -> str:
+    wanted = MemoryDecl if kind == "clobbers" else StateDecl
+    known = [d.name for d in scope.known.declarations if isinstance(d, wanted)]
+    if name.text not in known:
+        what = "memory" if kind == "clobbers" else "state"
+        raise unknown(f"unknown-{what}", what, name, known)
+    return name.text
+
+
+def _numerics_word(word: ast.Ident, parts: _Parts) -> str:
+    if word.text not in NUMERICS:
+        raise unknown("unknown-numerics", "word of `numerics`", word, NUMERICS)
+    if word.text in parts.numerics:
+        raise problem("clause-repeated", f"`{word.text}` is said twice", word.span)
+    return word.text
+
+
+def _add_state_field(item: ast.RequireSyntax, parts: _Parts) -> None:
+    ref = _state_field(item, parts.scope)
+    if item.kind == "requires":
+        value = resolve_index(item.value, parts.scope, "a required value")
+        parts.requires.append(Require(ref, value, item.span))
+    else:
+        value = resolve_index(item.value, parts.scope, "the value of a field")
+        parts.settings.append(Setting(ref, value, item.span))
+
+
+def _state_field(item: ast.RequireSyntax, scope: Scope) -> StateRef:
+    states = {d.name: d for d in scope.known.declarations if isinstance(d, StateDecl)}
+    if item.state.text not in states:
+        raise unknown("unknown-state", "state", item.state, states)
+    fields = {f.name: f for f in states[item.state.text].fields}
+    if item.field.text not in fields:
+        raise unknown("unknown-field", f"field of `{item.state.text}`", item.field, fields)
+    index = _field_index(item, fields[item.field.text], scope)
+    return StateRef(item.state.text, item.field.text, index)
+
+
+def _field_index(item: ast.RequireSyntax, target: StateField, scope: Scope) -> str | int | None:
+    match item.index:
+        case None if target.count is None:
+            return None
+        case None:
+            raise problem("wrong-rank", f"`{target.name}` has {target.count} entries: say which", item.span)
+        case e if target.count is None:
+            raise problem("wrong-rank", f"`{target.name}` is one value, not an array", e.span)
+        case ast.Name(name, span):
+            return scope.operand(ast.Ident(name, span)).name
+        case ast.Number(int() as value, span):
+            if value >= target.count:
+                raise problem(
+                    "index-out-of-range", f"`{target.name}` has entries 0 to {target.count - 1}", span
+                )
+            return value
+        case e:
+            raise problem("not-an-index", "an entry is named by a number or by an operand", e.span)

@@ -14,8 +14,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from math import exp, log
-from statistics import median
+from math import comb, exp, log
+from statistics import fmean, median
 from typing import Any, cast
 
 import numpy as np
@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.tune.evaluating import Record
 from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
-from isamap.tune.judging import Judgement
 from isamap.tune.learned import MODEL, Trained
 from isamap.tune.measured import PROCESSOR_TIME
 from isamap.tune.trees import LEAF, Forest, Tree
@@ -231,3 +230,44 @@ def _tree(root: Mapping[str, Any]) -> Tree:
         tuple(above for _, above in links),
         tuple(round(float(node.get("leaf_value", 0.0)), 7) for node in nodes),
     )
+
+
+# How well costs order schedules that were measured: Kendall's tau, and what the first choice loses.
+
+
+def kendall(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """Kendall's tau-b: 1 where both orders agree, -1 where one is the other reversed."""
+    pairs = [(i, j) for i in range(len(predicted)) for j in range(i)]
+    signs = [(_sign(predicted[i], predicted[j]), _sign(measured[i], measured[j])) for i, j in pairs]
+    total = comb(len(predicted), 2)
+    free = (total - sum(p == 0 for p, _ in signs)) * (total - sum(m == 0 for _, m in signs))
+    return sum(p * m for p, m in signs) / free**0.5 if free else 0.0
+
+
+def _sign(a: float, b: float) -> int:
+    return (a > b) - (a < b)
+
+
+def first_over_best(predicted: Sequence[float], measured: Sequence[float]) -> float:
+    """The measured time of what is predicted to be the fastest over the least: 1 where it is the fastest."""
+    return measured[predicted.index(min(predicted))] / min(measured)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Means over kernels at some sizes: geometric of first choice over best, arithmetic of tau."""
+
+    rows: int
+    first_over_best: float
+    worst: float
+    tau: float
+
+    @staticmethod
+    def of(cases: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Judgement | None:
+        """That of predicted and measured costs of each; None of no case."""
+        known = list(cases)
+        if not known:
+            return None
+        lost = [first_over_best(predicted, measured) for predicted, measured in known]
+        tau = fmean(kendall(predicted, measured) for predicted, measured in known)
+        return Judgement(len(known), exp(fmean(map(log, lost))), max(lost), tau)

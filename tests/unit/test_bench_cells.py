@@ -10,9 +10,8 @@ import pytest
 
 from isamap.bench.campaign import Campaign, run_campaign
 from isamap.bench.cases import FORMS
-from isamap.bench.cell_libraries import prepare_onnxruntime_cell, prepare_torch_cell
 from isamap.bench.cells import CellCase, cell_cases, cell_kernel, cell_values, is_right
-from isamap.bench.kinds import CELLS
+from isamap.bench.kinds import CELLS, prepare_onnxruntime_cell, prepare_torch_cell
 from isamap.bench.ring import Mapped, Shared, Task
 from isamap.bench.rows import Row
 from isamap.bench.summary import rows_table, summarise, summary_text

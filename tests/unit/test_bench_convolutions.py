@@ -10,7 +10,6 @@ import pytest
 
 from isamap.bench.campaign import Campaign, run_campaign
 from isamap.bench.cases import FORMS, Form
-from isamap.bench.convolution_libraries import prepare_onnxruntime_conv, prepare_torch_conv
 from isamap.bench.convolutions import (
     ConvCase,
     as_grouped,
@@ -20,7 +19,7 @@ from isamap.bench.convolutions import (
     is_convolution,
     patches,
 )
-from isamap.bench.kinds import CONVOLUTIONS
+from isamap.bench.kinds import CONVOLUTIONS, prepare_onnxruntime_conv, prepare_torch_conv
 from isamap.bench.libraries import NotOffered
 from isamap.bench.ring import Mapped, Shared, Task
 from isamap.cli import bench_command

@@ -10,10 +10,9 @@ import pytest
 
 from isamap.bench.campaign import Campaign, run_campaign
 from isamap.bench.cases import F32
-from isamap.bench.kinds import SPARSE_PRODUCTS
+from isamap.bench.kinds import SPARSE_PRODUCTS, prepare_mkl_sparse, prepare_scipy_sparse
 from isamap.bench.libraries import NotOffered
 from isamap.bench.ring import Array, Mapped, Shared, Task
-from isamap.bench.sparse_libraries import prepare_mkl_sparse, prepare_scipy_sparse
 from isamap.bench.sparse_products import (
     SparseCase,
     compressed,

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from isamap.ir import DTYPES, Index, Read
-from isamap.match.moves.runs import in_runs
+from isamap.match.moves.scratch_buffers import in_runs
 from isamap.match.moves.transfers import Copy
 from isamap.transform import reads
 

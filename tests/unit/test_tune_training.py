@@ -20,9 +20,19 @@ from isamap.plan.trial import Trial
 from isamap.source import MissingTool, UsageProblem
 from isamap.tune.evaluating import Log, Record
 from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
-from isamap.tune.judging import Judgement, kendall
 from isamap.tune.learned import Learned, Trained, parse_trained, print_trained
-from isamap.tune.training import SETTINGS, TREES, Sample, centred, judged, matrix, samples_in, train
+from isamap.tune.training import (
+    SETTINGS,
+    TREES,
+    Judgement,
+    Sample,
+    centred,
+    judged,
+    kendall,
+    matrix,
+    samples_in,
+    train,
+)
 from isamap.tune.trees import Forest, Tree
 
 
