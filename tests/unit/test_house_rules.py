@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,13 @@ def test_a_function_does_one_step() -> None:
                 lines = (node.end_lineno or node.lineno) - node.lineno + 1
                 long |= {f"{name}: {node.name}": lines} if lines > FUNCTION_LINES else {}
     assert long == {}
+
+
+def test_the_product_keeps_to_its_budget() -> None:
+    most = tomllib.loads((ROOT / "tests" / "house.toml").read_text(encoding="utf-8"))["product"]
+    product = [path for path in MODULES if path.relative_to(ROOT).parts[0] in ("isamap", "scheduler")]
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in product)
+    assert (lines <= most["lines"], len(product) <= most["modules"]) == (True, True), (lines, len(product))
 
 
 def test_module_names_say_what_is_inside() -> None:
