@@ -138,7 +138,7 @@ SIZES = {"M": 5, "N": 6, "K": 7}
 @pytest.mark.parametrize(
     ("kernel", "machine", "by", "without", "sizes"),
     [
-        ("gemm_f32", "aarch64-sme", "fmopa", [], (35, 37, 9)),
+        ("gemm_f32", "aarch64-sme", "fmopa", [], (35, 37, 33)),
         ("gemm_s8s8", "aarch64-sme", "smopa", [], (70, 70, 70)),
         ("gemm_bf16", "aarch64-sme", "bfmopa", [], (70, 70, 70)),
         ("gemm_s8s8", "aarch64-bf16", "smmla_q", [], (33, 37, 70)),
