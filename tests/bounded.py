@@ -2,6 +2,7 @@
 
     with Bounded() as isamap:
         isamap.run(["fmt", "a.ir"], {"a.ir": b"kernel k("}).code  ->  2
+        isamap.read("npy", b"NUMPY").code                         ->  2
 
 One process reads many inputs, so that each costs what its reading costs. An input that takes more memory than
 the limit, more time, or the whole process, ends as `exit 70`: what a person would see of it.
@@ -57,13 +58,21 @@ class Bounded:
 
     def run(self, words: Sequence[str], files: Mapping[str, bytes] | None = None) -> Said:
         """What a command says that runs in a folder with these files; `<stdin>` is standard input."""
+        return self._answer(
+            {
+                "words": list(words),
+                "files": {n: base64.b64encode(d).decode() for n, d in (files or {}).items()},
+            }
+        )
+
+    def read(self, reader: str, data: bytes) -> Said:
+        """What a reader of `fuzz.readers` says of its input."""
+        return self._answer({"reader": reader, "data": base64.b64encode(data).decode()})
+
+    def _answer(self, job: Mapping[str, object]) -> Said:
         process = self._process or self._start()
         assert process.stdin is not None
         assert process.stdout is not None
-        job = {
-            "words": list(words),
-            "files": {n: base64.b64encode(d).decode() for n, d in (files or {}).items()},
-        }
         process.stdin.write(json.dumps(job).encode() + b"\n")
         process.stdin.flush()
         ready, _, _ = select.select([process.stdout], [], [], self.seconds)
@@ -76,7 +85,7 @@ class Bounded:
         return Said(answer["code"], answer["text"])
 
     def _start(self) -> subprocess.Popen[bytes]:
-        path = os.pathsep.join([str(_ROOT), os.environ.get("PYTHONPATH", "")])
+        path = os.pathsep.join([str(_ROOT), str(_ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).resolve()), str(self.memory_bytes)],
             cwd=self._folder.name,
@@ -105,11 +114,14 @@ def _serve(memory_bytes: int) -> None:
     _limit(memory_bytes)
     for line in jobs:
         job = json.loads(line)
-        files = {name: base64.b64decode(data) for name, data in job["files"].items()}
-        for name, data in files.items():
-            if name != "<stdin>":
-                Path(name).write_bytes(data)
-        said = _run(job["words"], files.get("<stdin>", b""))
+        if "reader" in job:
+            said = _read(job["reader"], base64.b64decode(job["data"]))
+        else:
+            files = {name: base64.b64decode(data) for name, data in job["files"].items()}
+            for name, data in files.items():
+                if name != "<stdin>":
+                    Path(name).write_bytes(data)
+            said = _run(job["words"], files.get("<stdin>", b""))
         answers.write(json.dumps({"code": said.code, "text": said.text}) + "\n")
         answers.flush()
 
@@ -131,6 +143,23 @@ def _limit(memory_bytes: int) -> None:
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     most = pages * resource.getpagesize() + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _read(name: str, data: bytes) -> Said:
+    from fuzz.readers import READERS, make_folder
+
+    from isamap.source import IsamapError
+
+    folder = Path("read", "work")
+    if not folder.exists():
+        make_folder(folder)
+    try:
+        READERS[name].read(data, folder.resolve())
+    except IsamapError as error:
+        return Said(error.exit_code, str(error))
+    except BaseException as error:  # noqa: BLE001 - as below
+        return Said(70, f"{error!r}")
+    return Said(0, "")
 
 
 def _run(words: list[str], given: bytes) -> Said:

@@ -42,7 +42,7 @@ def schedule_rows(request: Request, heuristics: Sequence[str], rows: str, output
                 help="leave out `-o`; `--json` gives all schedules as text",
             )
         )
-    sets = _read_rows(request, rows)
+    sets = read_rows(request, rows)
     done: list[Done] = []
     with Progress() as progress:
         for number, sizes in enumerate(sets, 1):
@@ -64,7 +64,7 @@ def _schedule(request: Request) -> Done:
         return Done(request.sizes, request.heuristic, found, time.perf_counter() - started)
 
 
-def _read_rows(request: Request, name: str) -> list[dict[str, Size]]:
+def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
     """The sizes of every row: columns that the kernel knows, beside those that are the same for all."""
     from isamap.syntax import parse_kernel
 

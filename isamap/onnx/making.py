@@ -23,6 +23,10 @@ from isamap.onnx.types import stored, type_of
 
 Shape = tuple[int, ...]
 MOST_ELEMENTS = 1 << 31
+MOST_NUMBERS = 1 << 25
+"""Numbers that operators compute of sizes alone, which a small file may say to be large."""
+WORK_OF_PLACE = 32
+"""A place that Python computes costs as much as so many numbers."""
 
 
 class OutOfOrder(Exception):
@@ -107,6 +111,7 @@ class Making:
     steps: list[Move | Written | Pointwise] = field(default_factory=list[Move | Written | Pointwise])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     tensors: int = 0
+    numbers: int = 0
     moved: dict[tuple[str, Shape, Shape, Shape], tuple[Value, int]] = field(
         default_factory=dict["tuple[str, Shape, Shape, Shape]", "tuple[Value, int]"]
     )
@@ -139,6 +144,13 @@ class Making:
             found = text.done()
             self.moved[key] = found, len(self.steps) - 1
         return self.moved[key][0]
+
+    def reserve(self, *sizes: int) -> None:
+        """Count the numbers of a table that is computed now. Raises: NotTaken beyond those of a model."""
+        self.numbers += prod(sizes)
+        if self.numbers > MOST_NUMBERS:
+            said = f"a table of {prod(sizes)} numbers: the tables of a model have {MOST_NUMBERS} at most"
+            raise NotTaken(said)
 
     def fresh(self, dtype: str, shape: Shape) -> Value:
         """A value that a step is about to write. Raises: NotTaken for one that is too large."""

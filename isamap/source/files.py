@@ -58,40 +58,40 @@ def open_beside(folder: Path, name: str) -> BufferedReader:
     if os.path.isabs(name) or not path.is_relative_to(root):
         raise LeavesFolder(errno.EXDEV, "it leaves the folder of the file that names it")
     if not _WALKS:
-        file = open_regular(path)
-    else:
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
-        handle = os.open(root, flags)
-        try:
-            for part in path.relative_to(root).parts[:-1]:
-                outer, handle = handle, os.open(part, flags, dir_fd=handle)
-                os.close(outer)
-            file = _opened(path.name if path != Path(root) else ".", _FLAGS | os.O_NOFOLLOW, handle)
-        finally:
-            os.close(handle)
-    if os.fstat(file.fileno()).st_nlink > 1:
-        file.close()
-        raise LeavesFolder(errno.EMLINK, "it has several names (hard links): copy it into the folder")
-    return file
-
-
-def _opened(path: Path | str, flags: int, folder: int | None = None) -> BufferedReader:
+        return _opened(path, _FLAGS, is_alone=True)
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+    handle = os.open(root, flags)
     try:
-        _check_regular(os.stat(path, dir_fd=folder))  # before, as opening alone moves some devices
+        for part in path.relative_to(root).parts[:-1]:
+            outer, handle = handle, os.open(part, flags, dir_fd=handle)
+            os.close(outer)
+        last = path.name if path != Path(root) else "."
+        return _opened(last, _FLAGS | os.O_NOFOLLOW, handle, is_alone=True)
+    finally:
+        os.close(handle)
+
+
+def _opened(
+    path: Path | str, flags: int, folder: int | None = None, *, is_alone: bool = False
+) -> BufferedReader:
+    try:
+        _check(os.stat(path, dir_fd=folder), is_alone)  # before, as opening alone moves some devices
         handle = os.open(path, flags, dir_fd=folder)
     except ValueError:
         raise _no_name() from None
     try:
-        _check_regular(os.fstat(handle))
+        _check(os.fstat(handle), is_alone)
         return os.fdopen(handle, "rb")
     except OSError:
         os.close(handle)
         raise
 
 
-def _check_regular(status: os.stat_result) -> None:
+def _check(status: os.stat_result, is_alone: bool) -> None:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "it is no regular file")
+    if is_alone and status.st_nlink > 1:
+        raise LeavesFolder(errno.EMLINK, "it has several names (hard links): copy it into the folder")
 
 
 def _no_name() -> OSError:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any, cast
 
-from isamap.hw_specs import machine_path, shipped_machines
-from isamap.kernels import kernel_path, list_kernels
+ROOT = Path(__file__).parents[2]
+KERNELS, MACHINES = sorted((ROOT / "kernels").glob("*.ir")), sorted((ROOT / "hw_specs").glob("*.yaml"))
 
 NUMBERS = (
     "0", "1", "2", "3", "7", "-1", "16", "4096", "65536", "2147483647", "2147483648", "4294967296", "1e300",
@@ -28,6 +30,13 @@ BYTES = (
 )  # fmt: skip
 _TOKEN = re.compile(r"[A-Za-z_]\w*|\d+(?:\.\d+)?(?:[eE][-+]?\d+)?|\s+|.", re.DOTALL)
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+NAMES = (
+    "../secret", "link", "hard", "a b", "x y\n", "<script>alert(1)</script>", "$(id)", "x;id", "*/ x /*",
+    "-x", "x.", "CON", "nul.txt", "é", "for", "int", "main", "x" * 300,
+)  # fmt: skip
+"""Names that reach a path, C, a Makefile or a page, of which some leave a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +141,14 @@ _CHANGES: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 def kernel_case(random: Random, largest: int | None = None) -> Case:
     """A kernel, of at most so many bytes before the change, formatted or matched."""
-    data = mutated(
-        _one_of([kernel_path(name) for name in list_kernels()], largest, random).read_bytes(), random
-    )
+    data = mutated(_one_of(KERNELS, largest, random).read_bytes(), random)
     words = ("fmt", "x.ir") if random.random() < 0.7 else ("match", "x.ir", "--hw", "model-f32")
     return Case(words, {"x.ir": data})
 
 
 def machine_case(random: Random, largest: int = 40_000) -> Case:
     """A machine, of at most so many bytes before the change, checked."""
-    path = _one_of([machine_path(name) for name in shipped_machines()], largest, random)
+    path = _one_of(MACHINES, largest, random)
     return Case(("hw", "check", path.name), {path.name: mutated(path.read_bytes(), random)})
 
 
@@ -174,6 +181,35 @@ def profile_case(random: Random, text: str) -> Case:
     return Case((*words, "--profile", "p.json"), {"p.json": data})
 
 
+def profile_text() -> str:
+    """A profile of this processor with figures of all kinds that `generic-c` may have."""
+    from isamap.machine import load_machine
+    from isamap.machine.processor import this_cpu
+    from isamap.source.numbers import Spread
+    from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
+    from isamap.tune.profile import Profile, print_profile
+
+    machine = load_machine("generic-c")
+    spread = Spread(0.5, 0.6, 0.7, 0.9, 40)
+    instructions = tuple(
+        InstructionFigure(name, (), spread, spread) for name in list(machine.instructions)[:3]
+    )
+    return print_profile(
+        Profile(
+            machine.name,
+            machine.digest,
+            this_cpu(),
+            "gcc 12",
+            "2026-11-21T12:00:00+00:00",
+            instructions,
+            (BandwidthFigure("l1", "read", instructions[0].instruction, 16384, spread),),
+            (PackingFigure("straight", 4, spread),),
+            spread,
+            (CacheFigure("l1", 32768, 8, 64, None, "here"),),
+        )
+    )
+
+
 def buffers_case(random: Random) -> Case:
     """Buffers for a memory."""
     text = "id,lower,upper,size,alignment\n" + "".join(f"b{n},{n},{n + 3},{4 * n + 4},4\n" for n in range(6))
@@ -203,11 +239,122 @@ def changed_value(value: dict[str, Any], random: Random) -> dict[str, Any]:
     if random.random() < 0.2:
         del where[key]
         return value
+    holder, other = random.choice(places)
     where[key] = random.choice(
         [None, True, "", "x\x00y", [], {}, [1], {"a": 1}, 0, -1, 0.0, 1e-300, 1e300, 10**17, 10**400,
-         float("nan"), float("inf"), "l1", random.choice(places)[1]]
+         float("nan"), float("inf"), "l1", *NAMES, deepcopy(holder[other])]
     )  # fmt: skip
     return value
+
+
+def changed_json(data: bytes, random: Random) -> bytes:
+    """Return JSON with another value in some places; a text that is none with other bytes."""
+    try:
+        value = json.loads(data)
+        for _ in range(random.choice((1, 1, 2, 4))):
+            value = changed_value(value, random)
+        return json.dumps(value).encode()
+    except (ValueError, IndexError, RecursionError, AttributeError):
+        return mutated(data, random)
+
+
+def changed_program(data: bytes, random: Random) -> bytes:
+    """Return a program with another value in its header, whose length is right, or with other words."""
+    start = 16 + int.from_bytes(data[12:16], "little")
+    header, words = data[16:start], data[start:]
+    if random.random() < 0.7:
+        header = changed_json(header, random)
+    else:
+        words = _bytes(words, random)
+    header += b" " * (-len(header) % 16)
+    return data[:12] + len(header).to_bytes(4, "little") + header + words
+
+
+def changed_array(data: bytes, random: Random) -> bytes:
+    """Return an array of numpy with another header, whose length is right, or with other bytes."""
+    end = 10 + int.from_bytes(data[8:10], "little")
+    if random.random() < 0.3:
+        return mutated(data, random)
+    header = random.choice((_number, _token, _bytes))(data[10:end], random)[:60_000]
+    return data[:8] + len(header).to_bytes(2, "little") + header + data[end:]
+
+
+def changed_onnx(data: bytes, random: Random) -> bytes:
+    """Return a model of ONNX with another value in some fields; what is no protobuf with other bytes."""
+    onnx: Any = import_module("onnx")
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+        for _ in range(random.choice((1, 1, 2, 4))):
+            _change_field(model, random)
+        return bytes(model.SerializeToString())
+    except Exception:  # noqa: BLE001 - protobuf raises errors of its own for bytes and for values
+        return _bytes(data, random)
+
+
+def _change_field(model: Any, random: Random) -> None:
+    """Give a field of a message another value, that of another field of its kind among them."""
+    found = list(_messages(model))
+    message = random.choice(found)
+    field = random.choice(message.DESCRIPTOR.fields)
+    name, is_list = field.name, not field.has_presence
+    others = [m for m in found if m.DESCRIPTOR.full_name == message.DESCRIPTOR.full_name]
+    other = random.choice(others)
+    if random.random() < 0.2:
+        message.ClearField(name)
+    elif random.random() < 0.4:
+        message.ClearField(name)
+        message.MergeFrom(_only(other, name))
+    elif field.message_type is not None:
+        inner = getattr(message, name)
+        if is_list and inner and random.random() < 0.5:
+            del inner[random.randrange(len(inner))]
+        else:
+            given = [m for m in found if m.DESCRIPTOR.full_name == field.message_type.full_name]
+            if given:
+                (inner.append if is_list else inner.CopyFrom)(deepcopy(random.choice(given)))
+    else:
+        value = _field_value(field, found, random)
+        if is_list:
+            inner = getattr(message, name)
+            inner.insert(random.randrange(len(inner) + 1), value)
+            if random.random() < 0.7:
+                del inner[random.randrange(len(inner))]
+        else:
+            setattr(message, name, value)
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    """Return a message and all those inside."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in (value,) if field.has_presence else value:
+                yield from _messages(inner)
+
+
+def _only(message: Any, name: str) -> Any:
+    """Return a copy of a message that has one field alone."""
+    made = deepcopy(message)
+    for field, _ in message.ListFields():
+        if field.name != name:
+            made.ClearField(field.name)
+    return made
+
+
+def _field_value(field: Any, found: Sequence[Any], random: Random) -> object:
+    """Return a value of a field's kind."""
+    match field.cpp_type:
+        case field.CPPTYPE_STRING:
+            texts = [v for m in found for f, v in m.ListFields() if f.type == field.type and f.has_presence]
+            text = random.choice([*texts, *NAMES])
+            if field.type == field.TYPE_BYTES:
+                return _bytes(text if isinstance(text, bytes) else text.encode(), random)
+            return text
+        case field.CPPTYPE_FLOAT | field.CPPTYPE_DOUBLE:
+            return random.choice((0.0, -1.0, 0.5, 1e30, 1e-30, float("inf"), float("nan")))
+        case _:
+            return random.choice((*range(-2, 9), 16, 64, 1000, 1 << 20, 1 << 31, (1 << 31) - 1, -(1 << 31)))
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:

@@ -15,46 +15,20 @@ from random import Random
 
 import pytest
 from bounded import Bounded
+from fuzz import readers as fuzzed
 from properties import mutated_inputs as inputs
-
-from isamap.machine import load_machine
-from isamap.machine.processor import this_cpu
-from isamap.source.numbers import Spread
-from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
-from isamap.tune.profile import Profile, print_profile
 
 MORE = int(os.environ.get("ISAMAP_MUTATED", "200"))
 LARGEST = 1500
 """Bytes of the texts that the fast tier changes."""
+FEW = 40
+"""Inputs of each reader of `fuzz.readers` in the fast tier."""
 
 
 @pytest.fixture(scope="module")
 def isamap() -> Iterator[Bounded]:
     with Bounded() as running:
         yield running
-
-
-def profile_text() -> str:
-    """A profile of this processor with figures of all kinds that `generic-c` may have."""
-    machine = load_machine("generic-c")
-    spread = Spread(0.5, 0.6, 0.7, 0.9, 40)
-    instructions = tuple(
-        InstructionFigure(name, (), spread, spread) for name in list(machine.instructions)[:3]
-    )
-    return print_profile(
-        Profile(
-            machine.name,
-            machine.digest,
-            this_cpu(),
-            "gcc 12",
-            "2026-11-21T12:00:00+00:00",
-            instructions,
-            (BandwidthFigure("l1", "read", instructions[0].instruction, 16384, spread),),
-            (PackingFigure("straight", 4, spread),),
-            spread,
-            (CacheFigure("l1", 32768, 8, 64, None, "here"),),
-        )
-    )
 
 
 SCHEDULES = {
@@ -107,17 +81,19 @@ READERS: dict[str, Callable[[Random], inputs.Case]] = {
     "kernel": inputs.kernel_case,
     "machine": inputs.machine_case,
     "schedule": lambda random: inputs.schedule_case(random, SCHEDULES),
-    "profile": lambda random: inputs.profile_case(random, profile_text()),
+    "profile": lambda random: inputs.profile_case(random, inputs.profile_text()),
     "buffers": inputs.buffers_case,
-    "rows": inputs.rows_case,
+    "sizes": inputs.rows_case,
 }
+BY_FUNCTION = [name for name in fuzzed.READERS if name not in READERS]
+"""Readers of `fuzz.readers` that are called alone, as their commands do much else."""
 # Readers that the fast tier gives short texts, and how many inputs each gets there.
 SHORT: dict[str, Callable[[Random], inputs.Case]] = {
     **READERS,
     "kernel": lambda random: inputs.kernel_case(random, LARGEST),
     "machine": lambda random: inputs.machine_case(random, LARGEST),
 }
-FAST = {"kernel": 200, "machine": 60, "schedule": 60, "profile": 60, "buffers": 600, "rows": 40}
+FAST = {"kernel": 120, "machine": 60, "schedule": 60, "profile": 60, "buffers": 300, "sizes": 40}
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -129,6 +105,36 @@ def test_a_changed_input_is_read_or_refused(reader: str, isamap: Bounded) -> Non
 @pytest.mark.parametrize("reader", READERS)
 def test_a_changed_input_of_any_size_is_read_or_refused(reader: str, isamap: Bounded) -> None:
     try_all(READERS[reader], range(1000, 1000 + MORE), isamap)
+
+
+@pytest.mark.parametrize("reader", BY_FUNCTION)
+def test_a_reader_takes_or_refuses_a_changed_input(reader: str, isamap: Bounded) -> None:
+    read_all(reader, range(FEW), isamap)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("reader", BY_FUNCTION)
+def test_a_reader_takes_or_refuses_many_changed_inputs(reader: str, isamap: Bounded) -> None:
+    read_all(reader, range(1000, 1000 + 5 * MORE), isamap)
+
+
+def read_all(reader: str, numbers: Sequence[int], isamap: Bounded) -> None:
+    """Have a reader read inputs of which some are changed, once or twice."""
+    if reader == "onnx":
+        pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+    codes: Counter[int] = Counter()
+    given = fuzzed.seeds(reader, LARGEST)
+    assert given
+    for number in numbers:
+        random = Random(number)
+        data = random.choice(given)
+        for _ in range(random.randrange(3)):
+            data = fuzzed.READERS[reader].changed(data, random)
+        said = isamap.read(reader, data)
+        codes[said.code] += 1
+        assert said.code in (0, 1, 2, 3), f"number {number}: exit {said.code}\n{data!r}\n{said.text}"
+    assert codes[0] > 0
+    assert reader == "opened" or len(codes) > 1, "a few changes make an input wrong"
 
 
 def try_all(draw: Callable[[Random], inputs.Case], numbers: Sequence[int], isamap: Bounded) -> None:

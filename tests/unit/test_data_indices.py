@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fuzz.run import dictionary, seeds
+from fuzz.readers import seeds
+from fuzz.run import dictionary
 from numpy.typing import NDArray
 
 from isamap.driver.inputs import named_kernel
@@ -191,8 +192,9 @@ def test_drawn_values_obey_their_declaration_and_reach_its_ends() -> None:
 
 
 def test_fuzzing_starts_from_texts_and_words_of_declared_values() -> None:
-    assert sum(b" ascending;" in text for text in seeds("kernel")) >= 3
-    assert {'"values"', '"ascending"'} <= set(dictionary().splitlines())
+    kernels = seeds("kernel", 8000)
+    assert sum(b" ascending;" in text for text in kernels) >= 3
+    assert {'"values"', '"ascending"'} <= set(dictionary(kernels).splitlines())
 
 
 @pytest.mark.parametrize("columns", [2, 4])

@@ -105,6 +105,39 @@ def branches(*kinds: int) -> Any:
 
 DOUBLING = [node("Concat", [f"e{n}", f"e{n}"], [f"e{n + 1}"], axis=0) for n in range(40)]
 
+LARGE: dict[str, tuple[list[Any], dict[str, Any]]] = {
+    "Pad": ([node("Pad", ["x", "p"], ["y"], mode="edge")], {"p": np.asarray([1, 0, 0, 0])}),
+    "Trilu": ([node("Trilu", ["x"], ["y"])], {}),
+    "Dropout": ([node("Dropout", ["x"], ["z", "m"]), node("Not", ["m"], ["y"])], {}),
+    "EyeLike": ([node("EyeLike", ["x"], ["y"])], {}),
+    "Hardmax": ([node("Hardmax", ["x"], ["y"], axis=0)], {}),
+    "ReverseSequence": ([node("ReverseSequence", ["x", "l"], ["y"])], {"l": np.asarray([1, 1, 1])}),
+    "AveragePool": (
+        [
+            node("Unsqueeze", ["x", "a"], ["u"]),
+            node("AveragePool", ["u"], ["y"], kernel_shape=[3], pads=[1, 1], count_include_pad=0),
+        ],
+        {"a": np.asarray([0])},
+    ),
+    "MaxUnpool": (
+        [
+            node("Unsqueeze", ["x", "a"], ["u"]),
+            node("MaxUnpool", ["u", "i"], ["y"], kernel_shape=[1]),
+        ],
+        {"a": np.asarray([0]), "i": np.zeros((1, 1, 1), np.int64)},
+    ),
+}
+
+
+def large(*nodes: Any, **weights: Any) -> Any:
+    """Return a model whose input is said to be of 2^30 rows, from which operators make tables."""
+    made = of_nodes(*nodes, **weights)
+    rows = 1 << 30
+    sizes = [3, rows] if any(n.op_type in ("AveragePool", "MaxUnpool") for n in nodes) else [rows, 3]
+    made.graph.input[0].CopyFrom(info("x", sizes))
+    return made
+
+
 LIES: dict[str, tuple[Any, str]] = {
     "an input twice": (changed(lambda m: twice(m.graph.input)), "two inputs are called `x`"),
     "a result twice": (changed(lambda m: twice(m.graph.output)), "two results are called `y`"),
@@ -226,6 +259,10 @@ LIES: dict[str, tuple[Any, str]] = {
         ),
         "an axis resized to 0 elements",
     ),
+    **{
+        f"a table of a large axis by {name}": (large(*nodes, **weights), "the tables of a model have")
+        for name, (nodes, weights) in LARGE.items()
+    },
     "units that there are not": (
         of_nodes(
             node("Unsqueeze", ["x", "a"], ["u"]),

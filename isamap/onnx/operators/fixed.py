@@ -10,7 +10,6 @@ import numpy as np
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken
 from isamap.onnx.applied import Applied, known_value
-from isamap.onnx.folding import MOST_ELEMENTS
 from isamap.onnx.making import Value
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.operators.indexing import gathered
@@ -27,8 +26,9 @@ def _known_only(o: Applied) -> Value:
 
 def _eye_like(o: Applied) -> Value:
     x = o[0]
-    if x.rank != 2 or x.count > MOST_ELEMENTS:
-        raise NotTaken(f"no matrix of at most {MOST_ELEMENTS} elements")
+    if x.rank != 2:
+        raise NotTaken("it is no matrix")
+    o.making.reserve(x.count)
     dtype = TYPES.get(o.integer("dtype", 0), "") or x.dtype
     return known_value(np.eye(*x.shape, k=o.integer("k", 0)), dtype)
 

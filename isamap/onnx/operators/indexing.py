@@ -139,6 +139,7 @@ def _reverse_sequence(o: Applied) -> Value:
     if {time, batch} != {0, 1}:
         raise NotTaken("axes other than the first two")
     shape = x.shape[:2]
+    o.making.reserve(2, sum(shape))
     place = known_value(np.arange(shape[time]).reshape((-1, 1) if time == 0 else (1, -1)), "i64")
     own = converted(o, lengths, "i64")
     own = own.shaped((1, own.count) if time == 0 else (own.count, 1))

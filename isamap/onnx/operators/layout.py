@@ -10,7 +10,6 @@ import numpy as np
 
 from isamap.models.terms import NotTaken
 from isamap.onnx.applied import Applied, element, known_value
-from isamap.onnx.folding import MOST_ELEMENTS
 from isamap.onnx.making import Value, axes_of, broadcast_shape, permuted
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.types import size_bytes
@@ -152,8 +151,9 @@ def _tile(o: Applied) -> Value:
 def _trilu(o: Applied) -> Value:
     x, by = o[0], o.known(1)
     k = int(by.reshape(-1)[0]) if by is not None else 0
-    if x.rank < 2 or prod(x.shape[-2:]) > MOST_ELEMENTS:
-        raise NotTaken(f"no matrices of at most {MOST_ELEMENTS} elements")
+    if x.rank < 2:
+        raise NotTaken("it is no matrix")
+    o.making.reserve(*x.shape[-2:])
     rows, columns = np.indices(x.shape[-2:])
     kept = columns - rows >= k if o.integer("upper", 1) else columns - rows <= k
     zero = known_value(np.zeros(()), x.dtype)

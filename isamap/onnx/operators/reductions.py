@@ -93,7 +93,7 @@ def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps:
     """The elements of a value combined over some axes. Raises: NotTaken."""
     over = over_axes(x, gone, keeps=keeps)
     if not x.count and prod(over.kept):
-        return _of_none(x, over, how)
+        return _of_none(o, x, over, how)
     if x.dtype == "bool":
         how = Reduction(*{"max=": ("false", "|="), "min=": ("true", "&=")}.get(how.operator, ("", "")))
         if not how.operator:
@@ -118,7 +118,7 @@ def highest(dtype: str) -> str:
     return "inf" if DTYPES[dtype].is_float else f"{dtype}({DTYPES[dtype].high})"
 
 
-def _of_none(x: Value, over: Over, how: Reduction) -> Value:
+def _of_none(o: Applied, x: Value, over: Over, how: Reduction) -> Value:
     """The result of a reduction over no elements."""
     known = DTYPES[x.dtype]
     empty = how.empty
@@ -126,6 +126,7 @@ def _of_none(x: Value, over: Over, how: Reduction) -> Value:
         empty = known.low if how.start == "low" else known.high
         if x.dtype == "bool":
             empty = how.start == "high"
+    o.making.reserve(*over.shape)
     return known_value(np.full(over.shape, empty, known.numpy()), x.dtype)
 
 
@@ -136,7 +137,7 @@ def _log_sum_exp(o: Applied) -> Value:
     gone = sorted({o.axis(a, x.rank) for a in axes or range(x.rank)})
     over = over_axes(x, gone, keeps=bool(o.integer("keepdims", 1)))
     if not x.count and prod(over.kept):
-        return _of_none(x, over, REDUCTIONS_BY_NAME["ReduceLogSum"])
+        return _of_none(o, x, over, REDUCTIONS_BY_NAME["ReduceLogSum"])
     text, inside = o.text(), wide(x.dtype)
     y = text.write(x.dtype, over.kept)
     top, total = (text.temp(inside, y.shape) for _ in range(2))
@@ -190,6 +191,7 @@ def _hardmax(o: Applied) -> Value:
     x, _, axis = rows_of(o)
     over = over_axes(x, [axis], keeps=True)
     places = arg(o, x, axis, over, "max", is_last=False).shaped(over.shape)
+    o.making.reserve(x.shape[axis])
     numbers = known_value(
         np.arange(x.shape[axis]).reshape([-1 if n == axis else 1 for n in range(x.rank)]), "i64"
     )

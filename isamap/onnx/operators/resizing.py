@@ -12,7 +12,7 @@ import numpy as np
 from isamap.models.terms import NotTaken, cast, number, wide
 from isamap.onnx.applied import Applied, element, known_value
 from isamap.onnx.graph import Array
-from isamap.onnx.making import Value, axes_of
+from isamap.onnx.making import WORK_OF_PLACE, Value, axes_of
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.operators.indexing import gathered
 from isamap.onnx.operators.products import accumulator, finished
@@ -59,6 +59,7 @@ def _bordered(o: Applied, x: Value, before: Mapping[int, int], behind: Mapping[i
     """With borders of what is inside."""
     for axis in before:
         size = x.shape[axis]
+        o.making.reserve(size + before[axis] + behind[axis])
         places = np.arange(-before[axis], size + behind[axis])
         if not size:
             raise NotTaken("a border of an axis without elements")
@@ -193,6 +194,7 @@ def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation)
         reach = 1 + int(min(2 / along.scale, 1 << 30)) if 0 < along.scale < 1 and how.is_antialiased else 1
         if not 0 < along.scale < float("inf") or not 0 < along.behind * reach <= MOST_PLACES:
             raise NotTaken(f"an axis resized to {along.behind} elements, by {along.scale:g}")
+        o.making.reserve(WORK_OF_PLACE, along.behind, reach)
     taps = {
         axis: _taps(along, how)
         for axis, along in axes.items()

@@ -129,6 +129,7 @@ def _grid_sample(o: Applied) -> Value:
         for axis, size in enumerate(sizes)
     ]
     taps = len(_TAPS[mode])
+    o.making.reserve(n)
     rows = known_value((np.arange(n) * prod(sizes)).reshape(-1, *(1 for _ in range(count + 1))), "i64")
     spread: list[tuple[Value, Value]] = []
     for axis, pair in enumerate(axes):
@@ -172,6 +173,7 @@ def _unpooled(o: Applied) -> Value:
         for n, (size, s, k) in enumerate(zip(x.shape[2:], strides, window, strict=True))
     ]
     total = prod((*x.shape[:2], *sizes))
+    o.making.reserve(total)
     zeros = known_value(np.zeros(total), x.dtype)
     y = o.making.fresh(x.dtype, (*x.shape[:2], *sizes))
     size = 8 if places.dtype == "i64" else 4

@@ -17,10 +17,11 @@ MOST = 4096
 """A matrix of more rows would be larger than what it saves."""
 
 
-def _waves(count: int, length: int, results: int, sign: float) -> Any:
+def _waves(o: Applied, count: int, length: int, results: int, sign: float) -> Any:
     """Cosines and sines [results, count, 2] of a transform of such a length."""
     if length > MOST:
         raise NotTaken(f"a transform of {length} elements; kernels have them up to {MOST}")
+    o.making.reserve(count, results, 2)
     angles = sign * 2 * np.pi * ((np.arange(results)[:, None] * np.arange(count)[None, :]) % length) / length
     return np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
@@ -38,7 +39,7 @@ def _dft(o: Applied) -> Value:
         raise NotTaken("of such an input, or backwards from one half, it has no kernel here")
     results = length // 2 + 1 if is_half else length
     count = min(length, x.shape[axis])
-    waves = _waves(count, length, results, 1.0 if is_inverse else -1.0) / (length if is_inverse else 1)
+    waves = _waves(o, count, length, results, 1.0 if is_inverse else -1.0) / (length if is_inverse else 1)
     text, inside = o.text(), "f64"  # what waves take away from each other is small beside them
     shape = [results if n == axis else size for n, size in enumerate(x.shape)]
     shape[-1] = 2
@@ -74,7 +75,7 @@ def _stft(o: Applied) -> Value:
     results = length // 2 + 1 if o.integer("onesided", 1) else length
     text, inside = o.text(), "f64"
     signal = text.read(x.shaped(x.shape[:2]))
-    factors = text.read(known_value(_waves(length, length, results, -1.0), inside))
+    factors = text.read(known_value(_waves(o, length, length, results, -1.0), inside))
     y = text.write(x.dtype, (x.shape[0], frames, results, 2))
     total = accumulator(text, inside, y.shape, y)
     at, loops = axes_of(y.shape)

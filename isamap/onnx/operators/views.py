@@ -95,6 +95,7 @@ def _dropout(o: Applied) -> Value | tuple[Value, ...]:
         raise NotTaken("in training it draws random numbers")
     if o.results == 1:
         return x
+    o.making.reserve(x.count)
     return x, Value.of(np.ones(x.shape, np.bool_ if o.opset >= 10 else DTYPES[x.dtype].numpy()))
 
 

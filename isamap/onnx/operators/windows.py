@@ -9,7 +9,7 @@ from math import prod
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.applied import Applied, element, known_value
-from isamap.onnx.making import Operand, Text, Value, axes_of
+from isamap.onnx.making import WORK_OF_PLACE, Operand, Text, Value, axes_of
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.operators.products import accumulator, finished
 
@@ -138,6 +138,7 @@ def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
 
 def _average_pool(o: Applied) -> Value:
     x, found = _pooled(o)
+    o.making.reserve(WORK_OF_PLACE * sum(r * w for r, w in zip(found.result, found.window, strict=True)))
     counts = _counts(found, counts_padding=bool(o.integer("count_include_pad", 0)))
     text, inside = o.text(), wide(x.dtype)
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
