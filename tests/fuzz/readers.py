@@ -385,7 +385,7 @@ def schedule_seeds() -> list[bytes]:
 def read_opened(data: bytes, folder: Path) -> None:
     """Read a kernel or a description as the language server does while it is written."""
     from isamap.lsp.analysis import analyse
-    from isamap.lsp.completions import complete
+    from isamap.lsp.server import complete
     from isamap.source import Source
 
     try:
