@@ -20,7 +20,7 @@ from isamap.cli.words import read_emulator
 from isamap.codegen.cache import cache_root
 from isamap.codegen.child import Emulator
 from isamap.driver.inputs import machine_of
-from isamap.source import Diagnostic, OnlyWarned, UsageProblem
+from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 
 
 def stamps_folder() -> Path | None:
@@ -71,6 +71,9 @@ def check_command(
         bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")
     ] = False,
     emulator: EmulatorCommand = None,
+    calls: Annotated[
+        bool, typer.Option("--calls/--no-calls", help="Have a C compiler read the calls of instructions.")
+    ] = True,
     as_json: AsJson = False,
 ) -> Answer:
     """Check a machine's description."""
@@ -83,7 +86,8 @@ def check_command(
     word = machine_of(name)
     summary = check_machine(word, stamps_folder())
     odd = tuple(Finding(told, text) for told, text in summary.doubts)
-    findings = (*odd, *_far_from_measured(word, summary.digest))
+    found, unread = _read_calls(word, summary.digest) if calls and word != "-" else (None, ())
+    findings = (*odd, *_far_from_measured(word, summary.digest), *unread)
     payload: dict[str, object] = {
         "name": summary.name,
         "summary": summary.summary,
@@ -92,6 +96,7 @@ def check_command(
         "units": summary.units,
         "instructions": summary.instructions,
         "digest": summary.digest,
+        "calls_read_by": found,
     }
     counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
     text = f"{summary.name}: fine; {counts}"
@@ -100,6 +105,22 @@ def check_command(
 
     answer = check_silicon(word, payload, text, under)
     return replace(answer, findings=(*findings, *answer.findings))
+
+
+def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]]:
+    """Return the compiler that read the calls of a description, or a note that none did.
+
+    Raises: CompilerRefused, which names the instructions to blame.
+    """
+    from isamap.codegen.silicon import check_calls
+
+    try:
+        return check_calls(name, digest), ()
+    except MissingTool as missing:
+        first = missing.diagnostics[0]
+        said = f"no C compiler has read the calls of this description: {first.message}"
+        note = Diagnostic("calls-unread", said, severity="note", notes=first.notes, help=first.help)
+        return None, (Finding.of(note),)
 
 
 def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:

@@ -8,6 +8,7 @@ reference interpreter, so that a wrong description is found on its own line.
 from __future__ import annotations
 
 import mmap
+import os
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,19 +19,35 @@ from numpy.typing import NDArray
 
 from isamap.codegen.blame import Emissions
 from isamap.codegen.c_names import compute_type
+from isamap.codegen.cache import Cache
+from isamap.codegen.cache import digest as content_digest
 from isamap.codegen.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
 from isamap.codegen.silicon_cases import Case, difference, encodings, is_tame, make_cases
 from isamap.codegen.silicon_source import Form, check_source, free_axes, why_not
-from isamap.codegen.toolchain import COMPILERS, CROSS, CompilerRefused, Served, build, find_compiler
+from isamap.codegen.toolchain import (
+    COMPILERS,
+    CROSS,
+    ENVIRONMENT,
+    PROGRAMS,
+    CompilerRefused,
+    Served,
+    build,
+    check_syntax,
+    find_compiler,
+    installed_compilers,
+)
 from isamap.ir import Operand
-from isamap.machine import Machine, at_one_length
-from isamap.machine.allowed import permission_numbers
-from isamap.source import Diagnostic
+from isamap.machine import EmitCall, EmitSteps, Machine, at_one_length, detect_features, load_machine
+from isamap.machine.allowed import emulators, families, permission_numbers
+from isamap.source import Diagnostic, MissingTool, OnlyWarned
+from isamap.version import __version__
 
 Verdict = Literal["ok", "wrong", "crashed", "skipped"]
 
 _REGISTER_BYTES = 64
 _COUNT_BYTES = 8
+_CALLS_SECONDS = 60
+"""For a compiler to read calls, which takes a few seconds."""
 _MODEL_FLAGS = ("-O1", "-std=c11")
 
 
@@ -99,6 +116,73 @@ def check_machine(
             trials = check.trials + (known.trials if known else 0)
             found[check.instruction] = replace(check, trials=trials)
     return tuple(found.get(e.name, Check(e.name, "skipped", "no parameters fit")) for e in wanted)
+
+
+def check_calls(word: str, digest: str) -> str:
+    """Have a compiler read each function that a description's emissions call; return its version.
+
+    Of instructions that call the same functions the first one counts. Nothing is assembled, linked or run.
+    An answer is kept for the description with this digest. Where nothing is called, no compiler is needed.
+    Raises: MissingTool without a compiler for the processor, or where it says nothing of a call;
+    CompilerRefused, which names the instructions to blame.
+    """
+    found = [text for c in installed_compilers() for text in (*c.command, c.version)]
+    key = content_digest("calls", __version__, digest, os.environ.get(ENVIRONMENT, ""), *found)
+    with OnlyWarned():
+        if (known := Cache.open(PROGRAMS).find(key)) is not None:
+            return known.read_text(encoding="utf-8", errors="replace")
+    machine = at_one_length(load_machine(word))
+    machine = replace(machine, instructions={**machine.instructions, **machine.hints})
+    rng, seen = np.random.default_rng(1), set[str]()
+    forms: list[Form] = []
+    for entry in machine.instructions.values():
+        if not isinstance(entry.emit, EmitCall | EmitSteps) or seen.issuperset(entry.emit.functions):
+            continue
+        reason = why_not(machine, entry, model=False)
+        if reason is not None and not entry.instruction.operands:
+            continue  # the others load or release what it configures
+        for encoded in encodings(entry.instruction, rng)[:1]:
+            seen.update(entry.emit.functions)
+            forms.append(Form(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
+    version = _read_by_compiler(machine, tuple(forms)) if forms else ""
+    with OnlyWarned():
+        Cache.open(PROGRAMS).keep(key, version.encode())
+    return version
+
+
+def _read_by_compiler(machine: Machine, forms: tuple[Form, ...]) -> str:
+    """Return the version of the compiler that accepts the calls. Raises: as `check_calls`."""
+    target, architecture = machine.target, _architecture(machine)
+    wanted = CROSS if architecture else None
+    compiler = find_compiler(target.flags, target.toolchains, wanted, target.features)
+    emissions = Emissions(machine, {f"check_{form.number}": form.entry.name for form in forms})
+    text = check_source(machine, forms, model=False)
+    try:
+        check_syntax(compiler, (*architecture, *target.flags), "check.c", text, emissions, _CALLS_SECONDS)
+    except CompilerRefused as refused:
+        if any(d.span is not None for d in refused.diagnostics):
+            raise
+        raise MissingTool(*refused.diagnostics) from None
+    return compiler.version
+
+
+def _architecture(machine: Machine) -> tuple[str, ...]:
+    """Return what tells a compiler of the processor's family; nothing for that of this computer.
+
+    Raises: MissingTool for another one that no compiler is known to make code for.
+    """
+    if machine.target.emulator is not None:
+        return emulators()[machine.target.emulator].target
+    here = detect_features()
+    for family in families():
+        named = {*machine.target.headers, *machine.target.features} & {*family.headers, *family.features}
+        if not named or not family.features or here.intersection(family.features):
+            continue
+        for runs in family.emulators.values():
+            return runs.target
+        said = f"no compiler here is known to make code for the processors of {min(named)}"
+        raise MissingTool(Diagnostic("no-compiler", said, help="check the description on such a computer"))
+    return ()
 
 
 def _as_model(machine: Machine) -> Machine:

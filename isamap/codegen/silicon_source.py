@@ -39,6 +39,8 @@ class Form:
     number: int
     entry: MachineInstruction
     encoded: tuple[tuple[str, int], ...]
+    is_bare: bool = False
+    """The call alone, which is compiled and not run: no configuration before it, no moves around it."""
 
     @property
     def passed(self) -> tuple[Operand, ...]:
@@ -214,11 +216,12 @@ class _Function:
     def numbered(self) -> list[Operand]:
         named = self.machine.memories
         mine = [o for o in self.form.passed if o.name in self.values]
-        return [] if self.issuer.model else [o for o in mine if named[o.memory or ""].named == "immediate"]
+        moves = not self.issuer.model and not self.form.is_bare
+        return [o for o in mine if moves and named[o.memory or ""].named == "immediate"]
 
     def configure(self) -> bool:
         """Loads the state that the instruction requires; whether there is any."""
-        if self.issuer.model:
+        if self.issuer.model or self.form.is_bare:
             return False
         settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
@@ -253,8 +256,10 @@ class _Function:
                 assert found is not None, "checked before"
                 self.move(o, found, here)
             else:
-                name, slot = self.names.of(o.name), self.form.passed.index(o)
-                held = self.issuer.value_type(self.values[o.name])
+                held, slot = self.issuer.value_type(self.values[o.name]), self.form.passed.index(o)
+                if held is None and self.form.is_bare:
+                    continue
+                name = self.names.of(o.name)
                 if held is not None and is_sizeless(held):
                     self.add(f"*({held} *)(void *)data[{slot}] = {name};")
                 else:

@@ -132,6 +132,9 @@ _OF_COMPILER = {
 }
 # Headers with all functions of vectors take gcc 0.18 s, or 0.03 where they were parsed before.
 _PARSES_ONCE = ("gcc",)
+SECONDS = 300  # that a compiler gets
+_ONLY_READS = {"zig": ("-S", "-emit-llvm", "-o", "read.ll")}
+"""What makes a compiler read C only. Behind `-fsyntax-only` zig links, and builds a C library for that."""
 MODEL_FLAGS = ("-O2", "-std=c11")
 _POOL_FLAGS = ("-O2", "-std=c11")
 CROSS = "zig"
@@ -284,22 +287,45 @@ def build(
     with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
         for name, content in files.items():
             Path(folder, name).write_bytes(content if isinstance(content, bytes) else content.encode())
-        try:
-            result = run_steps(compiler.command, steps, folder)
-        except subprocess.TimeoutExpired as slow:
-            main = next((name for name in mains if name in slow.cmd), main)
-            of = f"the emitted {main} of {len(written[main].splitlines())} lines"
-            raise _too_slow(compiler.name, slow.timeout, of, f"compiler: {compiler.version}") from None
-        if result.returncode != 0:
-            if (lack := _lack_of(compiler.name, result, folder)) is not None:
-                raise lack
-            if not _is_about_code(result.stderr, written):
-                said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
-                raise _lacking(
-                    f"{compiler.name} failed, and blames nothing of the emitted {main}", said, _AGAIN
-                )
-            raise _refused(compiler, main, result.stderr, written, emissions)
+        _perform(compiler, steps, folder, mains, written, emissions)
         return _placed(key, Path(folder, OUTPUT).read_bytes())
+
+
+def check_syntax(
+    compiler: Compiler, flags: Sequence[str], main: str, text: str, emissions: Emissions, seconds: float
+) -> None:
+    """Have a compiler read C, of which it makes nothing that could run. Raises: as `build`."""
+    reads = _ONLY_READS.get(compiler.name, ("-fsyntax-only",))
+    step = (*flags, *compiler.flags, *_SHOWN, _DECLARED, *reads, main)
+    with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
+        Path(folder, main).write_text(text, encoding="utf-8")
+        _perform(compiler, Steps((), (), (step,)), folder, (main,), {main: text}, emissions, seconds)
+
+
+def _perform(
+    compiler: Compiler,
+    steps: Steps,
+    folder: str,
+    mains: Sequence[str],
+    written: Mapping[str, str],
+    emissions: Emissions | None,
+    seconds: float | None = None,
+) -> None:
+    """Call a compiler in a folder with the files. Raises: CompilerRefused, MissingTool, as `build`."""
+    try:
+        result = run_steps(compiler.command, steps, folder, seconds)
+    except subprocess.TimeoutExpired as slow:
+        main = next((name for name in mains if name in slow.cmd), mains[0])
+        of = f"the emitted {main} of {len(written[main].splitlines())} lines"
+        raise _too_slow(compiler.name, slow.timeout, of, f"compiler: {compiler.version}") from None
+    if result.returncode == 0:
+        return
+    if (lack := _lack_of(compiler.name, result, folder)) is not None:
+        raise lack
+    if not _is_about_code(result.stderr, written):
+        said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
+        raise _lacking(f"{compiler.name} failed, and blames nothing of the emitted {mains[0]}", said, _AGAIN)
+    raise _refused(compiler, mains[0], result.stderr, written, emissions)
 
 
 def _as_text(content: str | bytes) -> str:
@@ -391,6 +417,11 @@ def find_compiler(
             help="install gcc or clang, or `pip install isamap[cc]`, which brings one",
         )
     )
+
+
+def installed_compilers() -> tuple[Compiler, ...]:
+    """Return the compilers that are installed, of any use or none."""
+    return tuple(compiler for name in COMPILERS if (compiler := _locate(name)) is not None)
 
 
 @lru_cache(maxsize=8)
@@ -486,7 +517,6 @@ def _refused(
 # programs.
 
 
-SECONDS = 300  # that a compiler gets
 OUTPUT = "library.so"
 HEADERS = "isamap_headers.h"
 LEAST_SHARED = 4
@@ -543,14 +573,16 @@ def library_steps(
     return Steps(first, apart, ((*flags, "-o", OUTPUT, *objects, *called),))
 
 
-def run_steps(command: Step, steps: Steps, folder: str) -> subprocess.CompletedProcess[str]:
+def run_steps(
+    command: Step, steps: Steps, folder: str, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
     """What the last of these calls came to, or the first that failed.
 
     Raises: subprocess.TimeoutExpired.
     """
 
     def called(step: Step) -> subprocess.CompletedProcess[str]:
-        return run_compiler([*command, *step], folder)
+        return run_compiler([*command, *step], folder, seconds)
 
     for step in steps.first:
         if (result := called(step)).returncode != 0:
@@ -570,7 +602,9 @@ def run_steps(command: Step, steps: Steps, folder: str) -> subprocess.CompletedP
     return called(steps.behind[-1])
 
 
-def run_compiler(words: list[str], folder: str | None) -> subprocess.CompletedProcess[str]:
+def run_compiler(
+    words: list[str], folder: str | None, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
     """One call of a compiler, with nothing of the user's environment but where to find programs.
 
     Raises: OSError where no process can be started, subprocess.TimeoutExpired.
@@ -583,7 +617,7 @@ def run_compiler(words: list[str], folder: str | None) -> subprocess.CompletedPr
             environment[name] = os.environ[name]
     if folder is not None:
         environment["TMPDIR"] = folder
-    return run_process(words, SECONDS, cwd=folder, env=environment, text=True, errors="replace")
+    return run_process(words, seconds or SECONDS, cwd=folder, env=environment, text=True, errors="replace")
 
 
 def _writable_root() -> Path:

@@ -32,6 +32,7 @@ class Surroundings:
     headers: tuple[str, ...]
     values: Collection[str] = ()
     constants: Mapping[str, Param] = field(default_factory=dict[str, Param])
+    features: tuple[str, ...] = ()
 
 
 def resolve_call(
@@ -151,7 +152,10 @@ def _function(word: Word, row: Row, around: Surroundings) -> str:
     name = substitute_text(word.text, row)
     if allowed.declares(around.headers, name):
         return name
-    others = [h for h in allowed.headers() if h not in around.headers and allowed.declares((h,), name)]
+    named = {*around.headers, *around.features}
+    own = [f for f in allowed.families() if f.features and named & {*f.headers, *f.features}]
+    offered = [f for f in allowed.families() if not own or f in own or not f.features]
+    others = [h for f in offered for h in sorted(f.headers) if allowed.declares((h,), name)]
     shown = (
         "; ".join(f"{h}: {allowed.headers()[h].shown}" for h in around.headers)
         or "the target names no headers"

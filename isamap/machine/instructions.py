@@ -254,7 +254,10 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
 def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
     """How an instruction is emitted. Raises: SpecProblem."""
     constants = {c.name: c for c in world.constants}
-    around = Surroundings(world.memories, world.states, world.target.headers, constants=constants)
+    target = world.target
+    around = Surroundings(
+        world.memories, world.states, target.headers, constants=constants, features=target.features
+    )
     match written.template:
         case CallTemplate() as call:
             return resolve_call(call, written.row, instruction, around)

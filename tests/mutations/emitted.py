@@ -322,7 +322,7 @@ def proofs_of_equivalence(prepared: Prepared, sites: Sequence[Site]) -> list[str
 
 
 def _proof_alone(prepared: Prepared, site: Site) -> str:
-    """Return a proof that takes longer, or a reason that somebody has written down."""
+    """Return a proof that takes longer, or a reason that is written in `equivalent.json`."""
     text = prepared.program.emitted.source
     same = compile_mutant(prepared, site.applied(text), prepared.machine)
     if same is not None and same.library.read_bytes() == prepared.compiled.library.read_bytes():

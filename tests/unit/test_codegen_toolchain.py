@@ -306,9 +306,9 @@ def test_a_library_of_files_whose_headers_are_parsed_once_is_the_same(
     calls: list[list[str]] = []
     run = toolchain.run_compiler
 
-    def noted(words: list[str], folder: str | None) -> object:
+    def noted(words: list[str], folder: str | None, seconds: float | None = None) -> object:
         calls.append(words)
-        return run(words, folder)
+        return run(words, folder, seconds)
 
     monkeypatch.setattr(toolchain, "run_compiler", noted)
     once = ctypes.CDLL(str(build(found, ("-O1",), files, tuple(files))))
