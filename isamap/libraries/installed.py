@@ -56,7 +56,8 @@ def _in_system(place: Place, folder: Path) -> Path | None:
     if os.sep in place.file:
         path = folder / place.file
         return path if path.is_file() else None
-    found = (path for one in _folders() for path in one.glob(place.file))
+    # No glob: its `**` would look through all folders inside.
+    found = (path for one in _folders() for path in one.iterdir() if fnmatch(path.name, place.file))
     # Of versions the newest, and the name with which programs are linked behind those that are loaded.
     return max((path for path in found if path.is_file()), key=lambda p: (len(p.name), p.name), default=None)
 

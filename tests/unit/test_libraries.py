@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from fake_library import KERNEL, TOTAL, FakeLibrary
 
 from isamap.ir import DTYPES, Const, Kernel, Range, Scalar, bind
 from isamap.kernels import kernel_path
-from isamap.libraries.description import Library, read_library, shipped_libraries, shipped_library
+from isamap.libraries.description import Library, Place, read_library, shipped_libraries, shipped_library
 from isamap.libraries.installed import find_installed
 from isamap.libraries.prototype import Prototype, read_prototype
 from isamap.libraries.recognise import Performed, find_call
@@ -236,3 +237,19 @@ def test_libraries_are_found_beside_their_description_in_the_loaders_folders_and
     assert system.path.name.startswith("libopenblas.so")
     of_numpy = find_installed(shipped_library("scipy-openblas"))
     assert of_numpy is None or " " in of_numpy.origin
+
+
+def test_a_pattern_looks_into_no_folder_below_the_loaders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = read_library(FakeLibrary.describe(tmp_path).description, "fake.yaml")
+    anywhere = replace(library, places=(Place("lib?***.zzz", ""),))
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "libfake.zzz").write_bytes(b"")
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    assert find_installed(anywhere) is None
+    assert find_installed(replace(library, places=(Place("**", ""),))) is not None, "of the loader's folders"
+    (tmp_path / "libfake.zzz").write_bytes(b"")
+    found = find_installed(anywhere)
+    assert found is not None
+    assert found.path == tmp_path / "libfake.zzz"
