@@ -19,6 +19,8 @@ import pytest
 
 SECONDS = 2.5
 """What a test of the fast tier may take, with coverage."""
+LONGEST = 30.0
+"""What a test that a run draws may take."""
 
 
 def _spent_s() -> float:
@@ -37,4 +39,4 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 if __name__ == "__main__":
     noted = [json.loads(line) for name in sys.argv[1:] for line in Path(name).read_text().splitlines()]
-    print("\n".join(sorted(name for name, taken_s in noted if taken_s > SECONDS)))
+    print("\n".join(sorted(("! " if s > LONGEST else "") + name for name, s in noted if s > SECONDS)))

@@ -3,7 +3,7 @@
 A test marked `exhaustive` is left out of the fast tier. Of the cases of one parametrised test with the mark
 `exhaustive(fast=3)`, three belong to it, spread evenly over them. A tenth is drawn by a seed and the test's
 name: the same seed takes the same tests, and ten seeds take two thirds of them. Tests that were measured to
-take long stand in `slow.txt` and are exhaustive, too (clocked.py).
+take long stand in `slow.txt` and are exhaustive, too (clocked.py); those behind a `!` there are never drawn.
 """
 
 from __future__ import annotations
@@ -19,16 +19,25 @@ TIERS = ("fast", "tenth", "all")
 FastCases = Mapping[str, int | None]
 
 
-SLOW = frozenset((Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines())
+_LINES = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines()
+SLOW = frozenset(line.removeprefix("! ") for line in _LINES)
+SLOWEST = frozenset(line.removeprefix("! ") for line in _LINES if line.startswith("! "))
 
 
-def left_out(tier: str, seed: str, tests: FastCases, slow: Iterable[str] = SLOW) -> set[str]:
+def left_out(
+    tier: str,
+    seed: str,
+    tests: FastCases,
+    slow: Iterable[str] = SLOW,
+    slowest: Iterable[str] = SLOWEST,
+) -> set[str]:
     """Names of the tests that a run of this tier does not take."""
     assert tier in TIERS
     if tier == "all":
         return set()
     exhaustive = _beyond_the_fast(tests) | (tests.keys() & set(slow))
-    return exhaustive if tier == "fast" else {name for name in exhaustive if not is_drawn(seed, name)}
+    drawn = {name for name in exhaustive - {*slowest} if tier == "tenth" and is_drawn(seed, name)}
+    return exhaustive - drawn
 
 
 def is_drawn(seed: str, name: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tiers import SLOW, is_drawn, left_out
+from tiers import SLOW, SLOWEST, is_drawn, left_out
 
 TESTS = {
     "a.py::test_plain": None,
@@ -47,8 +47,16 @@ def test_what_was_measured_to_take_long_is_left_to_the_other_tiers() -> None:
     assert slow not in left_out("all", "", TESTS, [slow])
 
 
+def test_the_slowest_are_never_drawn() -> None:
+    slow = "a.py::test_long"
+    seed = next(str(seed) for seed in range(200) if is_drawn(str(seed), slow))
+    assert slow not in left_out("tenth", seed, TESTS, [slow], [])
+    assert slow in left_out("tenth", seed, TESTS, [slow], [slow])
+
+
 def test_tests_that_take_long_are_there() -> None:
     root = Path(__file__).parents[2]
+    assert SLOWEST <= SLOW
     for name in SLOW:
         path, test = name.split("[")[0].split("::")
         assert f"def {test}(" in (root / path).read_text(), name
