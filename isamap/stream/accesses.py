@@ -46,6 +46,16 @@ def bytes_of(operand: Operand, where: Place) -> Array:
     return where.address + _offsets(extents(operand), where.strides, operand.dtype.size_bytes)
 
 
+def span_of(operand: Operand, where: Place) -> range:
+    """Return the addresses from the first byte of a bound operand to the last, however far they are."""
+    shape = extents(operand)
+    if 0 in shape:
+        return range(where.address, where.address)
+    ends = [stride * (extent - 1) for extent, stride in zip(shape, where.strides, strict=True)]
+    first, last = (where.address + sum(pick(0, end) for end in ends) for pick in (min, max))
+    return range(first, last + operand.dtype.size_bytes)
+
+
 @lru_cache(maxsize=4096)
 def _offsets(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Array:
     """Where the bytes of an operand lie from its first one on."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from isamap.ir import DType, Operand, execute_bound
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
-from isamap.stream.accesses import accesses, bytes_of
+from isamap.stream.accesses import accesses, bytes_of, span_of
 from isamap.stream.command import Place, Register, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed
 from isamap.stream.program_file import ProgramFile
@@ -98,6 +98,10 @@ def _perform(at_once: Sequence[Placed], state: _State) -> None:
     """Commands that see what was there before any of them. Raises: VerificationFailed."""
     results = [result for one in at_once for result in _computed(one, state)]
     if len(at_once) > 1:
+        for operand, _, one in results:
+            place = dict(one.command.operands)[operand.name]
+            if isinstance(place, Place):
+                _bytes(operand, place, one, state, writes=True)
         _check_apart(at_once, state)
     for operand, values, one in results:
         _write(operand, dict(one.command.operands)[operand.name], values, one, state)
@@ -167,12 +171,12 @@ def _write(operand: Operand, where: Place | Register, values: Array, one: Placed
 
 def _bytes(operand: Operand, where: Place, one: Placed, state: _State, *, writes: bool = False) -> Array:
     """The addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
-    at = bytes_of(operand, where)
-    memory = state.memories.get(where.memory)
+    memory, span = state.memories.get(where.memory), span_of(operand, where)
     size = 0 if memory is None else memory.image.size
-    if at.size and (at.min() < 0 or at.max() >= size):
-        last = int(at.max())
+    if span and (span.start < 0 or span.stop > size):
+        last = span.stop - 1
         raise _wrong(one, f"`{operand.name}` reaches {where.memory} + {last}, which has {size} bytes")
+    at = bytes_of(operand, where)
     if memory is not None and memory.owner is not None and at.size:
         owners = np.unique(memory.owner[at])
         if owners.size > 1 or owners[0] == 0:

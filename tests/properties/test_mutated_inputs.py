@@ -187,7 +187,7 @@ def test_a_pipe_and_a_device_are_refused_and_not_waited_for(
 @pytest.mark.parametrize("name", ["x" * 5000 + ".yaml", "a\\0b.yaml"])
 def test_what_is_no_name_of_a_file_is_not_extended(name: str, isamap: Bounded) -> None:
     text = f'isamap: 1\nname: m\nsummary: s\nextends: "{name}"\n'
-    said = isamap.run(["hw", "check", "m.yaml"], {"m.yaml": text.encode()})
+    said = isamap.run(["hw", "check", "--no-calls", "m.yaml"], {"m.yaml": text.encode()})
     assert said.code == 2
     assert "extends-unknown" in said.text
 
