@@ -66,7 +66,7 @@ class Bounded:
         )
 
     def read(self, reader: str, data: bytes) -> Said:
-        """What a reader of `fuzz.readers` says of its input."""
+        """Return the answer of a reader of `fuzz.readers` to an input."""
         return self._answer({"reader": reader, "data": base64.b64encode(data).decode()})
 
     def _answer(self, job: Mapping[str, object]) -> Said:

@@ -18,9 +18,9 @@ from pathlib import Path
 import pytest
 
 SECONDS = 2.5
-"""What a test of the fast tier may take, with coverage."""
+"""The most processor time of a test of the fast tier, with coverage. Units: seconds."""
 LONGEST = 30.0
-"""What a test that a run draws may take."""
+"""The most processor time of a test that a run may draw. Units: seconds."""
 
 
 def _spent_s() -> float:

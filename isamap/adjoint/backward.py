@@ -285,7 +285,7 @@ def _scalars(e: Expr) -> Iterator[str]:
 
 
 def is_data_bound(axes: Sequence[Axis]) -> bool:
-    """Whether data says how long one of the loops is."""
+    """Return whether data says how long one of the loops is."""
     return any(has_elements(a.extent) for a in axes)
 
 
@@ -338,7 +338,7 @@ class Shares:
     beside: dict[tuple[str, str], Operand] = field(default_factory=dict[tuple[str, str], Operand])
 
     def of_adjoint(self, s: Statement, adjoint: Expr) -> Expr:
-        """What the value of a statement gets of the adjoint of its target."""
+        """Return the share of a target's adjoint that belongs to the value of its statement."""
         match s.assign.op if s.assign.op not in (None, "add") else self._reduced_by(s):
             case "max" | "min":
                 return self._of_extreme(s, adjoint)
@@ -370,7 +370,7 @@ class Shares:
     def _counted(
         self, what: str, target: Read, value: Value, of: Callable[[str], bool] | None = None
     ) -> Operand:
-        """How many of the values reduced into each element are so, of those that read arrays `of` a kind."""
+        """Return the number of values reduced into each element, of those that read arrays `of` a kind."""
         known = self.beside.get((what, target.buffer))
         if known is None:
             known = self._begun(what, target)

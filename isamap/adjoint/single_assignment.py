@@ -175,7 +175,7 @@ class Values:
 
 
 def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) -> Values:
-    """Which values an array has in a step."""
+    """Return the values of an array in a step."""
     operand = b.kernel.operand(name)
     writes = [s for s in body if s.assign.target.buffer == name]
     readers = [s for s in body if any(r.buffer == name for r in accesses(s)[1:])]
@@ -224,7 +224,7 @@ _SUMS: set[str | None] = {"add"}
 
 
 def found_in_step(r: Read, slice_: tuple[int, Index] | None) -> bool:
-    """Whether an access is one of the elements that its step assigns."""
+    """Return whether an access is one of the elements that its step assigns."""
     return slice_ is None or r.index[slice_[0]] == slice_[1]
 
 

@@ -86,7 +86,7 @@ def check_command(
     word = machine_of(name)
     summary = check_machine(word, stamps_folder())
     odd = tuple(Finding(told, text) for told, text in summary.doubts)
-    found, unread = _read_calls(word, summary.digest) if calls and word != "-" else (None, ())
+    read_by, unread = _read_calls(word, summary.digest) if calls else (None, ())
     findings = (*odd, *_far_from_measured(word, summary.digest), *unread)
     payload: dict[str, object] = {
         "name": summary.name,
@@ -96,7 +96,7 @@ def check_command(
         "units": summary.units,
         "instructions": summary.instructions,
         "digest": summary.digest,
-        "calls_read_by": found,
+        "calls_read_by": read_by,
     }
     counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
     text = f"{summary.name}: fine; {counts}"

@@ -130,7 +130,7 @@ def sweep_command(
         machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
         wanted = [Asked(case, m, how.heuristic, how.limit_s) for m in machines for case in cases]
         given = [point for point in points for _ in cases]
-        rows = _settled(wanted, given, near, Work(where, folder, known, progress))
+        rows = _compare_neighbours(wanted, given, near, Work(where, folder, known, progress))
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
@@ -202,7 +202,7 @@ class Work:
         return [found[n] for n in range(len(rows))]
 
 
-def _settled(
+def _compare_neighbours(
     wanted: Sequence[Asked], points: Sequence[Mapping[str, str]], near: Sequence[Sequence[int]], work: Work
 ) -> list[Predicted]:
     """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""

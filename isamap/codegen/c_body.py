@@ -435,7 +435,7 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far some work has come, in identifiers: `counters` of loops, `part` where there are several.
+    """The progress of some work, in identifiers: `counters` of loops, `part` where there are several.
 
     A share has `each` pieces; a piece more falls due `rest` times in so many `trips`. These are numbers where
     they are known.
@@ -485,7 +485,7 @@ def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
 
 
 def share(work: Progress) -> Lines:
-    """How many pieces the next share has; then the loop over them opens."""
+    """Write the number of pieces of the next share, and open the loop over them."""
     due, now, left = work.due, work.now, work.left
     more = f"if (({due} += {work.rest}) >= {work.trips}) {{ {due} -= {work.trips}; {now}++; }}"
     return (

@@ -493,7 +493,7 @@ def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
 
 
 def takes_packed(tensors: tuple[Tensor, ...]) -> bool:
-    """Whether a program reads packed tensors, whose headers it checks."""
+    """Return whether a program reads packed tensors, whose headers it checks."""
     return any(t.header is not None and t.role == "in" for t in tensors)
 
 

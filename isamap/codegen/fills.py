@@ -199,13 +199,6 @@ def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
     return rows
 
 
-def at_line(array: Array) -> Array:
-    """The same elements beginning at a cache line, as allocators of frameworks place them; numpy's do not."""
-    placed = zeros_at_line(array.size, array.dtype).reshape(array.shape)
-    placed[...] = array
-    return placed
-
-
 def zeros_at_line(count: int, dtype: np.dtype[Any]) -> Array:
     """So many zeros, which begin at a cache line."""
     raw = np.zeros(count * dtype.itemsize + LINE_BYTES, np.uint8)

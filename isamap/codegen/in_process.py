@@ -283,7 +283,7 @@ class Repeated:
 
     @staticmethod
     def is_possible(interface: Interface) -> bool:
-        """Whether calls are known by their types, shapes and strides; else values are looked at, too."""
+        """Return whether types, shapes and strides identify calls; else their values count, too."""
         types = [t.dtype for t in interface.tensors if t.role != "out"]
         whole = all(not t.is_integer or t.bits == 8 * t.numpy().itemsize for t in types)
         return whole and all(_range(dtype) is not None for _, dtype in interface.scalars)

@@ -576,7 +576,7 @@ def library_steps(
 def run_steps(
     command: Step, steps: Steps, folder: str, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """What the last of these calls came to, or the first that failed.
+    """Return the result of the last of these calls, or of the first that failed.
 
     Raises: subprocess.TimeoutExpired.
     """

@@ -201,7 +201,7 @@ def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Mach
             subscripts = tuple(subscript_of(i) or i for i in index) if told else ()
             plain[operand.name] = found[0].buffer, found[0].dtype.size_bytes, subscripts
     suppliers = suppliers_of(kernel, machine)
-    gathered = dict(_gathered(tile, option, suppliers))
+    gathered = dict(_find_gathered(tile, option, suppliers))
     if tile.accumulator is None or not nest.fused:
         return Known(tile.accumulator is not None, plain, None, gathered)
     finish = finish_of(kernel, tile, nest, suppliers)
@@ -210,7 +210,7 @@ def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Mach
     return Known(True, plain, Fused(results, finish.first is not None, inside, finish.ends_held), gathered)
 
 
-def _gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iterator[tuple[str, Short]]:
+def _find_gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iterator[tuple[str, Short]]:
     """Yield the operands of which short tiles are brought element by element, with these tiles.
 
     Of an axis that ends with a whole tile, another size may leave one element.

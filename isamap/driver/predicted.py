@@ -113,7 +113,7 @@ def predict(asked: Asked) -> Predicted:
         limit_s=asked.limit_s,
     )
     try:
-        made = _improved(request, asked.known) if asked.known else compile_kernel(request, "schedule")
+        made = _improve(request, asked.known) if asked.known else compile_kernel(request, "schedule")
     except IsamapError as error:
         return Predicted(None, refused=error.diagnostics[0].code)
     assert made.schedule is not None, "the stages before have run"
@@ -125,7 +125,7 @@ def predict(asked: Asked) -> Predicted:
     return Predicted(found.cost_ns, names, utilisation, "", found.status, found.gap, print_schedule(found))
 
 
-def _improved(request: Request, known: Sequence[str]) -> Compilation:
+def _improve(request: Request, known: Sequence[str]) -> Compilation:
     """Return the compilation with the cheapest schedule known here; a search starts from one that is new."""
     own, *others = (parse_schedule(Source("schedule", text)) for text in known)
     named = tuple(sorted({nest.mapping for schedule in (own, *others) for nest in schedule.nests}))
@@ -143,10 +143,10 @@ def _improved(request: Request, known: Sequence[str]) -> Compilation:
     assert problem is not None, "this stage has run"
     solved = find_schedule(request, start_from(problem, best, model))
     best = min(solved, best, key=lambda schedule: schedule.cost_ns or inf)
-    return replace(posed, schedule=_bounded(best, own, solved))
+    return replace(posed, schedule=_take_largest_bound(best, own, solved))
 
 
-def _bounded(best: Schedule, *searched: Schedule) -> Schedule:
+def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:
     """Return the schedule with the largest bound that searches proved.
 
     A schedule that is cheaper than a bound is outside of what was searched, and proves that it is none.

@@ -282,7 +282,7 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Tally | None:
-    """What a reduction of floats is measured with; None where it is no such, or that is not wanted.
+    """Return what measures a reduction of floats; None for another one, or where nothing is measured.
 
     What an earlier one left may have been rounded to the operand's type before this one goes on.
     """
@@ -346,7 +346,7 @@ def guard_values(guard: Expr, nest: Nest, state: State) -> Array:
 
 
 def _rounds_each_step(s: Assign, state: State) -> bool:
-    """Whether a float reduction is rounded after each operation: narrow, strict, or an instruction's."""
+    """Return whether each operation of a float reduction rounds: a narrow, strict or instruction's one."""
     acc = accumulator(state.routine.operand(s.target.buffer))
     plain = acc.mantissa_bits < 24 or state.routine.strict or isinstance(state.routine, Instruction)
     return acc.is_float and plain and not state.exact and s.op in ("add", "mul")
@@ -425,7 +425,7 @@ def _mask(s: Assign, box: Box, nest: Nest, env: Env) -> Array | None:
 
 
 def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array, Cells]:
-    """What is written or reduced, and the cells of it: already summed where it is a sum of products."""
+    """Return the values that are written or reduced, and their cells; sums of products are summed already."""
     if not by_products:
         return evaluate_expr(s.value, env), cells
     rank = len(cells.box.names)

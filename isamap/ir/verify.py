@@ -373,7 +373,7 @@ def _trace(routine: Routine, env: dict[str, int], constants: tuple[Param, ...]) 
 
 
 def _steps(body: tuple[Stmt, ...], env: Mapping[str, int]) -> int:
-    """How many iterations all statements together run."""
+    """Return the number of iterations of all statements together."""
     total = 0
     for statement in body:
         if isinstance(statement, Loop):
@@ -500,7 +500,7 @@ def _elements(
 
 
 def _is_index_guard(guard: Expr | None) -> bool:
-    """Whether a guard is made of comparisons of indices only, so that the trace follows it exactly."""
+    """Return whether a guard is made of comparisons of indices only, so that the trace follows it exactly."""
     match guard:
         case None:
             return True

@@ -388,7 +388,7 @@ class HeldWindow:
     taps: tuple[tuple[int, int], ...]
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
-        """How much farther the tap at these counters begins than the first."""
+        """Return the distance from the first tap to the one at these counters."""
         tap = sum((trips.get(number, ZERO) * step for number, step in self.taps), start=ZERO)
         turn = tap.floordiv(self.window.period)
         return tap.mod(self.window.period) * self.plane + turn * (self.cell * self.window.shift)

@@ -68,12 +68,12 @@ def rewrite(nodes: Iterable[Node], change: Callable[[Node], Iterable[Node] | Non
 
 
 def has_parallel(nodes: Nodes) -> bool:
-    """Whether threads perform some of the nodes."""
+    """Return whether threads perform some of the nodes."""
     return any(isinstance(node, Parallel) for node in walk(nodes))
 
 
 def has_loop(nodes: Nodes) -> bool:
-    """Whether some of the nodes are performed several times."""
+    """Return whether some of the nodes are performed several times."""
     return any(isinstance(node, For | Share) for node in walk(nodes))
 
 

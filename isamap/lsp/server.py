@@ -369,7 +369,7 @@ def _of_language(analysis: Analysis, before: str) -> list[Completion]:
 
 
 def _names(before: str) -> Iterable[str]:
-    """What the routine around a place has named so far."""
+    """Return the names that the routine around a place has so far."""
     heads = list(_HEAD.finditer(before))
     if not heads:
         return ()
@@ -415,7 +415,7 @@ def _values(analysis: Analysis, key: str, table: Value | None) -> list[Completio
 
 
 def _table(before: str) -> Value | None:
-    """What the mapping may hold in which the last line stands."""
+    """Return the keys that the mapping around the last line may hold."""
     lines = before.split("\n")
     path = [match["key"] for match in [_flow(lines[-1])] if match is not None]
     width = len(lines[-1]) - len(lines[-1].lstrip(" -"))
@@ -456,7 +456,7 @@ def _below(value: Value | None, key: str) -> Value | None:
 
 
 def _inside(value: Value | None) -> Value | None:
-    """What an item of a list is; of several kinds, the one with keys."""
+    """Return the kind of a list's items; of several kinds, the one with keys."""
     while isinstance(value, ListOf | OneOf):
         if isinstance(value, ListOf):
             value = value.item

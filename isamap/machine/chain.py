@@ -13,7 +13,9 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from typing import TextIO
 
 from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
 from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, nearest, read_tree
@@ -71,7 +73,7 @@ def follow(file: File, stop_before: str | None = None) -> tuple[File, ...]:
 
 def _open(name: str) -> File:
     if name == "-":
-        return File(decode("<stdin>", sys.stdin.buffer.read(MAX_FILE_BYTES + 1)), None)
+        return _read_once(sys.stdin)
     known = (*shipped_machines(), *shipped_drafts())
     if name in known:
         return _read(machine_path(name), f"{name}.yaml")
@@ -87,6 +89,12 @@ def _open(name: str) -> File:
             help=f"did you mean `{near}`?" if near else None,
         )
     )
+
+
+@lru_cache(maxsize=1)
+def _read_once(stream: TextIO) -> File:
+    """Return the text of a stream, which may be asked for again: a check reads it several times."""
+    return File(decode("<stdin>", stream.buffer.read(MAX_FILE_BYTES + 1)), None)
 
 
 def _read(path: Path, name: str) -> File:

@@ -41,8 +41,7 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
 
     Raises: as `load_machine`.
     """
-    # Standard input can be read once only.
-    if stamps is None or name_or_path == "-":
+    if stamps is None:
         return load_summary(name_or_path)
     stamp = stamps / f"{_key(machine_digest(name_or_path))}.json"
     if (remembered := _read(stamp)) is not None:

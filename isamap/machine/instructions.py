@@ -352,8 +352,9 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: S
 def _turns(
     step: Step, row: Row, around: Surroundings
 ) -> Iterator[tuple[Turn, tuple[tuple[int, Index], ...]]]:
-    """What `for` counts, all combinations, the last fastest; beside each number that depends on constants of
-    the machine, which count as their largest values, how far is counted.
+    """Return all combinations that `for` counts, the last fastest, with the bounds that depend on constants.
+
+    Constants of the machine count as their largest values.
     """
     ends = [_count(count, row, around) for _, count in step.turns]
     largest = {name: c.high for name, c in around.constants.items() if c.high is not None}
@@ -368,7 +369,7 @@ def _turns(
 
 
 def _count(count: Sum, row: Row, around: Surroundings) -> Index:
-    """How far `for` counts: whole numbers, and constants of the machine."""
+    """Return the bounds of `for`: whole numbers, and constants of the machine."""
 
     def factor(word: Word) -> Index:
         text = substitute_text(word.text, row)

@@ -152,7 +152,7 @@ def _check_slots(slots: tuple[Slot, ...], marks: Encoding) -> None:
 
 
 def _differ(marks: Encoding, loop: Encoding) -> bool:
-    """Whether a constant of one stands where the other has another constant."""
+    """Return whether a constant of one stands where the other has another constant."""
     (marked,) = marks.words
     constants = [f for f in marked if isinstance(f.holds, int)]
     ((bits, value),) = loop.fixed

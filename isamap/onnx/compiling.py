@@ -411,7 +411,7 @@ def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one call at a time uses. `places` are what the model's function is given, as addresses."""
+    """The state that one call at a time uses; `places` are addresses of the function's arguments."""
 
     inputs: Any
     outputs: Any
@@ -482,7 +482,7 @@ def packed_of(program: Program) -> dict[str, tuple[str, ...]]:
 
 
 def _is_summed(text: str, name: str) -> bool:
-    """Whether one sum, and nothing else, reads an operand."""
+    """Return whether one sum, and nothing else, reads an operand."""
     kernel = make_guards_explicit(bind(parse_kernel(Source("kernel", text)), {}))
     try:
         require_packable(kernel, (name,))

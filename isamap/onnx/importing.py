@@ -266,7 +266,7 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
 
 
 def _read(graph: Graph) -> Iterator[str]:
-    """What a graph, and the graphs inside, read and give back."""
+    """Return the names that a graph, and the graphs inside, read and return."""
     yield from (port.name for port in graph.outputs)
     for node in graph.nodes:
         yield from node.inputs
@@ -299,7 +299,7 @@ def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Arr
 
 
 def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array) -> Step | None:
-    """What a node does to each channel of an image; None where it is more than a factor and a summand."""
+    """Return the factor and summand of each channel of an image; None where a node does more."""
     others = [name for name in node.inputs if name != image]
     if node.domain or len(node.outputs) != 1 or not all(name in constants for name in others):
         return None

@@ -254,7 +254,7 @@ MOST_TRIPS = 1000
 
 
 class Lowers(Protocol):
-    """What lowers nodes and graphs."""
+    """The functions that lower nodes and graphs."""
 
     def lower(self, node: Node, scope: Scope) -> str:
         """Lowers one node; how. Raises: Refused."""

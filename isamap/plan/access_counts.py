@@ -134,7 +134,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, convention: Conventi
     is_brought = position == 1 if keep is None else keep.loaded
     if not (is_emitted and refill == "entry" and is_brought):
         return _filled(nest, operand, depth, refill)
-    return _brought(nest, operand, depth)
+    return _count_brought(nest, operand, depth)
 
 
 def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
@@ -142,7 +142,7 @@ def powerset(axes: frozenset[str]) -> Iterator[frozenset[str]]:
     return map(frozenset, chain.from_iterable(combinations(axes, n) for n in range(len(axes) + 1)))
 
 
-def _brought(nest: LoopNest, operand: Counted, depth: int) -> int:
+def _count_brought(nest: LoopNest, operand: Counted, depth: int) -> int:
     """Return the elements that issues inside `depth` loops bring: they share tiles, but for gathered ones."""
     ends, every = operand.gathered
     outer, inner = nest.loops[:depth], nest.loops[depth:]

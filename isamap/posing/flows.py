@@ -398,19 +398,19 @@ def _banks_busy(
 
 
 def loaded(operand: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
-    """How long loads of so many tiles of an operand keep units busy that do not compute."""
+    """Return the time for which loads of an operand's tiles keep units busy that do not compute."""
     return _by_unit(_load(operand, tile, home, suppliers), tile, tiles, suppliers)
 
 
 def stored(acc: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
-    """How long stores of so many tiles of sums keep units busy that do not compute."""
+    """Return the time for which stores of tiles of sums keep units busy that do not compute."""
     if isinstance(_load(acc, tile, home, suppliers), Location):
         return ()  # the instruction itself adds to what lies there
     return _by_unit(_store(acc, tile, home, suppliers), tile, tiles, suppliers)
 
 
 def latency_ns(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> float:
-    """How long a tile of sums takes from registers into its scratchpad and back."""
+    """Return the time of a tile of sums from registers into its scratchpad and back."""
     machine, ways = suppliers.machine, (_load(acc, tile, home, suppliers), _store(acc, tile, home, suppliers))
     steps = (step for way in ways if isinstance(way, Supply) for step in steps_of(way))
     found = (machine.instructions[step.instruction] for step in steps)

@@ -204,7 +204,7 @@ _Files = dict[str, list[tuple[str, int]]]
 
 
 def _is_shared(name: str, names: set[str], files: _Files) -> bool:
-    """Whether another operand's registers are, or lie on, those that these lie on."""
+    """Return whether another operand's registers are, or lie on, those that these lie on."""
     mine = {file for file, _ in files[name]}
     return any(other != name and mine & {other, *(file for file, _ in files[other])} for other in names)
 

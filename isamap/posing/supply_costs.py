@@ -281,7 +281,7 @@ def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, supplie
 
 
 def copied_beside(tile: Tile, dtype: DType, machine: Machine) -> bool:
-    """Whether elements are copied by other units than the one that sums, through other registers."""
+    """Return whether elements are copied by other units than the one that sums, through other registers."""
     return _copies_beside(tile.mapping.instruction, dtype, machine)
 
 
@@ -302,7 +302,7 @@ def _loads(item: MachineInstruction, dtype: DType, machine: Machine) -> frozense
 
 
 def _reaches_memory(item: MachineInstruction, machine: Machine) -> bool:
-    """Whether an instruction loads or stores; the others compute."""
+    """Return whether an instruction loads or stores; the others compute."""
     memories = [o.memory for o in item.instruction.operands]
     return any(memory is not None and memory not in _files(machine) for memory in memories)
 

@@ -216,7 +216,7 @@ class Explained:
 
     @property
     def cheaper_note(self) -> str:
-        """Return why a runner-up costs less by the model than the choice; "" where none does."""
+        """The reason why the model prices a runner-up below the choice; "" where it prices none so."""
         costs = [runner.cost_ns for runner in self.runners]
         if not costs or min(costs) >= costs[0] * (1 - PROVEN):
             return ""
@@ -229,7 +229,7 @@ class Explained:
             case "HEURISTIC":
                 return f"{said}a heuristic made the choice; `--heuristic cpsat` searches further"
             case "OPTIMAL":
-                return f"{said}the solver takes a cost this close to its bound for the least"
+                return f"{said}both are within the tolerance that the solver calls optimal"
             case _:
                 return f"{said}a file or a measurement made the choice, not the model"
 

@@ -288,7 +288,7 @@ Ends = Mapping[str, tuple[int, int]]
 
 
 def swept(loop: Counted, env: Mapping[str, int], turns: range) -> tuple[Swept, ...]:
-    """What these iterations of a loop write and read after the one before them, which was run."""
+    """Return the bytes that these iterations of a loop touch after the one that was run."""
     name, last = loop.turn.variable, turns[0] - 1
     found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
     for touch, inside in _touches(loop.body, {}):
@@ -310,7 +310,7 @@ def _groups(turns: range) -> Iterator[range]:
 
 
 def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
-    """What the issues of a body touch, with the loops around them, from first to last turn."""
+    """Return what the issues of a body touch, from the first to the last turn of the loops around them."""
     for item in body:
         match item:
             case Counted():

@@ -98,7 +98,7 @@ def _perform(at_once: Sequence[Placed], state: _State) -> None:
     """Commands that see what was there before any of them. Raises: VerificationFailed."""
     results = [result for one in at_once for result in _computed(one, state)]
     if len(at_once) > 1:
-        for operand, _, one in results:
+        for operand, _, one in results:  # refuse places outside of memories before all bytes are listed
             place = dict(one.command.operands)[operand.name]
             if isinstance(place, Place):
                 _bytes(operand, place, one, state, writes=True)

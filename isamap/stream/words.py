@@ -297,7 +297,7 @@ def _longest(
 
 
 def _iterations(words: Sequence[BundleCommands], at: int, count: int, most: int, machine: Machine) -> int:
-    """How many iterations have addresses that grow by the same, and by no more than fields hold."""
+    """Return the number of iterations whose addresses grow by one step that the fields can hold."""
     first = _growth(words[at : at + count], words[at + count : at + 2 * count], machine)
     if first is None:
         return 1

@@ -194,7 +194,7 @@ def _constant(c: ast.ConstantSyntax, scope: Scope) -> ConstantDecl:
 
 @dataclass
 class _Parts:
-    """What is found while one routine is resolved; used only there."""
+    """The state of resolving one routine."""
 
     scope: Scope
     params: list[Param] = field(default_factory=list[Param])

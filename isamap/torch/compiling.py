@@ -145,7 +145,7 @@ def handed_on(compiled: Run, whole: Whole) -> Run:
 
 
 def _same(found: Sequence[Any], wanted: Any) -> bool:
-    """Whether these are the very tensors, in their order."""
+    """Return whether these are the very tensors, in their order."""
     is_row = type(wanted) in (tuple, list) and len(found) == len(wanted)
     return is_row and all(a is b for a, b in zip(found, wanted, strict=True))
 
@@ -178,7 +178,7 @@ def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Layers:
-    """What a call of torch's layers is given, but for its tensors."""
+    """The arguments of a call of torch's layers, without its tensors."""
 
     kind: str
     has_biases: bool

@@ -192,7 +192,7 @@ class Alone:
 
     @property
     def text(self) -> str:
-        """What torch computes, and of what, without the names of a graph."""
+        """The computation and its inputs, without the names of a graph."""
         map_arg: Any = import_module("torch").fx.node.map_arg
         names = {node: f"v{n}" for n, node in enumerate((*self.given, *self.nodes))}
         lines = [f"{names[node]}: {_described(node.meta.get('val'))}" for node in self.given]

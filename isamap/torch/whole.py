@@ -305,7 +305,7 @@ def given_back(output: Any) -> list[Any]:
 
 
 def is_translated(node: Any) -> bool:
-    """Whether there is a way to say a node, which may still say no for its arguments."""
+    """Return whether there is a way to say a node, which may still say no for its arguments."""
     name = name_of(node)
     return is_result(node) or name in OPERATIONS or name in _PARTS
 

@@ -326,7 +326,7 @@ class Members:
 
     @property
     def fits(self) -> bool:
-        """Whether what shrinks is read at the rows of the block and at no others: fillers run for these."""
+        """Return whether shrinking arrays are read at rows of the block alone, which fillers write."""
         reads = ((r, name) for n, name in self.rows.items() for r in accesses(self.given[n]))
         return all(
             str(r.index[self.shrunk[r.buffer]]) == name for r, name in reads if r.buffer in self.shrunk
@@ -385,7 +385,7 @@ def find_members(
 
 
 def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
-    """Whether no row needs what another one does, through all turns of the ordered loops around them.
+    """Return whether no row needs what another one does, through all turns of the ordered loops around them.
 
     Proved by the verifier of a kernel in which the axis is one loop around the statements, free of order.
     """
@@ -460,7 +460,7 @@ def _followed(
 
 
 def _is_linear(index: Index, s: Statement) -> bool:
-    """Whether a subscript adds multiples of the statement's own axes, and nothing else."""
+    """Return whether a subscript adds multiples of the statement's own axes, and nothing else."""
     names = {a.name for a in s.axes if a.extent.value is not None}
     return index.symbols <= names and all(
         len(m) <= 1 and all(isinstance(a, str) for a in m) for m, _ in index.terms

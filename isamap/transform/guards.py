@@ -479,7 +479,7 @@ def _remainders(side: Expr) -> Iterator[Mod]:
 
 
 def _moved(steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Index | int]:
-    """What an axis is in the part of a remainder."""
+    """Return the expression of an axis in the part of a remainder."""
     return {name: step * Index.of(name) + at[name] for name, step in steps.items()}
 
 
@@ -490,7 +490,7 @@ def _holds(condition: Expr, moved: Mapping[str, Index | int]) -> bool:
 
 
 def _decided(condition: Expr) -> bool | None:
-    """Whether a comparison holds; None where it is not one of numbers."""
+    """Return whether a comparison holds; None where it is not one of numbers."""
     match condition:
         case Call(op, (Const(int(left)), Const(int(right)))) if op in _COMPARISONS:
             return _COMPARISONS[op](left, right)
@@ -499,7 +499,7 @@ def _decided(condition: Expr) -> bool | None:
 
 
 def _in_any_order(statement: Statement, kernel: Kernel, chosen: list[dict[str, int]]) -> bool:
-    """Whether the parts may add to their elements one after the other: what is rounded once is not in two."""
+    """Return whether the parts may add to their elements in turn: two parts must not round twice."""
     if statement.assign.op is None:
         return True
     operand, summed = (
@@ -512,7 +512,7 @@ def _in_any_order(statement: Statement, kernel: Kernel, chosen: list[dict[str, i
 
 
 def _extents(statement: Statement, steps: Mapping[str, int], at: Mapping[str, int]) -> dict[str, Index]:
-    """How often each axis that is cut has a remainder."""
+    """Return the number of remainders of each axis that is cut."""
     extents = {n: statement.axis(n).extent - at[n] for n in steps}
     found = {n: e.ceildiv(steps[n]) for n, e in extents.items()}
     return {n: Index.of(0) if (e.value or 0) < 0 else e for n, e in found.items()}

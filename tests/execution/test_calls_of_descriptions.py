@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,15 @@ def test_an_invented_function_of_x86_is_found_without_running_anything(
     assert "does not accept the emission of `invented`" in said
     assert "_mm256_addition_ps" in said
     assert main(["hw", "check", name, "--no-calls"]) == 0
+
+
+def test_a_description_from_standard_input_is_read_once_and_checked_alike(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for options, code in ((["--no-calls"], 0), ([], 1)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(X86.encode())))
+        assert main(["hw", "check", "-", *options]) == code
+    assert "<stdin>:14:15: error[compiler-refused]" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not HAS_ZIG, reason="no compiler for RISC-V is installed")

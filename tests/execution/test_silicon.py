@@ -28,7 +28,7 @@ def own_instructions(machine: Machine) -> list[str]:
 
 
 def failures(machine: Machine, *, model: bool) -> list[str]:
-    """What own instructions do otherwise than their descriptions say; none does where the list is empty."""
+    """Return the own instructions that do otherwise than their descriptions say, with how."""
     names = own_instructions(machine)
     found = {check.instruction: check for check in check_machine(machine, names, model=model)}
     assert found.keys() == {*names}

@@ -92,7 +92,7 @@ def list_kernels() -> list[str]:
     return sorted(path.stem for path in (HERE.parent.parent / "kernels").glob("*.ir"))
 
 
-def few() -> list[str]:
+def few_commands() -> list[str]:
     """Return the 60 commands: 44 of kernels, 10 of models, 6 of programs."""
     turns, count = range(3), len(FEW_MACHINES)
     cells = [(k, FEW_MACHINES[(i + turn) % count]) for turn in turns for i, k in enumerate(FEW_KERNELS)]
@@ -100,9 +100,9 @@ def few() -> list[str]:
     return [*kernels, *(f"{command} {GREEDY}" for command in (*model_commands(1), *PROGRAMS))]
 
 
-def many() -> list[str]:
-    """Return the 600 commands: those of `few`, and kernels on more machines, every fourth by CP-SAT."""
-    first = few()
+def all_commands() -> list[str]:
+    """Return the 600 commands: those of `few_commands`, and more machines, every fourth by CP-SAT."""
+    first = few_commands()
     machines = [ALL_MACHINES[(7 * i) % len(ALL_MACHINES)] for i in range(len(ALL_MACHINES))]
     cells = [
         (kernel, machines[(i + 3 * turn) % len(machines)])
@@ -182,7 +182,7 @@ def first_code(said: str) -> str:
 
 def digest_of_files(place: Path) -> str:
     """Return sixteen digits of the emitted files; comments of C and blank lines change nothing."""
-    total = hashlib.sha256()
+    total, count = hashlib.sha256(), 0
     paths = [place] if place.is_file() else sorted(place.rglob("*"))
     for path in paths:
         if not path.is_file() or (path != place and path.suffix not in OUTPUTS):
@@ -197,6 +197,8 @@ def digest_of_files(place: Path) -> str:
         total.update(
             f"{path.relative_to(place) if path != place else 'out'} {len(content)}\n".encode() + content
         )
+        count += 1
+    assert count, "a command that succeeds emits something"
     return total.hexdigest()[:16]
 
 
@@ -276,7 +278,7 @@ def main() -> int:
     )
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     given = parser.parse_args()
-    path, commands = (HERE / "all.txt", many()) if given.all else (HERE / "few.txt", few())
+    path, commands = (HERE / "all.txt", all_commands()) if given.all else (HERE / "few.txt", few_commands())
     if given.times:
         accepted = [
             command for command, found in read(HERE / "few.txt").items() if not found.startswith("exit")

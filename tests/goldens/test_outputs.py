@@ -9,7 +9,7 @@ RECORDED = outputs.read(outputs.HERE / "few.txt")
 
 
 def test_few_txt_holds_the_commands_that_outputs_py_names() -> None:
-    assert list(RECORDED) == outputs.few()
+    assert list(RECORDED) == outputs.few_commands()
 
 
 @pytest.mark.exhaustive(fast=6)

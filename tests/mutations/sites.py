@@ -68,7 +68,7 @@ def _closing(tokens: Sequence[Token], at: int) -> int:
 
 _CHECKS = re.compile(r"\w+_(workspace_bytes|ascending_\w+|within_\w+)$")
 _HINTS = re.compile(r"LAST_USE|READ_ONCE|ONE_SUM|prefetch|__attribute__|_Static_assert|made_here")
-"""What changes no value: hints to the compiler and to caches."""
+"""Hints to the compiler and to caches, which change no value."""
 
 
 def places_of(tokens: Sequence[Token]) -> list[int]:

@@ -210,7 +210,7 @@ def test_no_runner_up_is_cheaper_without_a_reason(
     [
         ("FEASIBLE", "the solver was stopped"),
         ("HEURISTIC", "a heuristic made the choice"),
-        ("OPTIMAL", "this close to its bound"),
+        ("OPTIMAL", "within the tolerance"),
         ("MANUAL", "a file or a measurement made the choice"),
     ],
 )

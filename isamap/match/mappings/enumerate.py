@@ -365,7 +365,7 @@ def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
 def _agree(
     own: tuple[Index, ...], theirs: tuple[Index, ...], pattern: Pattern, statement: Statement, point: Point
 ) -> bool:
-    """Whether each subscript is a dimension of the tensor up to scale and shift, and the rest is constant."""
+    """Return whether each subscript is a dimension, scaled and shifted at most, and the rest is constant."""
     runs = dict(zip((a.name for a in pattern.axes), point, strict=True))
     still: dict[str, Index | int] = {a.name: 0 for a in statement.axes if a.name not in point}
     moving = [i.substitute({j: Index.of(x) for j, x in runs.items()}) for i in own]
@@ -379,7 +379,7 @@ def _agree(
 
 
 def _is_scaled(dimension: Index, subscript: Index, point: Point) -> bool:
-    """Whether `dimension` is `c * subscript + b` with c > 0."""
+    """Return whether `dimension` is `c * subscript + b` with c > 0."""
     axis = next(x for x in point if x in subscript.symbols)
     step, own = dimension.coefficient(axis), subscript.coefficient(axis)
     if step is None or own is None:
@@ -407,7 +407,7 @@ def _subsets(axes: list[str]) -> list[tuple[str, ...]]:
 
 
 def _is_filled(pattern: Pattern, statement: Statement, axis: str, on: tuple[str, ...]) -> bool:
-    """Whether fused extents reach the instruction's; True where either is not a number."""
+    """Return whether fused extents reach the instruction's; True where either is not a number."""
     length = pattern.statement.axis(axis).extent.substitute(largest(pattern.instruction)).value
     extent = Index.of(1)
     for x in on:
