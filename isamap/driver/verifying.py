@@ -22,7 +22,7 @@ from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expec
 from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes
-from isamap.ir import Kernel, bind, iterations_apart, typical_size
+from isamap.ir import Kernel, Range, allows_sizes, bind, iterations_apart, typical_size
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 
@@ -35,6 +35,9 @@ FILLS_APART = ("random",)
 """Data whose rows lie apart."""
 GAP_BYTES = 64
 GAPPED_BYTES = 1 << 28
+
+MOST_MOVED = 4096
+"""How far a size that breaks `where` is moved at most."""
 """Larger data with gaps lies dense instead: rows of one byte take 65 times as much with them."""
 
 
@@ -96,9 +99,10 @@ class Judged:
 
 
 def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
-    """The sizes to run with: those given; of ranges the lowest, the profile and the highest values.
+    """Return the sizes to run with: those given; of ranges the lowest, the profile and the highest values.
 
-    Of a program with several schedules these values of the sizes of each.
+    A program with several schedules has these values of the sizes of each. Values that break the kernel's
+    `where` are replaced by the nearest that do not.
     """
     parsed, made = parse_kernel(prepared.request.kernel), prepared.program.compilation.versions
     choices: list[dict[str, int]] = []
@@ -108,9 +112,23 @@ def concrete_sizes(prepared: Prepared) -> tuple[dict[str, int], ...]:
             chosen: dict[str, int] = {
                 n: v if isinstance(v, int) else getattr(v, pick) for n, v in sizes.items()
             }
+            chosen = _nearest_allowed(parsed, chosen, sizes)
             if chosen not in choices:
                 choices.append(chosen)
     return tuple(choices)
+
+
+def _nearest_allowed(
+    kernel: Kernel, chosen: dict[str, int], sizes: Mapping[str, int | Range]
+) -> dict[str, int]:
+    """Return the sizes with one size of a range moved as little as `where` demands, or unchanged."""
+    ranges = [(name, size) for name, size in sizes.items() if isinstance(size, Range)]
+    for distance in range(MOST_MOVED):
+        for name, size in ranges:
+            for moved in (chosen[name] + distance, chosen[name] - distance):
+                if size.low <= moved <= size.high and allows_sizes(kernel, {**chosen, name: moved}):
+                    return {**chosen, name: moved}
+    return chosen
 
 
 def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:

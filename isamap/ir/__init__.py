@@ -1,7 +1,7 @@
 """The intermediate representation: nodes, dtypes, index expressions, printer, verifier, interpreter."""
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
-from isamap.ir.bind import Range, bind, typical_size
+from isamap.ir.bind import Range, allows_sizes, bind, typical_size
 from isamap.ir.dtypes import (
     BF16,
     BOOL,
@@ -112,6 +112,7 @@ __all__ = [
     "Scalar",
     "StateDecl",
     "Stmt",
+    "allows_sizes",
     "as_performed",
     "bind",
     "bind_all",

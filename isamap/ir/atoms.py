@@ -84,13 +84,16 @@ class Element:
         return replace(self, at=at, low=low, high=high, count=count)
 
     def evaluate(self, env: Mapping[str, Any]) -> Any:
-        """Its value where `env` has the array, else one that agrees with all that is known of it."""
+        """Return its value where `env` has the array, else one that agrees with all that is known of it.
+
+        Values of `env` are numbers or numpy arrays.
+        """
         at = self.at.evaluate(env)
         if self.buffer in env:
             return env[self.buffer][at]
         low, high, last = self.low.evaluate(env), self.high.evaluate(env), self.count.evaluate(env) - 1
         if self.ascending:
-            return low + (high - low) * at // max(last, 1)
+            return low + (high - low) * at // (last + (last < 1) * (1 - last))
         return low + at * _SCATTERED % (high - low + 1)
 
     def __str__(self) -> str:

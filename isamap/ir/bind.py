@@ -6,7 +6,7 @@ keeps M with that range and profile value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import prod
@@ -210,12 +210,26 @@ def _check_divisors(index: Index, name: str, span: Span | None) -> None:
                     pass
 
 
-def _check_where(routine: Routine, bindings: Mapping[str, Index | int]) -> None:
+def allows_sizes(routine: Routine, sizes: Mapping[str, int]) -> bool:
+    """Return whether numbers for all parameters agree with `where`, as far as sizes decide it."""
+    return next(_violated(routine, _bind_lets(routine, sizes)[1]), None) is None
+
+
+def _violated(routine: Routine, bindings: Mapping[str, Index | int]) -> Iterator[tuple[Constraint, int, int]]:
+    """Yield the constraints of `where` that do not hold, with the values of both sides."""
     for constraint in routine.where:
         bound = substitute_constraint(constraint, bindings)
         left, right = bound.left.value, bound.right.value
-        if left is None or right is None or comparison_holds(left, constraint.comparison, right):
-            continue
+        if (
+            left is not None
+            and right is not None
+            and not comparison_holds(left, constraint.comparison, right)
+        ):
+            yield constraint, left, right
+
+
+def _check_where(routine: Routine, bindings: Mapping[str, Index | int]) -> None:
+    for constraint, left, right in _violated(routine, bindings):
         used = sorted(s for s in constraint.left.symbols | constraint.right.symbols if s in bindings)
         raise _refuse(
             "where-violated",

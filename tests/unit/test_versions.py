@@ -213,3 +213,20 @@ def test_every_version_is_right(hw: str, name: str, sizes: dict[str, Size]) -> N
     for given in every:
         case = verify_case(prepared, given, "integers")
         assert case.ok, (given, case.problems[0].render())
+
+
+def test_sizes_of_a_range_that_break_where_are_moved_to_the_nearest_that_do_not() -> None:
+    sizes: dict[str, Size] = {"M": "1..30@13", "N": 3, "K": 5, "P": 4}
+    prepared = prepare(asked(sizes, "generic-c", "sell_f32"))
+    assert [given["M"] for given in concrete_sizes(prepared)] == [8, 16, 24]
+
+
+@pytest.mark.parametrize("hw", ["generic-c", "x86-avx2"])
+@pytest.mark.parametrize("kernel", ["csr_f32", "sell_f32", "bsr_f32"])
+def test_sparse_products_with_open_rows_are_right(hw: str, kernel: str) -> None:
+    stored = {"csr_f32": ("NNZ", 20), "sell_f32": ("P", 4), "bsr_f32": ("NNZB", 5)}
+    sizes: dict[str, Size] = {"M": "1..40@16", "N": 9, "K": 16, **dict([stored[kernel]])}
+    prepared = prepare(asked(sizes, hw, kernel))
+    for given in concrete_sizes(prepared):
+        case = verify_case(prepared, given, "integers")
+        assert case.ok, (given, case.problems[0].render())
