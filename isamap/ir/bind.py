@@ -212,7 +212,7 @@ def _check_divisors(index: Index, name: str, span: Span | None) -> None:
 
 def allows_sizes(routine: Routine, sizes: Mapping[str, int]) -> bool:
     """Return whether numbers for all parameters agree with `where`, as far as sizes decide it."""
-    return next(_violated(routine, _bind_lets(routine, sizes)[1]), None) is None
+    return next(_violated(routine, _bind_lets(routine, dict(sizes))[1]), None) is None
 
 
 def _violated(routine: Routine, bindings: Mapping[str, Index | int]) -> Iterator[tuple[Constraint, int, int]]:

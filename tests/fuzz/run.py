@@ -241,7 +241,7 @@ def main() -> None:
     parser.add_argument("reader", nargs="*", help=f"{', '.join(READERS)}; all by default")
     parser.add_argument("--minutes", type=float, default=10, help="that each reader gets in this folder")
     parser.add_argument("--alone", type=int, metavar="SECONDS", help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if unknown := set(given.reader) - set(READERS):
         parser.error(f"there is no reader {', '.join(sorted(unknown))}; there are {', '.join(READERS)}")
     folder = given.folder.resolve()

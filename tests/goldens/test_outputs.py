@@ -6,10 +6,16 @@ import pytest
 from goldens import outputs
 
 RECORDED = outputs.read(outputs.HERE / "few.txt")
+ALL = outputs.read(outputs.HERE / "all.txt")
 
 
-def test_few_txt_holds_the_commands_that_outputs_py_names() -> None:
+def test_the_files_hold_the_commands_that_outputs_py_names() -> None:
     assert list(RECORDED) == outputs.few_commands()
+    assert list(ALL) == outputs.all_commands()
+
+
+def test_no_recorded_command_ends_with_an_internal_error() -> None:
+    assert not [command for command, found in {**RECORDED, **ALL}.items() if found.startswith("exit-70")]
 
 
 @pytest.mark.exhaustive(fast=6)
