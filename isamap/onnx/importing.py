@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isamap.models.terms import NotTaken
 from isamap.onnx.folding import Room
 from isamap.onnx.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.onnx.graph import Array, Graph, Model, Node, Signature
@@ -97,24 +98,36 @@ def lower_model(
     program = None
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
-        program = _program(_spelled(name), ports, found, lowering.making, fuse)
+        results, findings = _own_results(found, lowering.making)
+        program = None if findings else _program(_spelled(name), ports, results, lowering.making, fuse)
     return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program)
 
 
-def _program(
-    name: str, inputs: Sequence[Port], found: Mapping[str, Value], making: Making, fuse: Fuse
-) -> Program:
-    """The steps that results need, each result in a tensor of its own."""
+def _own_results(found: Mapping[str, Value], making: Making) -> tuple[list[Port], list[Diagnostic]]:
+    """Give each result a tensor of its own, in the order of its axes; the results that no step can write."""
     written = {passed.tensor for step in making.steps for passed in writes_of(step)}
     outputs: list[Port] = []
-    for output, result in found.items():
-        value = making.plain(result)
-        is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
-        if not is_own:
-            copy = making.fresh(value.dtype, value.shape)
-            making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
-            value = copy
-        outputs.append(Port(output, Passed(value.tensor, value.dtype, value.shape)))
+    findings: list[Diagnostic] = []
+    for name, result in found.items():
+        try:
+            value = making.plain(result)
+            is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
+            if not is_own:
+                copy = making.fresh(value.dtype, value.shape)
+                making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
+                value = copy
+        except NotTaken as reason:
+            said = f"no step can write the result `{name}` of the model: {reason}"
+            findings.append(Diagnostic("onnx-node", said, help="make the sizes of its inputs smaller"))
+            continue
+        outputs.append(Port(name, Passed(value.tensor, value.dtype, value.shape)))
+    return outputs, findings
+
+
+def _program(
+    name: str, inputs: Sequence[Port], outputs: Sequence[Port], making: Making, fuse: Fuse
+) -> Program:
+    """Return the program of the steps that results need."""
     results = {port.passed.tensor for port in outputs}
     steps, kernels = fuse(_needed(making.steps, set(results)), results)
     read = {passed.tensor for step in steps for passed in program_reads(step)}

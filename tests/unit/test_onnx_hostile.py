@@ -138,6 +138,26 @@ def large(*nodes: Any, **weights: Any) -> Any:
     return made
 
 
+HUGE = {
+    "two views": (node("Flatten", ["x"], ["a"], axis=0), node("Flatten", ["x"], ["b"], axis=-1)),
+    "itself": (node("Identity", ["x"], ["a"]),),
+    "a result that another node reads": (
+        node("Reshape", ["x", "w"], ["a"]),
+        node("ReduceMax", ["x"], ["b"], keepdims=0),
+    ),
+}
+"""Nodes without a step whose result has to be written as a tensor of its own: no node is refused."""
+
+
+def of_huge(made: Any, *nodes: Any) -> None:
+    """Make a model of such nodes whose input has more elements than a step may write."""
+    del made.graph.node[:], made.graph.input[:], made.graph.output[:], made.graph.initializer[:]
+    made.graph.node.extend(nodes)
+    made.graph.input.append(info("x", [1 << 31, 3, 4]))
+    made.graph.initializer.append(ONNX.numpy_helper.from_array(np.asarray([-1, 4]), "w"))
+    made.graph.output.extend(ONNX.helper.make_empty_tensor_value_info(n.output[0]) for n in nodes)
+
+
 LIES: dict[str, tuple[Any, str]] = {
     "an input twice": (changed(lambda m: twice(m.graph.input)), "two inputs are called `x`"),
     "a result twice": (changed(lambda m: twice(m.graph.output)), "two results are called `y`"),
@@ -262,6 +282,13 @@ LIES: dict[str, tuple[Any, str]] = {
     **{
         f"a table of a large axis by {name}": (large(*nodes, **weights), "the tables of a model have")
         for name, (nodes, weights) in LARGE.items()
+    },
+    **{
+        f"an input too large for {name}": (
+            changed(lambda m, given=given: of_huge(m, *given)),
+            "no step can write the result `a` of the model: a result of 25769803776 elements is too large",
+        )
+        for name, given in HUGE.items()
     },
     "units that there are not": (
         of_nodes(
