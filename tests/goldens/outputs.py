@@ -28,14 +28,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent.parent)]
 
 from isamap.driver.matrix import sizes_for  # noqa: E402 - the tree of this file comes first
+from isamap.driver.request import Size  # noqa: E402 - as above
 from isamap.kernels import kernel_path  # noqa: E402 - as above
 from isamap.source import Source  # noqa: E402 - as above
 
@@ -128,8 +130,8 @@ def model_commands(machines: int) -> Iterator[str]:
 
 def compile_kernel(kernel: str, machine: str, index: int) -> str:
     """Return the command of a kernel in the form that its index draws."""
-    source = Source(kernel, kernel_path(kernel).read_text(encoding="utf-8"))
-    sizes = {name: str(SIZES.get(name, value)) for name, value in sizes_for(source)[0].items()}
+    source, valid = read_kernel(kernel)
+    sizes = {name: str(SIZES.get(name, value)) for name, value in valid.items()}
     form = FORMS[index % len(FORMS)]
     if form == "open" and sizes:
         sizes[next(iter(sizes))] = "1..200@40"
@@ -146,6 +148,13 @@ def compile_kernel(kernel: str, machine: str, index: int) -> str:
         "" if form == "open" else form,
     ]
     return " ".join(filter(None, words))
+
+
+@cache
+def read_kernel(kernel: str) -> tuple[Source, Mapping[str, Size]]:
+    """Return a shipped kernel and sizes that it accepts."""
+    source = Source(kernel, kernel_path(kernel).read_text(encoding="utf-8"))
+    return source, sizes_for(source)[0]
 
 
 def digest(command: str) -> str:
