@@ -318,7 +318,7 @@ def arrays_of_indices(s: Statement) -> set[str]:
 
 
 Value = Callable[[Statement, DType], Expr]
-"""What an array gets of a statement, in the array's type."""
+"""A function that returns a statement's contribution to an array, in the array's type."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,10 @@ Others = Callable[[tuple[Axis, ...]], list[Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value of an array is kept: `step` is its index along the steps, `drop` a dimension it lacks."""
+    """The storage of an array's value.
+
+    `step` is the value's index along the steps, `drop` a dimension that the storage lacks.
+    """
 
     name: str
     step: Index | None = None
@@ -39,10 +42,10 @@ def refused(message: str, span: Span | None, help_: str) -> UsageProblem:
 
 @dataclass(slots=True)
 class Building:
-    """What is known while statements are read in their order.
+    """The state while statements are read in order.
 
-    `current` is where each array's value is, `unread` the places that no statement has read since they were
-    begun: only these are added to.
+    `current` maps each array to the place of its value. `unread` are the places that no statement has read
+    since their start; contributions are added only to these.
     """
 
     kernel: Kernel

@@ -25,7 +25,8 @@ Shapes = Callable[[str], tuple[Index, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """What the element `index` of an array gets, at each point of the axes: `value`, where `guard` holds."""
+    """An addition to the element `index` of an array: `value` at each point of the axes where `guard`
+    holds."""
 
     axes: tuple[Axis, ...]
     index: tuple[Index, ...]

@@ -31,7 +31,7 @@ from isamap.ir.walk import walk
 from isamap.source import Diagnostic, Span, UsageProblem
 
 Source = Read | Scalar
-"""What a derivative is taken by: an element, or a number that is known when the kernel runs."""
+"""The variable of a derivative: an element, or a number that is known when the kernel runs."""
 
 
 def partials(

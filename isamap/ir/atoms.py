@@ -1,6 +1,6 @@
-"""What index expressions are made of besides symbols: quotients, remainders, minima, elements of arrays.
+"""Atoms of index expressions: quotients, remainders, minima, maxima and elements of integer arrays.
 
-`x[p / 2, row[m] % 4]` has the atoms `p / 2`, `row[m] % 4` and, inside, `row[m]`.
+`x[p / 2, row[m] % 4]` has the atoms `p / 2`, `row[m] % 4` and, inside the latter, `row[m]`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """What divides: the divisor is a positive constant or a polynomial of sizes."""
+    """A division. The divisor is a positive constant or a polynomial of sizes."""
 
     value: Index
     divisor: Index

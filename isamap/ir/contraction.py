@@ -1,9 +1,7 @@
-"""How a statement is computed: as a sum of products or term by term, in boxes that fit memory.
+"""Compute sums of products by matrix multiplication, box by box, for the interpreter.
 
-`C[m, n] += A[m, k] * B[k, n]` over 4096³ is a sum of the products of two factors; its iteration space is cut
-into boxes so that the arrays of one box stay within some tens of megabytes.
-
-Sums of products over some axes, by matrix multiplication.
+A box is a part of the iteration space whose arrays together stay within some tens of megabytes. The matrix
+product `C[m, n] += A[m, k] * B[k, n]` over 4096³ is cut into such boxes, and each box is one call of numpy.
 
 `sum_of_products((A, B), (M, N, K), kept={0, 1})` with A of shape (M, 1, K) and B of shape (1, N, K) is the
 matrix product, of shape (M, N, 1).
@@ -156,7 +154,7 @@ def _contract(factors: list[Array], extents: tuple[int, ...], kept: frozenset[in
 
 
 class _Roles(NamedTuple):
-    """What the axes of a product of two arrays do: as in a batch of matrix products."""
+    """The axes of a product of two arrays by their role in a batch of matrix products."""
 
     batch: list[int]
     rows: list[int]

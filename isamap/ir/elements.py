@@ -54,7 +54,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What stays the same while elements are asked for."""
+    """The inputs that stay fixed while single elements are evaluated."""
 
     routine: Routine
     steps: tuple[_Step, ...]

@@ -1,14 +1,12 @@
-"""Whether two accesses of one buffer touch one element in different iterations of the loops around both.
+"""Decide whether two accesses of one buffer can touch the same element in different iterations.
 
-The question is whether equal elements imply equal values of every axis of the `for` loops around both. It is
-answered like reading digits: in `32*i + j` with j < 32, equal values mean equal i, and then equal j. Where
-that does not settle it guards may, and small fixed extents are enumerated.
+Equal elements may imply equal values of every axis of the `for` loops around both accesses. The proof reads
+subscripts like digits: in `32*i + j` with j < 32, equal values imply equal i, and then equal j. If that
+does not settle the question, guards may; small fixed extents are enumerated.
 
-Guards that keep iterations apart: two of them touch one element only where no guard lets both through.
-
-`for i in N, j in N { A[i, j] = A[j, i] if i < j; }` writes A[i, j] where i < j, and reads it at i' = j,
-j' = i where i' < j', that is j < i: never both. The proof assumes that two iterations meet, and finds what
-they assume contradictory.
+Guards separate iterations if no pair of iterations passes both guards and touches one element. `for i in N,
+j in N { A[i, j] = A[j, i] if i < j; }` writes A[i, j] where i < j, and reads it at i' = j, j' = i where i'
+< j', that is j < i. The proof assumes that two iterations touch one element, and derives a contradiction.
 """
 
 from __future__ import annotations
@@ -30,7 +28,10 @@ _STEPS = 200
 
 @dataclass
 class _Assumed:
-    """What holds where two iterations meet: `zero` and `nonnegative` terms, over sizes and `unknowns`."""
+    """The equations and inequalities assumed of two iterations that touch one element.
+
+    `zero` and `nonnegative` are terms over sizes and `unknowns`.
+    """
 
     unknowns: set[str]
     zero: list[Index] = field(default_factory=list[Index])

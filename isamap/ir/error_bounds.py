@@ -1,7 +1,7 @@
-"""How far a value may be off: what turns magnitudes into errors, and how reductions add to them.
+"""Bound rounding errors: convert magnitudes to errors, and add the roundings of reductions.
 
-With `Measure(scale=4 * 2**-23, growth=0.25)` a float of magnitude m is off by at most 4·2⁻²³·m, and each
-rounding that a sum passes through adds a quarter of what it rounds to the magnitude: 2⁻²³ of it.
+With `Measure(scale=4 * 2**-23, growth=0.25)` the error of a float of magnitude m is at most 4·2⁻²³·m. Each
+rounding of a sum adds a quarter of the rounded value to the magnitude, which is 2⁻²³ of it as an error.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from isamap.ir.walk import walk
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What errors are measured with; by default magnitudes alone, without errors.
+    """The error model. The default computes magnitudes alone, without errors.
 
-    `scale` is the error for each unit of magnitude, `growth` what a rounding adds to a magnitude, as a
-    fraction of what is rounded. `cancels` when the signs of terms are random. Below `exact_below` sums are
-    exact. Floats with fewer than `mantissa_bits` round more than the scale allows for. `given` are the
-    operands that nothing is computed into. `flushes` when subnormal numbers may count as zero.
+    `scale` is the error for each unit of magnitude. `growth` is the part of a rounded value that one
+    rounding adds to the magnitude. `cancels` is true if the signs of terms are random. Sums below
+    `exact_below` are exact. Floats with fewer than `mantissa_bits` have rounding errors above the scale.
+    `given` names the operands that no statement writes. `flushes` is true if subnormal numbers may count as
+    zero.
     """
 
     scale: float = 0.0
@@ -116,11 +117,12 @@ def _is_given(e: Expr, measure: Measure) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the elements of a target have taken in, each array of their shape.
+    """The contributions to each element of a reduction's target, as arrays of the target's shape.
 
-    Of a sum, `terms` is the sum of the absolute values of its terms. Of a product it is that of its factors;
-    `relative` is the sum of their relative errors, in units of the scale. `stored` are the magnitudes of how
-    what was there before was rounded to the operand's type.
+    For a sum, `terms` is the sum of the absolute values of its terms. For a product it is the product of
+    the absolute values of its factors, and `relative` is the sum of their relative errors in units of the
+    scale. `stored` holds the magnitudes of the errors made when earlier values were rounded to the
+    operand's type.
     """
 
     terms: Array

@@ -24,9 +24,9 @@ Loader = Callable[[Read], Array]
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What the names of an expression stand for.
+    """The values of the names of an expression.
 
-    `symbols` are axes and sizes, `scalars` run-time values by name; `load` returns the elements that an
+    `symbols` are axes and sizes, `scalars` run-time values by name. `load` returns the elements that an
     access reads at all points. `exact` computes floats in f64 without rounding.
     """
 

@@ -1,11 +1,9 @@
-"""What a routine promises about its sizes: ranges, `where`, lets and guards as facts for proofs.
+"""Facts for proofs: ranges of sizes, `where` clauses, lets, guards, and the loops around each assignment.
 
 `where K % 32 == 0, M <= N` makes K a multiple of 32 (`32*K'`) and gives the fact `N - M >= 0`.
 
-Where things happen: every assignment with the loops and guards around it, in the order of the text.
-
-`for m in M { for k in K if k < m { C[m] += A[m, k]; } }` has one site, with axes m and k and the fact
-`m - k - 1 >= 0`.
+A site is an assignment with the loops and guards around it. `for m in M { for k in K if k < m { C[m] +=
+A[m, k]; } }` has one site, with the axes m and k and the fact `m - k - 1 >= 0`.
 """
 
 from __future__ import annotations

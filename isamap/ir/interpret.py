@@ -1,4 +1,4 @@
-"""What a kernel or an instruction means, computed with numpy: what everything else is held against.
+"""Interpret a kernel or an instruction with numpy: the reference for all other ways to compute it.
 
     interpret(gemm, {"A": a, "B": b, "C": c}, {"M": 2, "N": 2, "K": 2})  ==  {"C": c + a @ b}
 

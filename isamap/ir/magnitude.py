@@ -1,11 +1,11 @@
-"""How large the terms behind a value are: what rounding errors are measured against.
+"""Compute the magnitude of each value: the sum of the absolute values of its terms.
 
-The magnitude of a float is the sum of the absolute values of what was added up to get it. For
-`C[m, n] += A[m, k] * B[k, n]` it is |C[m, n]| + Σ |A[m, k]|·|B[k, n]|: a computation whose operations have
-relative error u, in any order, is off by a small multiple of u times this.
+Rounding errors are measured against magnitudes. For `C[m, n] += A[m, k] * B[k, n]` the magnitude is |C[m,
+n]| + Σ |A[m, k]|·|B[k, n]|. If each operation has relative error u, the error of the result is a small
+multiple of u times the magnitude, in any order of operations.
 
-The magnitude of an integer is by how much it may differ: 0 unless a float was rounded to it. `x` within
-0.3 of 7.4 makes `sat_i8(round(x, even))` 7 or 8: it differs by up to 1.
+The magnitude of an integer is the largest difference that it may have: 0 unless a float was rounded to it.
+If `x` is within 0.3 of 7.4, `sat_i8(round(x, even))` is 7 or 8, and its magnitude is 1.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def evaluate_magnitude(
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What stays the same within one expression."""
+    """The inputs and cached results of one expression's evaluation."""
 
     env: Env
     load: Loader

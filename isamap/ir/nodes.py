@@ -170,7 +170,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Where elements live: names of the element's indices, and each memory coordinate as their expression."""
+    """The place of each element: index names, and each memory coordinate as an expression of them."""
 
     indices: tuple[str, ...]
     coordinates: tuple[tuple[str, Index], ...]
@@ -251,7 +251,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Routine:
-    """What kernels and instructions share."""
+    """The common base of kernels and instructions."""
 
     name: str
     params: tuple[Param, ...]

@@ -195,4 +195,4 @@ DEFINING: dict[str, Op] = {
 REDUCTIONS: dict[str, str] = {
     "+": "add", "*": "mul", "max": "max", "min": "min", "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
-"""What may stand before `=` in a statement, and the operation that it means."""
+"""The operators that may precede `=` in a statement, with the reduction that each denotes."""

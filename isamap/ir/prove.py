@@ -26,7 +26,10 @@ _NESTED = 60  # calls within calls: Python has 1000, and each of them takes up t
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What holds: `extents` of axes (each runs from 0), smallest values of other symbols, and terms >= 0."""
+    """The assumptions of a proof: extents of axes, smallest values of other symbols, nonnegative terms.
+
+    Each axis runs from 0.
+    """
 
     extents: dict[str, Index] = field(default_factory=dict[str, Index])
     lows: dict[str, int] = field(default_factory=dict[str, int])

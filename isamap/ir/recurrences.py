@@ -35,7 +35,7 @@ from isamap.ir.nodes import (
 from isamap.ir.walk import map_reads, reads, symbols
 
 FURTHEST = 4
-"""How many iterations back a result is looked for."""
+"""The largest dependence distance, in iterations, that is searched for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from isamap.ir.nodes import CastMode
 Array = NDArray[Any]
 
 _STICKY_BITS = 11
-"""How many low bits of a 64-bit integer are folded into one, so that the rest fits into a float64."""
+"""The number of low bits of a 64-bit integer that are folded into one, so that the rest fits into a
+float64."""
 
 
 def convert(values: Array, source: DType, target: DType, mode: CastMode) -> Array:

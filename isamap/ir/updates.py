@@ -1,4 +1,4 @@
-"""What a statement does to the array of its target: writes, reductions and scattered reductions over a box.
+"""Apply a statement to the array of its target: writes, reductions and scattered reductions over a box.
 
 `update(C, target, "add", …)` with values of shape (M, N, K) sums them over K and adds the sums to C.
 """

@@ -1,12 +1,10 @@
-"""What a routine must obey before anything is done with it.
+"""Verify a routine: return a diagnostic for each rule of the language that it breaks.
 
-Subscripts stay inside; iterations of a `for` are independent; everything read was written; outputs are
-written; placements are one-to-one; divisors are positive. Findings come as diagnostics; a sound routine
-has none.
+Subscripts stay inside their arrays, and iterations of a `for` are independent. Every element that is read
+was written before, and all outputs are written. Divisors are positive. A sound routine has no findings.
 
-Placements put every element somewhere, and no two elements into one place.
-
-Checked by listing all elements for the parameters' smallest and some larger values.
+Placements are one-to-one: no two elements share a place. This rule is checked by listing all elements for
+the parameters' smallest values and for some larger ones.
 """
 
 from __future__ import annotations

@@ -46,8 +46,9 @@ _STRIDE = re.compile(r"stride\( ?([A-Za-z_][A-Za-z0-9_]*), ?([0-9]{1,3}) ?\)")
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a parameter is given: a number as it is written, or its address; a size or a stride; a pointer to
-    a tensor; the value of a scalar.
+    """An argument of a library call.
+
+    It is a number or its address, a size or a stride, a pointer to a tensor, or the value of a scalar.
     """
 
     kind: Literal["number", "address", "index", "pointer", "value"]
@@ -73,7 +74,7 @@ class LibraryCall:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a library may lie: a file like `file` of a package of Python, or, without one, of the system."""
+    """A possible place of a library: a file like `file` of a Python package, or of the operating system."""
 
     file: str
     package: str = ""

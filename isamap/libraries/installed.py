@@ -1,4 +1,4 @@
-"""Where libraries are installed: in packages of Python, or where an operating system keeps its own.
+"""Find installed libraries, in Python packages or in the operating system's folders.
 
 find_installed(shipped_library("openblas"))  ->  the newest file that its description names, or None
 """

@@ -1,9 +1,9 @@
-"""Which call of a library computes a kernel: told by what both compute, whatever anything is called.
+"""Find the library call that computes a kernel by comparing their meanings, never their names.
 
-    kernel   Y[p, q] += X[p, r] * W[r, q]        form of a call   C[m, n] += A[m, k] * B[k, n]
+    kernel   Y[p, q] += X[p, r] * W[r, q]        meaning of a call   C[m, n] += A[m, k] * B[k, n]
 
-agree with m as p, n as q, k as r, and so A as X, B as W, C as Y: the trees of both are unified, as those of
-instructions are with statements, and every subscript, extent and type has to be the same under that renaming.
+agree with m as p, n as q, k as r, and so A as X, B as W, C as Y. Both trees are unified, as those of
+instructions and statements are. Every subscript, extent and type must be equal under that renaming.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from isamap.transform import Statement, statements
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a parameter is given: a text of C for a number or its address, a size or a stride, a pointer to
-    the first element of a tensor, or the value of a scalar.
+    """An argument of a call that computes a kernel.
+
+    It is a C text for a number or its address, a size or a stride, a pointer to the first element of a
+    tensor, or the value of a scalar.
     """
 
     kind: Literal["number", "address", "index", "pointer", "value"]
@@ -56,7 +58,7 @@ def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Per
 
 @dataclass(frozen=True, slots=True)
 class _Renaming:
-    """What names of a form are in the kernel: tensors, sizes, axes of the statement looked at, scalars."""
+    """The kernel's names for those of a call's meaning: tensors, sizes, scalars, and the statement's axes."""
 
     tensors: dict[str, str]
     sizes: dict[str, Index]

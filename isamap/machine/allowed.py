@@ -28,7 +28,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class WordPart:
-    """What a call is given of a group of words: one of them, or the number that stands in bits of one."""
+    """One argument of a macro that issues encoded words: a word, or the number in some bits of a word."""
 
     word: int
     bits: tuple[int, int] | None = None
@@ -48,9 +48,10 @@ class WordPart:
 
 @dataclass(frozen=True, slots=True)
 class IssueForm:
-    """How a processor gives words to an accelerator, so many at once: a macro of C and what it is given.
+    """A C macro by which a processor gives an accelerator a fixed number of words at once.
 
-    `define` is the macro, `call` its name, `end` the statement that waits until all is done.
+    `define` is the macro, `call` its name, and `given` its arguments. `end` is the statement that waits
+    until all work is done.
     """
 
     words: int
@@ -87,20 +88,19 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """What descriptions may name of a family of processors.
+    """The names of one processor family that descriptions may use.
 
-    `flags` are patterns of what compilers are given, by what people call them: `-m` alone would let in flags
-    that load code or write files (-mllvm), and -Ofast changes the floating-point control of a whole process.
-    `features` are those that detection knows, by the names of Linux's /proc/cpuinfo; `told` is how each
-    compiler is told of them, and `hwcaps` how Linux tells of them: the key of a word of a process's auxiliary
-    vector, and the number of a bit. `permissions` are what the operating system grants on request: the number
-    of the state component for arch_prctl. `denied` functions match a header's pattern and do more than
-    compute. `vectors` are types that one vector register holds: no mask, no pair of them; `sizeless` are
-    those of its `types` that are as long as the processor has them. `bytes_asked` is the function that tells
-    the bytes of a vector register, `registers` how many of these a sizeless type takes, by a pattern.
-    `emulators` are programs that run others
-    for these processors. `attributes` are what functions may be marked with, `issues` ways to give
-    words to an accelerator.
+    `flags` are patterns of compiler flags, by readable name. `-m` as a prefix would admit flags that load
+    code or write files (-mllvm), and -Ofast changes the floating-point control of the whole process.
+    `features` are the features that detection knows, by their names in Linux's /proc/cpuinfo. `told` maps
+    each compiler to its flags for them. `hwcaps` gives the key of a word of a process's auxiliary vector,
+    and the number of a bit. `permissions` are granted by the operating system on request; the value is the
+    number of the state component for arch_prctl. `denied` matches functions of allowed headers that do more
+    than compute. `vectors` matches types of one vector register, without masks and pairs. `sizeless`
+    matches those `types` whose length the processor determines. `bytes_asked` is the function that returns
+    the bytes of a vector register; `registers` is the number of registers of a sizeless type, by pattern.
+    `emulators` are programs that run code for these processors. `attributes` are function attributes that
+    targets may use, and `issues` are the ways to give words to an accelerator.
     """
 
     flags: Mapping[str, re.Pattern[str]] = field(default_factory=dict[str, re.Pattern[str]])

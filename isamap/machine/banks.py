@@ -14,7 +14,7 @@ from functools import lru_cache
 from isamap.machine.model import Memory
 
 Runs = tuple[tuple[int, int], ...]
-"""Where consecutive bytes begin behind the first of an access, and how many they are."""
+"""The offsets, from the first byte of an access, of its runs of consecutive bytes, with their lengths."""
 
 
 @dataclass(frozen=True, slots=True)

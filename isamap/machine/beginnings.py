@@ -85,7 +85,7 @@ KINDS: Mapping[str, Kind] = {
         _abstract,
     ),
 }
-"""What may be begun."""
+"""The kinds of machines for which `hw new` writes a template."""
 
 _PLACE = re.compile("@([A-Z_]+)@")
 

@@ -1,7 +1,8 @@
-"""Which distances of rows let them fall into a few sets of the nearest cache.
+"""Find row distances that map rows to a few sets of the nearest cache, and the padding that avoids it.
 
-What reads rows side by side at such a distance evicts one by another (docs/decisions/0025-conflict-misses.md,
-0068-rows-of-models.md). Neighbouring rows a line further apart begin in sets of their own.
+Rows that are read together at such a distance evict each other: conflict misses
+(docs/decisions/0025-conflict-misses.md, 0068-rows-of-models.md). One line of padding spreads neighbouring
+rows over the sets.
 """
 
 from __future__ import annotations

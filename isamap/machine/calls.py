@@ -1,7 +1,7 @@
-"""What the names of an `emit` call mean, and whether the call says all that the instruction means.
+"""Resolve the names of an `emit` call, and check that the call mentions all parts of the instruction.
 
-A name is an operand, a parameter or a state; each has a fixed set of attributes. The function has to be one
-that an allow-listed header declares, and nothing of the instruction may be forgotten.
+A name is an operand, a parameter or a state; each has a fixed set of attributes. An allow-listed header
+must declare the function. Each operand, parameter and state of the instruction must appear in the call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ ATTRIBUTES = ("addr", "value", "stride", "index", "mask")
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What an emission may refer to besides its own instruction; `values` are those that steps have made."""
+    """The names outside its own instruction that an emission may use.
+
+    `values` are the values that earlier steps have computed.
+    """
 
     memories: Mapping[str, Memory]
     states: Mapping[str, State]

@@ -24,7 +24,7 @@ MOST_STAMP_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MachineSummary:
-    """What a checked machine holds, and what is odd in it, as JSON and as text. `digest` is the machine's."""
+    """The counts and lint warnings of a checked machine, as JSON and as text. `digest` is the machine's."""
 
     name: str
     summary: str

@@ -100,7 +100,7 @@ _RISING = frozenset(("erf", "exp", "expm1", "round", "sigmoid", "tanh"))
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with a cost, the next step, the values at which it is wrong, and all names in it."""
+    """An error in a cost: the message, the next step, the values that cause it, and all names in it."""
 
     said: str
     advice: str

@@ -1,8 +1,8 @@
-"""What is odd in a description that is not wrong: memories that data cannot pass, missing links.
+"""Lint warnings about a machine: unreachable memories, missing links, odd costs, duplicates.
 
     weights: registers, and no instruction writes them   ->   every mapping that needs them is refused
 
-A machine with doubts loads and is used; `isamap hw check` tells of them.
+A machine with warnings loads and can be used. `isamap hw check` prints the warnings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def doubts(machine: Machine) -> Iterator[Diagnostic]:
 
 @dataclass(frozen=True, slots=True)
 class _Flow:
-    """What an instruction reads and writes, by the memories that views lie on."""
+    """The memories that an instruction reads and writes. A view counts as the memory that it lies on."""
 
     reads: frozenset[str]
     writes: frozenset[str]

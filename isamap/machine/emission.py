@@ -105,7 +105,7 @@ def _blanks(text: str) -> str:
 
 
 MOST_NESTED = 8
-"""How deep calls may stand in each other: hardware has no instruction that takes so many words to say."""
+"""The limit on nested calls in one emission. No instruction of real hardware needs this many."""
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_$][A-Za-z0-9_$]*|-?(?:0x[0-9a-fA-F]+|[0-9]+))|(<<|[=(),.*+])|(\S))")
 _IN_STEPS = re.compile(_TOKEN.pattern.replace(",.*+]", r",.*+\[\]:;]"))

@@ -1,4 +1,4 @@
-"""What an instruction is emitted as: calls with their arguments, steps, its own meaning, or nothing.
+"""Nodes of an emission: calls with their arguments, steps, the instruction's own meaning, or nothing.
 
 `z = f(a, 2*Q)` is `EmitCall("z", None, "f", (EmitArg("operand", "a"), EmitArithmetic("*", …)))`.
 """

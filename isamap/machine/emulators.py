@@ -1,6 +1,7 @@
-"""How a description names an emulator, and the model of a processor for it.
+"""Read the emulator that a description names, and the processor model that it emulates.
 
-A description is not trusted: it names an emulator of a family, never a path, and a processor by a word.
+A description is not trusted. It names an emulator of a processor family, never a path, and a processor
+model by a word.
 """
 
 from __future__ import annotations

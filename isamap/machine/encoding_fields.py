@@ -1,4 +1,4 @@
-"""What `encoding` and `program` say, as written: YAML to tables of fields whose texts are not yet read."""
+"""Read `encoding` and `program` of a description: YAML to tables of fields with unresolved texts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class SlotSpec:
 
 @dataclass(frozen=True, slots=True)
 class BundleSpec:
-    """What words with slots are, as written; `marks` and `loop` are one word each."""
+    """Words with slots, as written. `marks` and `loop` are one word each."""
 
     slots: tuple[SlotSpec, ...]
     marks: EncodingSpec
@@ -93,7 +93,7 @@ class BundleSpec:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """What all programs share, as written."""
+    """The `program` part of a description, as written: the format that all programs share."""
 
     word_bits: int
     begin: EncodingSpec | None

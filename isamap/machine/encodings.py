@@ -1,9 +1,9 @@
-"""How instructions are written as words: tables of bit fields, each a constant or what one issue decides.
+"""Instruction encodings: words of bit fields, each a constant or a quantity that one issue determines.
 
     bits: 31..0, holds: z.address, unit: 16     ->  BitField("local", 31, 0, Quantity("address", "z", 16))
 
-An encoding is invertible: each bit belongs to one field at most and is zero otherwise, and all that an issue
-decides is held by some field.
+An encoding is invertible. Each bit belongs to one field at most and is zero otherwise, and each quantity
+that an issue determines has a field.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ TOKENS = ("pop", "push")
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """What one issue decides: where an operand begins, how far its rows lie apart, its register, a parameter.
+    """A quantity of one issue: an operand's address, row stride or register number, or a parameter.
 
-    `entry` is where its entry of a table lies, `pop` and `push` whether it takes a token of a unit, or gives
-    one. `step` is what the address of an operand grows by in each iteration of a loop of the hardware, and
-    may be negative. Units: addresses, steps and strides in `unit` bytes, a parameter in `unit`s of itself.
+    `entry` is the place of the issue's entry in a table. `pop` and `push` say whether the issue takes a
+    token from a unit or gives one. `step` is the change of an operand's address in each iteration of a
+    hardware loop, and may be negative. Units: addresses, steps and strides in `unit` bytes, a parameter in
+    `unit`s of itself.
     """
 
     kind: QuantityKind
@@ -188,7 +189,7 @@ class Slot:
 
 
 TRIPS, LOOPED = Quantity("param", "trips"), Quantity("param", "words")
-"""What a loop of the hardware holds: how often, and how many of the words behind it."""
+"""The fields of a hardware loop: its trip count, and the number of words that it repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,11 +215,11 @@ class Bundle:
 
 @dataclass(frozen=True, slots=True)
 class ProgramFormat:
-    """What all programs of a machine share.
+    """The format that all programs of a machine share.
 
-    `issue` says how a processor gives words: the name of a form of `hw_specs/families`. `tables` are bits of
-    an entry by the table's name. With a `bundle` an instruction has one word, which stands in a slot. Units:
-    `first_address`, where arrays begin at the earliest in main memory, in bytes.
+    `issue` names the way in which a processor gives words to the accelerator, one of `hw_specs/families`.
+    `tables` maps each table to the bits of an entry. With a `bundle` an instruction has one word, which
+    stands in a slot. Units: `first_address`, the lowest address of an array in main memory, in bytes.
     """
 
     word_bits: int

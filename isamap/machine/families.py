@@ -33,7 +33,7 @@ class _Types:
 
 
 _Table = dict[str, tuple[str, ...] | _Types]
-"""What a row gives each variable."""
+"""The values of one row, by variable."""
 
 _VARIABLE = re.compile(r"[A-Z]+")
 _VALUE = re.compile(r"[A-Za-z0-9_]+")

@@ -1,4 +1,4 @@
-"""What mappings of a description may hold: their keys, what each is, and which have to be given.
+"""The schema of descriptions: the keys of each mapping, their types, and the required ones.
 
 The readers look their keys up here, and `isamap hw schema` prints the same tables for editors.
 """

@@ -1,4 +1,4 @@
-"""What an item of `links` says, as written: two memories, and what moving between them takes."""
+"""Read an item of `links`: two memories, and the cost of transfers between them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What links carry: which instruction moves over a shared one, and how much of it in whole bursts.
+"""Time transfers over links that units share: the instructions that use them, and traffic in whole bursts.
 
-Rows of 24 bytes over a link with bursts of 16 bytes: 32 bytes each.
+Over a link with bursts of 16 bytes, each row of 24 bytes counts as 32 bytes.
 """
 
 from __future__ import annotations

@@ -190,7 +190,7 @@ class MachineInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What compiles the emitted code, with which flags and headers, and what the code needs to run."""
+    """The compilers, flags and headers of the emitted code, and the processor features that it needs."""
 
     toolchains: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

@@ -1,9 +1,9 @@
-"""What definitions of elementary functions are made of, where a machine has an instruction for it.
+"""Machine instructions for building blocks of elementary functions (`target.parts`).
 
     target: {parts: {scale_f32x16: "_mm512_scalef_ps(x, n)"}}
 
-C's own operators make each part otherwise. What a part computes is checked as a part of the functions:
-`isamap hw check --run` tries those on all kinds of floats.
+Without an entry, a part is written with C operators. `isamap hw check --run` tests each part by running the
+functions that contain it on all kinds of floats.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
-"""What this processor and operating system really allow, and the shipped machine that fits them best.
+"""Detect the features and caches of this processor, and the shipped machine that fits it best.
 
-`detect_features()` holds `avx2` when code may use AVX2 here: the kernel lists a flag only where it also saves
-the registers that belong to it. AMX is listed wherever the processor has it, but a process has to ask for it.
+`detect_features()` contains `avx2` if code may use AVX2 here: the kernel lists a flag only if it also saves
+the registers that belong to it. AMX is listed wherever the processor has it, but a process has to request
+it.
 
-The caches of this processor, as the operating system reports them.
+`system_caches()` is `(SystemCache(49152, 12, 64), SystemCache(1310720, 20, 64))` for two caches, as the
+operating system reports them.
 
-`system_caches()` is `(SystemCache(49152, 12, 64), SystemCache(1310720, 20, 64))` where there are two.
-
-Which processor this is: what profiles of measured figures belong to.
-
-`this_cpu().describe()` is `AMD EPYC (family 26, model 2, stepping 1)`.
+`this_cpu().describe()` is `AMD EPYC (family 26, model 2, stepping 1)`. Profiles of measured parameters
+belong to one such processor.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `program` says, resolved: words that all programs begin and end with, queues of tokens, tables."""
+"""Resolve `program`: the words at the beginning and end of all programs, token queues, tables and bundles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a description says of its target: compilers, flags, headers, features, and how it is run."""
+"""Read `target` of a description: compilers, flags, headers, features, and the way to run the code."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from isamap.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """How a program reads a constant that only the hardware knows: what a function returns over a divisor.
+    """A constant that only the hardware knows: the result of a C function, divided by a divisor.
 
-    `value` is what a program was made for; None where nothing was made yet. `among` are the numbers that it
-    may be, where the description says so.
+    `value` is the number for which a program was compiled; None before a program is compiled. `among` are
+    the numbers that the description allows, if it lists them.
     """
 
     constant: str
@@ -33,7 +33,7 @@ class Length:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """What functions are marked with: those that are `entered` from elsewhere, and those called `within`."""
+    """Attributes of emitted functions: `entered` for exported functions, `within` for internal ones."""
 
     entered: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class PartText:
 
 @dataclass(frozen=True, slots=True)
 class TargetSpec:
-    """What a file says about its target; None where it says nothing."""
+    """The `target` of one file. A part that the file does not state is None."""
 
     toolchains: tuple[str, ...] = ()
     flags: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a description states of rows, streams, pages, loops and for models: YAML to figures, and what errs.
+"""Read measured parameters of rows, streams, pages, loops and models from YAML, and check them.
 
 rows: {start_ns: 5, short_start_ns: 20, short_bytes: 128, source: measured}
 ->  Stated(RowTimes(5.0, 20.0, 128, source="measured"), …)

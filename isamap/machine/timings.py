@@ -1,11 +1,11 @@
-"""What a processor takes beside instructions and bandwidths: to begin rows, to stream, for pages and loops.
+"""Measured parameters of a processor beyond instructions and bandwidths: rows, streams, pages and loops.
 
     links:
       - {from: l3, to: l2, …, rows: {start_ns: 2, again_ns: 12, source: measured}}
 
-A figure that a description does not state is 0, and what it would price costs nothing; it is None
-where another figure stands for it, and those of the model are what is usual. `source` names the citation of
-all figures beside it.
+A parameter that a description does not state is 0, and the cost model then omits its effect. It is None if
+another parameter is the default. The model's own parameters have typical values as defaults. `source` cites
+the origin of all parameters of the same mapping.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ IN_FLIGHT = 256
 
 @dataclass(frozen=True, slots=True)
 class RowTimes:
-    """What reading rows out of the farther memory of a link takes beside its bandwidth.
+    """The time, in addition to the bandwidth, of reading rows from the farther memory of a link.
 
-    Units: nanoseconds and bytes. `start_ns` is to begin a row of an input or of results, of which a piece
-    shorter than `start_bytes` takes its share (0: each takes all of it), `short_start_ns` to begin one of at
-    most `short_bytes`;
-    `again_ns` what shows of coming back to a row that the nearer memory has lost, `crowded_ns` how long a
-    register block waits that reads pieces out of sets into which the one before has stored, and
-    `crowded_piece_ns` what a piece takes at least of more rows than their set holds. Of more than
-    `followed_count` rows side by side, each line takes `late_line_ns` (0: any number is followed).
+    Units: nanoseconds and bytes. `start_ns` is the time to start a row of an input or of results. A piece
+    shorter than `start_bytes` takes a proportional part of it (0: each piece takes all of it). A row of at
+    most `short_bytes` takes `short_start_ns`. `again_ns` is the exposed time of returning to a row that the
+    nearer memory has evicted. `crowded_ns` is the wait of a register block that reads pieces from sets into
+    which the previous block has stored. `crowded_piece_ns` is the least time of a piece if there are more
+    rows than their set has ways. If more than `followed_count` rows are read together, each line takes
+    `late_line_ns` (0: any number is followed).
 
-    Pieces of at most `swept_count` rows, one piece of each and then the next ones, go on where the last ended
-    (0: every piece is begun), and take `swept_ns` each. Of at most `hinted_swept_count` rows, pieces that
-    are hinted go on and take `hinted_swept_ns` instead (0 rows: hints save nothing). `computing_factor` is
-    how much of what is computed on rows from there counts beside their traffic (0: it hides, or hides them),
-    `traffic_factor` how much of that traffic does, and `hinted_traffic_factor` how much of it where pieces
-    are hinted (None: as much).
+    Loops may sweep rows: they read one piece of each of at most `swept_count` rows and then the next
+    pieces. Such a piece takes `swept_ns`, since the prefetcher continues (0: every piece is started). For
+    at most `hinted_swept_count` rows, hinted pieces take `hinted_swept_ns` instead (0 rows: hints save
+    nothing). `computing_factor` is the part of the computation on such rows that is added to their traffic
+    (0: the longer hides the shorter). `traffic_factor` is the part of that traffic that counts, and
+    `hinted_traffic_factor` the part for hinted pieces (None: the same).
 
-    A line that a hint brings from there holds a fill buffer for `fill_ns`, of which the nearer memory has
-    `fill_count` (0: what hints bring keeps nothing waiting); those of the nearest cache count.
+    A line that a hint loads occupies a fill buffer for `fill_ns`. The nearer memory has `fill_count` fill
+    buffers (0: no hint waits for a buffer). Only those of the nearest cache are modelled.
     """
 
     start_ns: float = 0.0
@@ -68,20 +68,21 @@ class RowTimes:
 
 @dataclass(frozen=True, slots=True)
 class StreamTimes:
-    """What tensors take that no cache holds, beside what is computed on them.
+    """The time of tensors that no cache holds, together with the computation on them.
 
         time = traffic_factor * traffic + computing_factor * computing
 
     Units: nanoseconds and bytes. With hints, computing counts by `hinted_computing_factor`, and a row or a
-    piece of one is begun in `hinted_start_ns`, so many bytes ahead of its use; without them, a row along a
-    sum in `row_start_ns`. A piece of at least `long_bytes` is begun in `long_start_ns` without them (None: as
-    if it were hinted), a shorter one in its share, and at least in what the link's rows say; with hints, in
-    `hinted_long_start_ns` likewise. Where loads of its own read each of a few rows to its end, a row is begun
-    in `swept_start_ns`, or what a long piece takes (None: piece by piece, and nothing else of such rows
-    counts); with hints in `hinted_swept_start_ns`, and at least in `hinted_start_ns`.
+    piece is started in `hinted_start_ns`, `ahead_bytes` before its use. Without hints, a row along a
+    reduction is started in `row_start_ns`. A piece of at least `long_bytes` is started in `long_start_ns`
+    without hints (None: as with hints), and in `hinted_long_start_ns` with hints. A shorter piece takes a
+    proportional part, and at least the time of the link's rows. If separate loads read each of a few rows
+    to its end, a row is started in `swept_start_ns` (None: each piece is started), and with hints in
+    `hinted_swept_start_ns`, at least in `hinted_start_ns`.
 
-    What begins with `row_` and `hinted_row_` is that of rows along a sum; None: as pieces take it. Those that
-    are used again hide the first time where computing takes 1 + `row_computing_factor` times as long.
+    Parameters that begin with `row_` and `hinted_row_` are for rows along a reduction (None: as for
+    pieces). The first read of reused rows is hidden if computing takes 1 + `row_computing_factor` times as
+    long.
     """
 
     traffic_factor: float
@@ -113,12 +114,13 @@ class Tlb:
 
 @dataclass(frozen=True, slots=True)
 class LoopTimes:
-    """What loops take beside the instructions in them, as far as it does not hide. Units: nanoseconds.
+    """The overhead of loops that execution cannot hide. Units: nanoseconds.
 
-    `turn_ns` is an iteration of a loop, `address_ns` the address of one of several rows read in place where
-    the run alone knows how far apart they are. A sum unrolled in its loop costs `unrolled_ns` a step and
-    `unrolled_issue_ns` an issue; `share_ns` is a share of a copy, dealt to an iteration that computes.
-    `joined_ns` is what a load waits for that joins elements which were just stored one by one.
+    `turn_ns` is one iteration of a loop. `address_ns` is the address computation of one of several rows
+    that are read in place at a distance known only at run time. An unrolled reduction costs `unrolled_ns`
+    for a step and `unrolled_issue_ns` for an issue. `share_ns` is one slice of a copy that is interleaved
+    with a computing iteration. `joined_ns` is the wait of a load that combines elements which were just
+    stored one by one.
     """
 
     turn_ns: float = 0.0
@@ -132,16 +134,18 @@ class LoopTimes:
 
 @dataclass(frozen=True, slots=True)
 class ModelFigures:
-    """What cost models take of a machine as a whole, where no part of it states its own.
+    """Parameters of cost models for a machine as a whole, used where no part of the machine states its own.
 
-    `leak_factor` is how much shows of time that should hide behind the slowest unit, `stream_leak_factor` of
-    what comes in order and is fetched ahead; `usable_factor` is how much of a cache a working set may take
-    before it evicts itself. Prefetches into the nearest cache, of rows that were hinted before, stand
-    `near_ahead_count` iterations before their use; those that several register blocks share at least
-    `shared_ahead_count`. `line_bytes` is a line of memory where no cache states one.
+    `leak_factor` is the exposed part of time that should hide behind the slowest unit, and
+    `stream_leak_factor` the exposed part for data that is read in order and prefetched. `usable_factor` is
+    the part of a cache that a working set may fill before it evicts itself. Prefetches into the nearest
+    cache, of rows that were hinted before, stand `near_ahead_count` iterations before their use; those that
+    several register blocks share stand at least `shared_ahead_count` before. `line_bytes` is the size of a
+    memory line if no cache states one.
 
-    A share of a copy that is dealt to a step of a sum takes as long as `share_turns_count` iterations of a
-    loop, and of rows that a copy reads `copied_rows_count` begin in the time of one beside computing.
+    A slice of a copy that is interleaved with a step of a reduction takes as long as `share_turns_count`
+    iterations of a loop. While the processor computes, a copy starts `copied_rows_count` rows in the time
+    of one.
     """
 
     leak_factor: float = 0.1

@@ -225,7 +225,7 @@ def _one_line(text: str) -> str:
 
 
 MAX_FINDINGS = 50
-"""How many names get advice, which is found by comparing each with all that are known."""
+"""The number of unknown names that get a suggestion. Each suggestion compares a name with all known ones."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a chain of descriptions adds up to: each file extends what its parent built.
+"""Accumulate a chain of descriptions: each file extends the world that its parent has built.
 
 `extend(parent, spec, findings)` is a pure function from one `World` to the next.
 """

@@ -1,1 +1,1 @@
-"""What importers of models share: values as texts of the language, and how tensors are walked."""
+"""Shared parts of model importers: values as texts of the language, and the strides of tensors."""

@@ -1,4 +1,4 @@
-"""How a tensor is walked: for each axis of a nest its size and how far apart neighbours lie, in elements.
+"""Access patterns of tensors: the size and the stride, in elements, of each axis of a nest.
 
 sizes (4, 8, 16), strides (128, 16, 1)   may be walked as (512,) by (1,), or as (32, 16) by (16, 1)
 sizes (4, 8), strides (0, 1)             one row that is read four times

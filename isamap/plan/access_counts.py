@@ -1,10 +1,9 @@
-"""How often each level of memory is read and written under a loop nest, by a declared convention.
+"""Count reads and writes of each memory level under a loop nest, by a declared convention.
 
-A level that keeps a tile of an operand takes from the level outside what it does not have yet (`fills`),
-hands on what the level inside takes (`reads`), gets back partial sums (`updates`) and gives its own back
-(`drains`).
-Nothing is walked: the tile of a tensor axis depends on that axis's own loops alone, so that sums over all
-iterations of all loops fall apart into products of sums over the iterations of few.
+A level that keeps a tile of an operand takes missing elements from the outer level (`fills`) and passes
+elements to the inner level (`reads`). It receives partial sums from the inner level (`updates`), and
+returns its own to the outer level (`drains`). The count does not walk iterations: the tile along a tensor
+axis depends on that axis's own loops alone, so sums over all iterations factor into products of short sums.
 
 Source: the terms are those of Parashar et al., Timeloop, ISPASS 2019, section VI.
 """
@@ -30,13 +29,14 @@ Refill = Literal["entry", "change", "delta"]
 
 @dataclass(frozen=True, slots=True)
 class Convention:
-    """What counts as an access.
+    """The convention that defines an access.
 
-    `first_read`: the first read of a partial sum that nothing has been added to yet is charged. `refill`:
-    a level takes its whole tile each time its place in the nest is entered (`entry`), only when the tile is
-    another one (`change`), or only the elements that the tile before did not have (`delta`: a window that
-    slides takes its new edge). `latch` says the same of the datapath, which keeps one issue's operands.
-    `shared_port`: partial sums are read and written through one port, so that the times add up.
+    `first_read` charges the first read of a partial sum to which nothing has been added yet. `refill` says
+    when a level loads its tile: the whole tile each time its place in the nest is entered (`entry`), only
+    when the tile changes (`change`), or only the elements that the previous tile did not contain (`delta`:
+    a sliding window loads its new edge). `latch` says the same of the datapath, which keeps one issue's
+    operands. `shared_port` means that partial sums are read and written through one port, so that the times
+    add up.
     """
 
     name: str
@@ -59,7 +59,7 @@ CONVENTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """What one level does for one operand. Units: elements of the tensor, of so many bytes each here."""
+    """The accesses of one level to one operand. Units: elements of the tensor, of so many bytes each here."""
 
     level: str
     operand: str
@@ -370,10 +370,11 @@ def _common(one: Tile, other: Tile) -> int:
 
 @dataclass(frozen=True, slots=True)
 class StatementAccesses:
-    """What a statement's schedule makes of its memories, once through its own loops, which `nest` has.
+    """The memory accesses of a statement's schedule, once through its own loops, which `nest` has.
 
-    Units: nanoseconds; `port_ns` that partial sums keep a shared port busy while issues run, `unload_ns` for
-    the last of them behind the last issue; both 0 where the convention has a port for each.
+    Units: nanoseconds. `port_ns` is the time for which partial sums keep a shared port busy while issues
+    run, `unload_ns` the time of the last of them after the last issue. Both are 0 if the convention has
+    separate ports.
     """
 
     statement: int

@@ -1,4 +1,4 @@
-"""What a plan of a graph costs and needs, and what is wrong with it, without what the solver shares."""
+"""Check a plan of a graph, and compute its cost and memory, with code that the solver does not share."""
 
 from __future__ import annotations
 

@@ -55,11 +55,12 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Fused:
-    """What fused statements change: where a sum comes from, and the arrays that finished ones are written to.
+    """The effects of fused statements on accesses: the source of a sum, and the arrays of finished sums.
 
-    What it `begins` with is not read from its own array, and where `begins_inside`, not from its buffer
-    either; where `begins_outside`, it is written to the array in front, and read from there. Finished sums
-    are written to `results`, arrays with the bytes of an element, out of registers where `ends_inside`.
+    `begins` is true if the sum is not initialised from its own array. `begins_inside` is true if it is not
+    read from its buffer either. `begins_outside` is true if the initial value is written to the outer array
+    and read from there. `results` are the arrays to which finished sums are written, with the bytes of an
+    element; they are written out of registers if `ends_inside`.
     """
 
     results: tuple[tuple[str, int], ...]
@@ -90,9 +91,11 @@ NEVER: Short = frozenset(), ()
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a statement's mapping: does it sum; the array of each operand that is computed of one
-    element, with its bytes and subscripts, none where these are not known; what fused statements change; and
-    which tiles are gathered.
+    """The facts about a statement's mapping that access counts need.
+
+    `is_sum` says whether it sums. `arrays` gives the array of each operand that is computed of one element,
+    with its bytes and subscripts; () if the subscripts are not known. `fused` holds the effects of fused
+    statements, and `gathered` the gathered tiles by operand.
     """
 
     is_sum: bool

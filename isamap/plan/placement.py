@@ -14,7 +14,7 @@ from isamap.source import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """What needs a place from `start` until before `end`, at a multiple of `alignment_bytes`."""
+    """A buffer that needs a place from `start` until before `end`, at a multiple of `alignment_bytes`."""
 
     name: str
     start: int

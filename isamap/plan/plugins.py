@@ -44,7 +44,7 @@ GROUPS: dict[Kind, str] = {
     "searcher": "isamap.searchers",
 }
 WITH_WORD = {"learned": "a file"}
-"""What is built in and made with a word, and what that is; of others their classes know."""
+"""The built-in plug-ins that take an argument, with its meaning. Other plug-ins' classes declare it."""
 _METHODS: dict[Kind, str] = {
     "heuristic": "schedule",
     "cost model": "expression",

@@ -44,19 +44,19 @@ Busy = tuple[tuple[str, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What it takes units of their own to move all of an operand once, into its scratchpad or out of it.
+    """The time in which separate units move all of an operand once, into its scratchpad or out of it.
 
-    `begun` is what brings it there: an input, or what sums begin with. Of sums, `finished` is what takes them
-    out, `first_ns` how long they are read for that, and `latency_ns` how long the last tile is on its way; of
-    an input, how much later it is there than its unit is free again. So many `issues` bring an input, and so
-    many are `queued` beside those that compute. Of what fills a buffer for later, so many
-    are issued `early` before what is computed waits.
+    `begun` is the time to bring an input, or the initial values of sums. For sums, `finished` is the time
+    to take them out, `first_ns` the part of it in which they are read, and `latency_ns` the delay of the
+    last tile. For an input, `latency_ns` is the delay from the end of its unit's work to its arrival.
+    `issues` is the number of issues that bring an input, of which `queued` wait in queues with those that
+    compute. `early` is the number of issues for a later buffer before computing waits.
 
-    Where an instruction reads registers, `loaded` brings all tiles of an input there once. Sums that it holds
-    there come from their scratchpad, and go back, by what `around` takes where all of them are summed at
-    once; where parts are, by `between` from one part to the next, and by `apart` before the first. `again_ns`
-    is how long a tile takes out and in again; `turn_ns` how long its place in a scratchpad is read, and begun
-    anew.
+    If an instruction reads registers, `loaded` is the time to bring all tiles of an input there once. Sums
+    that it accumulates in registers come from their scratchpad and go back: `around` is the time if all of
+    them are summed at once. If they are summed in parts, `between` is the time from one part to the next,
+    and `apart` the time before the first. `again_ns` is the time to take a tile out and in again. `turn_ns`
+    is the time to read its place in a scratchpad and initialise it anew.
     """
 
     begun: Busy
@@ -187,11 +187,11 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """What a mapping keeps in registers from one iteration of the ordered loop over `axis` to the next.
+    """Values that a mapping keeps in registers between iterations of the ordered loop over `axis`.
 
-    The loop turns inside all others then, `turns` times around each register block. Units: `chain_ns` from
-    what an iteration takes over to what it leaves, which the next one waits for; `pitches` in bytes, how far
-    apart rows lie of each array that iterations go along.
+    That loop is then the innermost one, with `turns` iterations around each register block. Units:
+    `chain_ns` is the latency from the values that an iteration takes to those that it leaves. `pitches` are
+    the distances, in bytes, of rows of each array along which iterations proceed.
     """
 
     axis: str

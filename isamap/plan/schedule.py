@@ -56,10 +56,10 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Prefetch:
-    """What an operand's next iterations read, brought into a cache while this one runs.
+    """A prefetch of an operand's data for later iterations into a cache.
 
-    `depth` is how many loops of the nest stand around it, `ahead` how many iterations of the innermost of
-    these the data is early.
+    `depth` is the number of loops of the nest around it, `ahead` the prefetch distance in iterations of the
+    innermost of these.
     """
 
     operand: str
@@ -70,13 +70,14 @@ class Prefetch:
 
 @dataclass(frozen=True, slots=True)
 class NestSchedule:
-    """How one statement is performed.
+    """The schedule of one statement.
 
     `mapping` is the canonical name of a mapping, `choose` the values of the instruction's `choose`
-    parameters; `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
-    numbers of elementwise statements that are performed on each tile while it is held, and that have no nest
-    of their own therefore. `carried` is the axis of an ordered loop that turns inside these loops, around
-    what is unrolled, and keeps in registers what one iteration leaves for the next; "" where all are outside.
+    parameters. `hold` is the depth at which the accumulator enters and leaves registers. `fused` are the
+    numbers of elementwise statements that are computed on each tile while it is in the accumulator, and
+    therefore have no nest of their own. `carried` is the axis of an ordered loop that runs inside these
+    loops, around the unrolled ones, and keeps in registers the values that one iteration leaves for the
+    next; "" if all ordered loops are outside.
     """
 
     statement: int

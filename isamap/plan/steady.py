@@ -72,7 +72,8 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """When each operation starts, in ticks from its iteration's start, and every how many one starts."""
+    """A modulo schedule: the start of each operation in its iteration, and the initiation interval, in
+    ticks."""
 
     interval: int
     starts: tuple[int, ...]

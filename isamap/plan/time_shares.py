@@ -1,4 +1,4 @@
-"""Where the time of a scheduled statement goes by the model that priced it: parts that have names."""
+"""The time of a scheduled statement, split into named parts by the model that priced it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class TimeShare:
 
 @dataclass(frozen=True, slots=True)
 class NestTime:
-    """Where the time of a statement goes.
+    """The time of one statement, by parts.
 
-    Units: nanoseconds; `total_ns` is the model's cost, whatever its parts come to.
+    Units: nanoseconds; `total_ns` is the model's cost, whatever its parts add up to.
     """
 
     statement: int

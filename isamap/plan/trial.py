@@ -35,7 +35,10 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What an evaluator found. Units: nanoseconds, infinite for what does not run; `facts` say the rest."""
+    """The result of an evaluator. Units: nanoseconds, infinite if the schedule does not run.
+
+    `facts` are further results by name.
+    """
 
     cost_ns: float
     facts: tuple[tuple[str, Fact], ...] = ()

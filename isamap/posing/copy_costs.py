@@ -1,13 +1,13 @@
-"""What it takes to copy an element between the kernel's arrays and a staging buffer.
+"""Price the copy of an element between the kernel's arrays and a staging buffer.
 
 bf16 sums that are staged in f32 are widened sixteen at a time: 0.03 ns an element in, 0.04 ns out.
 
 An array that is read or written in place may end in the middle of a tile: 35 elements in registers of 8 are
-four whole tiles, and three elements. Where the machine has an instruction for a part of a register, that one
-moves them. Where it has none, they go through a tile of their own, element by element, every time that the
-tile is wanted, and the load out of it waits until they are there: 6 ns for three of f32 on AVX2, and 0.14 for
-a whole register (docs/decisions/0002-tails.md). Tiles are counted, each axis by itself, and all of them take
-the mean. What only assigns, and what no buffer may hold, is priced as if it ended with a tile.
+four whole tiles, and three elements. If the machine has an instruction for a part of a register, that
+instruction moves the three. Otherwise they go through a tile of their own, element by element, each time
+the tile is used, and the load from it waits for these stores: 6 ns for three of f32 on AVX2, and 0.14 for a
+whole register (docs/decisions/0002-tails.md). The price is the mean over all tiles, each axis by itself.
+Statements that only assign, and operands that no buffer may store, are priced as if they ended with a tile.
 """
 
 from __future__ import annotations

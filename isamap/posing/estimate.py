@@ -1,10 +1,10 @@
-"""What a mapping would keep busy, and the time that it cannot be faster than: no schedule is looked for.
+"""Estimate the utilisation and the time of a mapping without a search for a schedule.
 
     fma_zmm_f32 { i: n } of gemm_f32, M = N = K = 100:  utilisation 100 / (7 * 16) = 0.89, 70000 issues
 
-The time is that of all issues one after another at their interval, and of bringing every tile of every
-operand in (or out) once, by its chain of moves. A schedule is slower where it moves a tile twice, and faster
-where units work side by side: the estimate ranks mappings, it promises nothing.
+The time is that of all issues one after another at their interval, plus one movement of every tile of every
+operand by its chain. A schedule is slower if it moves a tile twice, and faster if units work in parallel.
+The estimate ranks mappings; it is not a bound.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Walk:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """How a mapping uses its instruction. Units: `compute_ns` of all issues; lanes are iterations.
+    """The utilisation of an instruction by a mapping. Units: `compute_ns` of all issues.
 
-    `walks` are the loops, `lanes` how many iterations one issue could perform.
+    `walks` are the loops. `lanes` is the number of kernel iterations that one issue could perform.
     """
 
     walks: tuple[Walk, ...]

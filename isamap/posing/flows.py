@@ -1,11 +1,12 @@
-"""What units of their own take to move operands between main memory and scratchpads, all of them once.
+"""Compute the time in which separate units move all operands once between main memory and scratchpads.
 
-A product of bytes whose sums leave as bytes, on a machine with a DMA engine for each way and a vector unit:
+Example: a product of bytes whose sums leave as bytes, on a machine with a DMA engine for each direction and
+a vector unit:
 
     A, B     begun: load, and the bus of main memory
     sums     begun: load, which writes zeros;  finished: vector, then store and the bus
 
-Units work side by side, so that each is priced by itself (`isamap.scheduler.effects.flowing`).
+Units work in parallel, so each is priced by itself (`isamap.scheduler.effects.flowing`).
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ def _banked(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str
 
 @dataclass(frozen=True, slots=True)
 class _Moves:
-    """What is moved: an operand whose buffer is in a scratchpad, `home`."""
+    """The movement of one operand whose buffer is in the scratchpad `home`."""
 
     home: str
     operand: OperandTile

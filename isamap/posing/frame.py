@@ -1,4 +1,4 @@
-"""What all mappings of a kernel are priced in: memories of its machine, sizes as numbers, suppliers."""
+"""The context in which all mappings of a kernel are priced: the machine's memories, sizes, operand loads."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a mapping of a sum can take along, and what that costs: from tiles to `Fusion`s.
+"""Find the statements that a mapping of a sum can fuse, and their costs: from tiles to `Fusion`s.
 
-On a vector unit `C[m, n] = max(C[m, n], 0)` adds one instruction between a sum and its store. Where no chain
-of instructions leads from the accumulator to what is to be written, as on a unit that only multiplies tiles,
-the tile goes through a buffer near the processor, and is computed on from there.
+On a vector unit `C[m, n] = max(C[m, n], 0)` adds one instruction between a sum and its store. A unit that
+only multiplies tiles has no chain of instructions from the accumulator to the value to be written. There
+the tile goes through a buffer near the processor, and the fused statement is computed from that buffer.
 """
 
 from __future__ import annotations

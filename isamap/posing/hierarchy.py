@@ -16,10 +16,10 @@ UNSTATED_BANDWIDTH = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Memories:
-    """Where arrays may come from: caches from the nearest, and what lies beyond them.
+    """The memory hierarchy: caches from the nearest, and the memory behind them.
 
-    Cores share a cache, or what lies beyond, when the link from it is shared; the room of a cache also where
-    it says how many do. Units: bytes per nanosecond.
+    Cores share a cache, or the memory behind, if the link from it is shared. They also share the capacity
+    of a cache that states how many cores do. Units: bytes per nanosecond.
     """
 
     caches: tuple[Cache, ...]

@@ -1,10 +1,10 @@
-"""How an operand's tensor lies under the loops of a mapping: what moves its subscripts, how its rows lie.
+"""Describe the layout of an operand's tensor under a mapping's loops: axes of its subscripts, and its rows.
 
-X[n, c, 2*p + r, q] of f32[1, 64, 112, 112]  ->  ((n, 1),), ((c, 1),), ((p, 2), (r, 1)), ((q, 1),); dense
+X[n, c, 2*p + r, q] of f32[1, 64, 112, 112] -> ((n, 1),), ((c, 1),), ((p, 2), (r, 1)), ((q, 1),); dense
 along q, rows 448 bytes apart.
 
-Rows that are shorter than a line and follow each other without a gap, as in F[k, c, r, s] of 3 by 3, are
-none: what goes along them goes along the axes in front, too.
+Rows that are shorter than a line and follow each other without a gap, as in F[k, c, r, s] of 3 by 3, do not
+count as rows; the contiguous direction then includes the outer axes.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from isamap.transform import Statement, statements
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What may perform a statement: its mappings, not yet applied, and tiles whose lanes are summed apart."""
+    """The candidates for a statement: its mappings, not yet applied, and tiles with partial sums in lanes."""
 
     statement: Statement
     mappings: tuple[Mapping, ...]

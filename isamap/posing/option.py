@@ -1,4 +1,4 @@
-"""What a mapping costs: its instruction, what its operands cost to supply, what it may take along."""
+"""Price a mapping: its instruction, its operand loads and stores, and the statements that it may fuse."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ from isamap.transform import Statement
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What is known of a mapping.
+    """The known costs of a mapping, which may be incomplete.
 
-    `number` is its place among those of its statement, `option` costs no more than the whole option, `joined`
-    are the kernel axes that share an axis of the instruction with another one. `further` finds out more: None
-    where nothing performs the mapping. Without it, `option` is the whole option. `is_priced_in_part` says
-    that it is known what some copies cost, but not all of them.
+    `number` is the mapping's place among those of its statement. `option` is a lower bound on the whole
+    option. `joined` are the kernel axes that share an axis of the instruction with another one. `further`
+    computes more, and returns None if nothing performs the mapping; if it is None, `option` is the whole
+    option. `is_priced_in_part` is true if the costs of some copies are known, but not of all.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""What instructions take that supply a register: all of them, those on one unit, those that read memory."""
+"""Time the instructions of an operand load: all of them, those on one unit, those that read memory."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""What it costs to supply an operand of a mapping: in place, from a buffer, and to copy it there.
+"""Price the load of a mapping's operand: in place, from a buffer, and the copy into the buffer.
 
-C[m, n] += A[m, k] * B[k, n]   A and B as inputs, C as what is held: brought, added to and written back
-C[m, n] = X[n, m] + 1          C as what is held, and X beside it for its traffic
+C[m, n] += A[m, k] * B[k, n]   A and B as inputs, C as accumulator: loaded, added to and written back
+C[m, n] = X[n, m] + 1          C as accumulator, and X in addition, for its traffic
 
-A unit that copies by itself fills a buffer while another one computes from the other: mvin moves 16 rows of
-dram to spad on unit `load`, matmul computes on `execute`. A vector unit that loads and stores again does not:
-one stream of instructions does both.
+A unit that copies by itself fills one buffer while another unit computes from another buffer: mvin moves 16
+rows of dram to spad on unit `load`, matmul computes on `execute`. A vector unit that loads and stores
+cannot: one stream of instructions does both.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What is said of a statement that nothing on a machine performs: what comes nearest, and what it lacks.
+"""Explain why nothing on a machine performs a statement: the nearest candidate, and what it lacks.
 
-A mapping whose operands cannot all be moved comes nearer than an instruction that has none:
+A mapping whose operands cannot all be moved is nearer than an instruction without a mapping:
 
     fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n]) would perform it, but nothing moves b: …
 """

@@ -25,7 +25,7 @@ from statistics import median, quantiles
 from typing import SupportsFloat, SupportsIndex, cast
 
 BYTES_PER_UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-"""What sizes of memories are written in beside bytes."""
+"""The bytes of each unit in which descriptions and options may write a memory size."""
 
 _MOST_BITS = 128
 _MOST_CHARACTERS = 40
@@ -80,7 +80,7 @@ def added(numbers: Iterable[float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What samples of one quantity came to. Units: of the quantity, ns where nothing else is said."""
+    """Statistics of samples of one quantity: minimum, quartiles and count. Units: of the quantity or ns."""
 
     least: float
     low: float

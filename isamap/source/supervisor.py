@@ -24,7 +24,8 @@ from pathlib import Path
 from typing import NoReturn
 
 GRACE_SECONDS = 5.0
-"""How long what has to end is looked for; a process that forks faster than it is found survives that."""
+"""The supervisor looks for remaining processes this long. A process that forks faster than they are found
+survives."""
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36  # Linux, prctl(2)
 _HEARD = {signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP}
 

@@ -44,7 +44,7 @@ ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
     "scratchpad": frozenset(("bytes", "rows", "row_bytes", "count", "align", "banks", *_OF_BANKS)),
     "registers": frozenset(("count", "bytes", "rows", "row_bytes", "lanes", "named")),
 }
-"""What each kind of memory may state."""
+"""The attributes that each kind of memory may have."""
 
 REQUIRED: dict[MemoryKind, tuple[frozenset[str], ...]] = {
     "addressable": (frozenset(),),
@@ -55,7 +55,7 @@ REQUIRED: dict[MemoryKind, tuple[frozenset[str], ...]] = {
 """Alternatives of what each kind has to state."""
 
 NEEDED = {"bank_bytes": "banks", "bank_ports": "bank_bytes", "interleave_bytes": "bank_bytes"}
-"""What is stated only beside something else."""
+"""The attribute that each of these attributes requires."""
 
 NAMED = ("compiler", "immediate", "chosen")
 

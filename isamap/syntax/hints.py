@@ -1,4 +1,4 @@
-"""How the language says what other languages have a word for: functions, and signs that it does not have.
+"""Suggest this language's spelling of functions, types and operators of other languages.
 
 `floor(x[i])` is `round(x[i], down)`; `a && b` is `a & b`.
 """
@@ -34,7 +34,7 @@ FUNCTIONS: dict[str, tuple[int, str]] = {
     "double": (1, "f64({0})"),
     "int": (1, "sat_i32({0})"),
 }
-"""How many arguments a function of other languages takes, and what it is here: {0} is the first."""
+"""For each function of other languages its number of arguments and its spelling here; {0} is the first."""
 TYPES: dict[str, str] = {
     "float": "f32",
     "double": "f64",
@@ -47,7 +47,7 @@ TYPES: dict[str, str] = {
     **{f"uint{bits}{end}": f"u{bits}" for bits in (8, 16, 32, 64) for end in ("", "_t")},
     **{f"s{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
 }
-"""What types of other languages are called here."""
+"""The name here of each type of other languages."""
 _REMARKS = {"pow": "for positive bases"}
 
 

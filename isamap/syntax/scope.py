@@ -1,7 +1,7 @@
-"""What names mean while a routine is resolved, and the collection of findings.
+"""Look up names while a routine is resolved, and collect findings.
 
-A lookup that fails raises a `TypeProblem` with the nearest known name; the caller at statement level keeps
-the finding and goes on with the next statement.
+A lookup that fails raises a `TypeProblem` with the nearest known name. The caller at statement level keeps
+the finding and continues with the next statement.
 """
 
 from __future__ import annotations

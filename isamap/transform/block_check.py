@@ -1,15 +1,15 @@
-"""Whether a kernel in blocks computes what it computed before: every row traced, by code of its own.
+"""Check that a kernel in blocks computes the same as before, by tracing every row with separate code.
 
-Of each row of an array it is kept what it was computed from, as a number: rows of inputs, and rows that were
-computed themselves. The kernel before and the one in blocks have to leave the same in all rows of what lasts.
-What stands beside rows, other axes and arrays, is compared as text.
+The trace gives each row of an array a number for its value's origin: rows of inputs, and rows computed
+before. The original kernel and the kernel in blocks must leave equal numbers in all rows of persistent
+arrays. Other axes and other arrays are compared as text.
 
     T[c, 5] += X[c, 5 + r] * F[c, r];   Y[k, 5] += T[c, 5] * G[k, c];    before: row 5 of Y from row 5 of T
     T[c, 1] += X[c, 5 + r] * F[c, r];   Y[k, 5] += T[c, 1] * G[k, c];    in blocks of 4: row 1 of the second
 
-A temporary that is too short, a block that reads what another one left or has yet to fill, and rows computed
-twice in what lasts are found so. Of rows that are known to be independent some are enough: equal blocks do
-the same.
+The check finds temporaries that are too short, blocks that read rows which another block wrote or has not
+yet written, and persistent rows that are computed twice. If rows are known to be independent, a sample of
+them is enough, because equal blocks do the same.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
 
 @dataclass(slots=True)
 class _Trace:
-    """What rows were computed from, so far; `numbers` stand for what was seen, in both kernels alike.
+    """The origin of each row computed so far. Equal `numbers` mean equal origins in both kernels.
 
-    `only` those rows and those `turns` of a loop over blocks are looked at, all where it is None.
+    `only` and `turns` select the rows and the iterations of a loop over blocks that are traced; None for all.
     """
 
     kernel: Kernel

@@ -123,7 +123,7 @@ def _samples(extent: int, size: int) -> Samples:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """What one block does: the rows of each statement, by number, and those of each temporary."""
+    """The rows of one block, by statement number and by temporary."""
 
     of: dict[int, Span]
     held: dict[str, Span]

@@ -1,11 +1,11 @@
-"""Elementwise statements around a sum that can be performed tile by tile, while its result is held.
+"""Elementwise statements around a sum that can be fused with it: computed tile by tile on the accumulator.
 
-    for m in M, n in N { C[m, n] = bias[n]; }                               0: what the sum starts from
+    for m in M, n in N { C[m, n] = bias[n]; }                               0: initial value of the sum
     for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }            1: the sum
-    for m in M, n in N { C[m, n] = max(C[m, n], 0); }                       2: needs finished elements only
+    for m in M, n in N { C[m, n] = max(C[m, n], 0); }                       2: reads finished elements only
 
-An element of the sum is touched by its own iteration of each companion and by no other one, so that the order
-"all of 0, all of 1, all of 2" may become "0, 1, 2 for one tile, then for the next".
+Each element of the sum is used by one iteration of each companion. Therefore the order "all of 0, all of 1,
+all of 2" may become "0, 1, 2 for one tile, then for the next".
 """
 
 from __future__ import annotations
@@ -20,15 +20,16 @@ from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one, nev
 from isamap.transform.statements import Statement, statements
 
 HELD = "$held"
-"""The pseudo-buffer whose one element stands for the finished sum in what companions compute."""
+"""The pseudo-buffer whose one element stands for the finished sum in the values of companions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Companion:
-    """A statement that a sum can take along, written over the sum's axes.
+    """A statement that can be fused with a sum, written over the sum's axes.
 
-    `needs` are the numbers of companions that have to come along as well; what it reads of theirs is put into
-    `value`. `starts` says that it gives the sum's first value; the others read the finished one as HELD.
+    `needs` are the numbers of companions that must be fused as well; `value` has their values substituted
+    for reads of their targets. `starts` is true if the statement assigns the sum's initial value. The other
+    companions read the finished sum as HELD.
     """
 
     number: int
@@ -40,11 +41,11 @@ class Companion:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What holds after a sum and the companions that it takes along.
+    """The values that remain after a sum and its companions.
 
     `writes` are targets and values over the sum's axes, in an order in which none reads what an earlier one
-    has written; arrays that are not read later are left out. `first` is what the sum starts from, where a
-    companion says it.
+    has written. Arrays that are not read later are left out. `first` is the sum's initial value, if a
+    companion assigns it.
     """
 
     writes: tuple[tuple[Read, Expr], ...]

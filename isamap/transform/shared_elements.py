@@ -1,12 +1,12 @@
-"""Which iterations of two statements touch one element: what every rewrite must ask before it moves them.
+"""Dependences between statements: the iterations in which two statements touch one element.
 
-Of `h[t + 1, n] = …` and `… = h[t, n]` in `seq t` the first touches in one iteration what the second touches
-in the next. The argument is that of the verifier (`isamap.ir.dependences`): sound, not complete.
+Rewrites consult this module before they reorder statements. Of `h[t + 1, n] = …` and `… = h[t, n]` in `seq
+t` the first touches in one iteration the element that the second touches in the next. The proofs are those
+of the verifier (`isamap.ir.dependences`): sound, not complete.
 
-Ordered loops, and which of their statements some iteration of which other statements has to come before.
-
-In `seq t { a[t] = b[t]; b[t + 1] = a[t]; }` each of the two needs the other: `a[t]` is written before it is
-read, and `b[t + 1]` is read by the next iteration.
+For ordered loops the module also computes which statements must precede which others across iterations. In
+`seq t { a[t] = b[t]; b[t + 1] = a[t]; }` each needs the other: `a[t]` is written before it is read, and the
+next iteration reads `b[t + 1]`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from isamap.transform.rewrite import accesses
 from isamap.transform.statements import Statement, statements
 
 Relation = frozenset[str]
-"""How the iterations compare in which two statements meet: some of `<`, `=` and `>`."""
+"""The orders (`<`, `=`, `>`) of two statements' iterations that touch one element."""
 
 NEVER: Relation = frozenset()
 ALWAYS: Relation = frozenset("<=>")

@@ -1,21 +1,19 @@
-"""What a sum starts from: a value, 0, or what is added to it afterwards.
+"""Rewrite the initial value of sums, and split sums over several gates.
 
     C[m, n] = bias[n];                               T[m, n] = 0;
     C[m, n] += A[m, k] * B[k, n];         ↔          T[m, n] += A[m, k] * B[k, n];
                                                      C[m, n] = T[m, n] + bias[n];
 
-The left form is for instructions that add to what is there, the right one for instructions that assign a sum.
-Floats are rounded once more on the right: `strict` kernels and sums in narrow types are left alone.
-
-A sum over several gates as one sum for each, right in front of what needs it.
+The left variant suits instructions that accumulate, the right one instructions that assign a sum. The right
+variant rounds floats once more, so `strict` kernels and sums in narrow types stay unchanged.
 
     for g in 2, j in H, k in H { u[g, j] += h[k] * U[g, k, j]; }   for j in H, k in H { u[0, j] += …; }
     for j in H { r[j] = sigmoid(u[0, j]); }                     →  for j in H { r[j] = sigmoid(u[0, j]); }
     for j in H { v[j] = tanh(r[j] * u[1, j]); }                    for j in H, k in H { u[1, j] += …; }
                                                                    for j in H { v[j] = tanh(r[j] * u[1, j]); }
 
-The opposite of batching. Each gate's elements can be finished then where its sum is held
-(`isamap.transform.companions`): with one sum for all, no tile has all that a gate needs.
+The second rewrite is the inverse of batching. It lets each gate's epilogue run on the accumulator
+(`isamap.transform.companions`); with one sum for all gates, no tile has all inputs of a gate.
 """
 
 from __future__ import annotations

@@ -40,9 +40,9 @@ class Met:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What is known of the conditions of a pairing: by their numbers and those of the groups concerned.
+    """Cached results of a pairing's conditions, by condition number and by the groups of axes concerned.
 
-    Numbers are compared sooner than groups.
+    The numbers are compared first, since that is faster.
     """
 
     conditions: tuple[Condition, ...]
@@ -178,10 +178,11 @@ def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is searched under one pairing: places that each kernel axis may have when it is alone.
+    """The search space of one pairing: the places that each kernel axis may have on its own.
 
-    `reachable` are the axes of each class that some axis may run on alone; all of them must be filled.
-    `left[n]` says for each class how many of the kernel axes from the n-th on may run there.
+    `reachable` are the instruction axes of each class on which some kernel axis may run alone; all of them
+    must be filled. `left[n]` is, for each class, how many of the kernel axes from the n-th on may run
+    there.
     """
 
     classes: tuple[tuple[str, ...], ...]

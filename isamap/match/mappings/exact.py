@@ -37,12 +37,12 @@ _PRIMED = "'"
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What runs how far, and what is known of sizes.
+    """The extents of all axes, and the facts about sizes.
 
-    `lengths` are the largest of the instruction's axes, None for any, which `open_lengths` gives in terms of
-    parameters; `extents` are those of the kernel's axes, ordered loops around included. `facts` are terms
-    that are never negative, over the symbols that `bindings` leave; `lows` the smallest values of symbols, 1
-    for those that are not named.
+    `lengths` are the largest lengths of the instruction's axes; None means any length, which `open_lengths`
+    gives in terms of parameters. `extents` are those of the kernel's axes, including ordered loops around
+    them. `facts` are nonnegative terms over the symbols that `bindings` leave. `lows` are the smallest
+    values of symbols; the default is 1.
     """
 
     lengths: tuple[tuple[str, int | None], ...]

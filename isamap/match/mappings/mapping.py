@@ -1,13 +1,13 @@
-"""What the matcher finds: a mapping, and its canonical name.
+"""Mappings of statements onto instructions, their canonical names, and symmetries of instructions.
 
     tdpbf16ps { m: m, n: n, k: k, p: k } (a = A[m, k], b = B[k, n])
 
-says that instruction axes k and p together run over kernel axis k, cut; operand a stands for A[m, k].
+says that instruction axes k and p together run over kernel axis k, which is split, and that operand a
+stands for A[m, k].
 
-Symmetries of an instruction: renamings of its axes and operands that leave its meaning as it stands.
-
-The two inputs of `c[i] += a[i] * b[i]` may be swapped; those of a matrix product may not, for the result
-would be transposed. Mappings that differ only by a symmetry are one.
+A symmetry renames an instruction's axes and operands and leaves its meaning unchanged. The two inputs of
+`c[i] += a[i] * b[i]` may be swapped; those of a matrix product may not, for the result would be transposed.
+Mappings that differ only by a symmetry count as one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from isamap.transform import Statement
 
 Kind = Literal["whole", "split", "degenerate"]
 CountMode = Literal["complete", "fixed", "amos"]
-"""What is counted: all pairings of operands, the first as written, or what AMOS's released code finds."""
+"""The set that is counted: all pairings of operands, the first as written, or those of AMOS's released
+code."""
 
 
 @dataclass(frozen=True, slots=True)

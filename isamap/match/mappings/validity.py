@@ -1,13 +1,14 @@
-"""Whether a mapping is valid: elements of an issue stand for the kernel's elements one by one.
+"""Decide whether a mapping is valid: elements of an issue correspond to the kernel's elements one to one.
 
-Iterations of the instruction that touch one element of an operand stand for kernel iterations that touch one
-element of the tensor: an instruction that reads `a[p + r]` performs `X[p + r]`, but not `X[2*p + r]`. Nor do
-two reads of one operand disagree: `a[i] + a[i + 1]` performs `X[n] + X[n + 1]`, but not `X[n] + Z[n]`. And no
-two elements of an output stand for the same element of the tensor: `c[i, j]` is not `Y[i + j]`.
+A mapping is valid under three conditions. Iterations of the instruction that touch one element of an
+operand stand for kernel iterations that touch one element of the tensor: an instruction that reads `a[p +
+r]` performs `X[p + r]`, but not `X[2*p + r]`. Two reads of one operand agree: `a[i] + a[i + 1]` performs
+`X[n] + X[n + 1]`, but not `X[n] + Z[n]`. No two elements of an output stand for the same element of the
+tensor: `c[i, j]` does not perform `Y[i + j]`.
 
 Most conditions are decided by reading subscripts like digits, for all sizes at once; the others exactly, by
-`exact`. A part of a mapping that breaks a condition breaks it in every larger mapping: axes that are added
-may stand still. So conditions are asked of few axes first, and answers are kept.
+`exact`. If a part of a mapping breaks a condition, every larger mapping breaks it, since added axes may
+stay at 0. The search therefore tests conditions on few axes first, and caches the answers.
 """
 
 from __future__ import annotations
@@ -50,9 +51,10 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """What must hold of one operand, or of two reads of it: equal subscripts on one side are on the other.
+    """A condition on one operand, or on two reads of it.
 
-    `given` and `wanted` speak of the instruction's axes as `%i`, of the kernel's as `m`.
+    It requires that equal subscripts on the given side imply equal subscripts on the wanted side. `given`
+    and `wanted` name the instruction's axes as `%i`, the kernel's as `m`.
     """
 
     clause: Clause

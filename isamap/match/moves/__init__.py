@@ -1,1 +1,1 @@
-"""What moves for each operand of a mapping: chains, copies, buffers in scratchpads."""
+"""Data movement for each operand of a mapping: chains of instructions, copies, buffers in scratchpads."""

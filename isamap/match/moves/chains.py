@@ -1,4 +1,4 @@
-"""What moves for one operand, as chains of instructions: their steps, and what kind of movement they make."""
+"""Chains of instructions that move one operand: their steps, and the kind of movement that they perform."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What moves for one operand.
+    """The data movement of one operand.
 
-    `chain` are the instructions of one issue in the order in which they are performed, `packing` those of the
-    copy into (or out of) a buffer, for one group of its elements. `why` says what is missing, or why nothing
-    cheaper serves. Units: `moves_per_issue` instructions, those of the copy not counted; `packing_moves`
-    instructions for one tile of the copy; `bytes_per_issue` of the array that one issue needs; `cost_ns` of
-    one issue, the copy not counted; `packing_ns` of the copies of one tile, None where each of their moves
-    takes its interval, whatever it moves.
+    `chain` are the instructions of one issue in execution order. `packing` are those of the copy into (or
+    out of) a buffer, for one group of its elements. `why` says what is missing, or why nothing cheaper
+    serves. Units: `moves_per_issue` counts instructions without those of the copy, `packing_moves`
+    instructions for one tile of the copy. `bytes_per_issue` counts the array's bytes that one issue needs.
+    `cost_ns` is for one issue, without the copy. `packing_ns` is for the copies of one tile, None if each
+    of their moves takes its interval regardless of size.
     """
 
     operand: str

@@ -1,4 +1,4 @@
-"""What moves for each operand of a mapping: the instructions that bring it where and how it is wanted.
+"""Choose the data movement of each operand: the instructions that bring it to its place and layout.
 
     movements(gemm_bf16, its statement, tdpbf16ps { m: m, n: n, k: k, p: k }, x86-amx)
 
@@ -8,18 +8,18 @@
 
 Kinds, from the cheapest:
 
-- `in place`: no move, or a chain that reads (writes) one place where elements follow each other without a
-  gap, one element for all lanes included.
+- `in place`: no move, or a chain that reads (writes) one place whose elements follow each other without a
+  gap. One element for all lanes counts as in place.
 - `strided`: the same with gaps: rows at the distance of the array's own, a column at a stride.
-- `gathered`: elements come from several places: a chain with more than one load of an array, or a copy into a
-  buffer element by element, as where several axes are fused onto one (im2col).
-- `packed`: groups of elements are copied into a workspace buffer in the order in which they are used, and
+- `gathered`: elements come from several places. The chain has more than one load of an array, or a copy
+  fills a buffer element by element, for example if several axes are fused onto one (im2col).
+- `packed`: groups of elements are copied into a workspace buffer in the order of their use, and
   loaded from there.
 - `none`: no chain exists, and `why` says what is missing.
 
-A movement is what is done when nothing else is decided: in place where a chain exists, through a buffer where
-none does, and through a buffer too where loading from there takes fewer moves than gathering. All chains are
-found by the search of `supply.py` and `delivery.py`; none is known by its name.
+The default movement is in place if a chain exists, and through a buffer if none does or if loading from a
+buffer takes fewer moves than gathering. `supply.py` and `delivery.py` search for all chains; none is known
+by its name.
 """
 
 from __future__ import annotations

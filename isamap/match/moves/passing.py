@@ -1,11 +1,11 @@
-"""What is computed of sums in a scratchpad on their way out: in another one, from where it leaves.
+"""Compute the epilogue of sums in a scratchpad on their way out, through other scratchpads or registers.
 
     for r in R, n in 32 { y[r, n] = sat_i8(round(f32(x[r, n]) * s[n], even)); }    x @ acc, y @ spad, s @ spad
 
-reads a tile of sums where it lies and leaves bytes in a buffer of `spad`, which a DMA takes to their array.
-So does a chain of instructions that loads the tile into registers, computes of it there, and stores it; or
-that finds it in registers, where these held it when it was finished.
-What else it reads, as a scale for each column, is brought into a buffer before.
+This instruction reads a tile of sums from `acc` and leaves bytes in a buffer of `spad`; a DMA then copies
+them to their array. A chain of instructions serves as well: it loads the tile into registers, or finds it
+there if registers held it when it was finished, computes the epilogue, and stores the result. Other inputs,
+such as a scale for each column, are copied into a buffer before.
 """
 
 from __future__ import annotations
@@ -68,12 +68,13 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """How a tile leaves a scratchpad: through `buffers`, that of what is computed first, then those of what
-    else is read, and of what a `cut` value is computed of; there is none where one instruction does it all.
+    """A path of a tile out of a scratchpad.
 
-    `moves` are the instructions in their order, each with what it takes for all of a tile; `held` says that
-    what is computed comes from the registers that hold the sums. `once` are those that fill buffers which are
-    kept, for all tiles together. Units: nanoseconds; `cost_ns` per element, computing and moving it.
+    `buffers` are the buffer of the computed result, then those of other inputs, and of the parts of a `cut`
+    value. There is none if one instruction performs the whole path. `moves` are the instructions in order,
+    each with its time for all of a tile. `held` is true if the result comes from the registers that hold
+    the sums. `once` are the moves that fill buffers for all tiles together. Units: nanoseconds; `cost_ns`
+    per element, computing and moving it.
     """
 
     buffers: tuple[Between, ...]
@@ -347,7 +348,7 @@ def lay_out_between(name: str, buffer: Between, suppliers: Suppliers) -> None:
 MOST_CUTS = 2
 
 Cut = tuple[int, ...]
-"""How far below the top each part of a value begins, the innermost part first."""
+"""The depth below the top at which each part of a value begins, the innermost part first."""
 
 
 def cuts(value: Expr, buffer: str) -> Iterator[Cut]:

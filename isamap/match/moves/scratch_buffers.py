@@ -236,7 +236,7 @@ def clearing_ns(clearing: Clearing, suppliers: Suppliers) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ScratchMove:
-    """What moves one tile between an array and a buffer: issues of one instruction. Units: ns per element."""
+    """A move of one tile between an array and a buffer: issues of one instruction. Units: ns per element."""
 
     instruction: str
     issues: int

@@ -25,7 +25,7 @@ CHEAPER = 0.999
 
 @dataclass(frozen=True, slots=True)
 class TilesMove:
-    """What moves `tiles` tiles along an axis at once, "" for a tile by itself. Units: ns per element."""
+    """A move of `tiles` tiles along an axis at once, "" for a tile by itself. Units: ns per element."""
 
     move: ScratchMove
     axis: str = ""

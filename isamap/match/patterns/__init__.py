@@ -1,1 +1,1 @@
-"""What matching sees of instructions: expression trees, axes, parameters, addresses."""
+"""The matcher's view of instructions: expression trees, axes, parameters, addresses."""

@@ -1,7 +1,8 @@
-"""What instructions require of where operands lie: `where align(a) >= 16, stride(a, 0) % 16 == 0`.
+"""Check the layout that instructions require of operands: `where align(a) >= 16, stride(a, 0) % 16 == 0`.
 
-It is asked of each place that an operand might be read from or written to. What cannot be proved there does
-not hold: then another place may do, such as a buffer that starts at a multiple of 64 bytes.
+The check runs for each place from which an operand might be read, or to which it might be written. A
+requirement that cannot be proved counts as unmet; another place may meet it, such as a buffer that starts
+at a multiple of 64 bytes.
 """
 
 from __future__ import annotations

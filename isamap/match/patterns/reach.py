@@ -1,4 +1,4 @@
-"""How far an instruction reaches on a register of given shape, and what its parameters are for that."""
+"""Find the parameters with which an instruction covers a register of a given shape, and its axes' extents."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _holds(pattern: Pattern, given: tuple[tuple[str, int], ...]) -> bool:
 
 
 Valid = tuple[Index | None, ...]
-"""How many elements along each coordinate of a register matter, None for all."""
+"""The number of valid elements along each coordinate of a register, None for all."""
 
 
 def dims(count: int) -> tuple[str, ...]:

@@ -24,9 +24,9 @@ from isamap.transform import reads
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """What an operand stands for where an instruction reads it at one subscript, or what a parameter does.
+    """The kernel's expression for a parameter, or for one read of an operand.
 
-    `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` the kernel's
+    `pattern` is the operand's subscript in the instruction, () for a parameter; `subject` is the kernel's
     expression.
     """
 

@@ -53,7 +53,7 @@ from isamap.transform import Statement, reads, statements, tells_apart
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """Whether a mapping is proved to be sound; `reason` says what is open when it is not."""
+    """The result of a soundness proof of a mapping. `reason` says which step is open if it is not proved."""
 
     status: Literal["proved", "unproved"]
     reason: str = ""
@@ -63,7 +63,7 @@ MOST_VALUES = 64
 
 
 class _OpenQuestion(Exception):
-    """What could not be shown."""
+    """A step that could not be proved."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,7 @@ CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (
     refuse_elements,
     refuse_parameters,
 )
-"""What is asked of an instruction that has no mapping, in order."""
+"""The conditions that are tested, in this order, for an instruction without a mapping."""
 
 FURTHER: tuple[Callable[[Case], Cause | None], ...] = (
     refuse_product,
@@ -56,7 +56,7 @@ FURTHER: tuple[Callable[[Case], Cause | None], ...] = (
     refuse_padding,
     refuse_preconditions,
 )
-"""What is asked of one that has mappings: whether they may, and can, be carried out."""
+"""The conditions that are tested for an instruction with mappings: whether they are legal and executable."""
 
 
 def refusals(

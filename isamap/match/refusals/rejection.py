@@ -1,4 +1,4 @@
-"""What is said of an instruction that does not perform a statement.
+"""Rejections: the reason why an instruction cannot perform a statement.
 
 A condition that fails is a `Cause`; with the names of instruction and statement it is a `Rejection`.
 """
@@ -83,7 +83,7 @@ REMARKS = frozenset((*REASONS[REASONS.index("reassociation-forbidden") :], "thre
 """Reasons that may be given beside mappings: these exist, but are not carried out, or had better not be."""
 
 OTHER = "another instruction"
-"""What is said to help where no change of the kernel does."""
+"""The help text for a case in which no change of the kernel helps."""
 
 LACKING = frozenset(REASONS[REASONS.index("placement-differs") :])
 """Reasons of mappings that no edit of the kernel removes: the machine's description lacks something."""

@@ -30,7 +30,7 @@ _TRIED = 16
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a machine can bring where, for a kernel, found once for all instructions."""
+    """The data movements that a machine offers for a kernel, computed once for all instructions."""
 
     kernel: Kernel
     machine: Machine

@@ -1,4 +1,4 @@
-"""What is wanted of a register, what supplies it, and a machine's instructions by what they write."""
+"""Load requests for registers, the instructions that satisfy them, and an index of instructions by result."""
 
 from __future__ import annotations
 
@@ -199,11 +199,12 @@ def _repertoire(machine: Machine, strict: bool) -> Repertoire:
 
 @dataclass(frozen=True)
 class Suppliers:
-    """What supplies registers of a machine, and where the kernel's arrays lie.
+    """The context of the search for operand loads: the machine, the kernel's array layouts, and caches.
 
-    Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in one.
-    `alignments` are what the kernel promises of its arrays, in bytes, and `steps` of how many elements what a
-    buffer's addresses count in. `strict` as the kernel is. `passing` are arrays that exist only inside it.
+    Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in
+    one. `alignments` are the alignments that the kernel promises of its arrays, in bytes. `steps` gives the
+    unit, in elements, of a buffer's addresses. `strict` is the kernel's. `passing` are arrays that exist
+    only inside the kernel.
     """
 
     machine: Machine

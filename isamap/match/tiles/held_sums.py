@@ -1,18 +1,18 @@
-"""What is written of a held accumulator: its sum, or what companions of the statement make of it.
+"""The values that are written from an accumulator: its sum, or the results of fused statements.
 
-For `C[m, n] += A[m, k] * B[k, n]` with `C[m, n] = max(C[m, n], 0)` taken along, in a register along n:
+For `C[m, n] += A[m, k] * B[k, n]` with `C[m, n] = max(C[m, n], 0)` fused, in a register along n:
 
     target   C[@m, @n + %0]      value   max($held, 0)
 
-A summing axis on lanes that are summed apart and joined in the end: dot products, maxima of rows.
+The module also builds tiles whose lanes accumulate separate partial sums: dot products, maxima of rows.
 
     instruction   c[i] += a[i] * b[i]            statement   y[m] += A[m, k] * x[k]
 
-No mapping lets k run on i, for lanes of c would be different elements of y. Yet each lane may sum a share of
-k, beginning from 0; what all of them hold together is added to y[m] when k is through. A row of A then is
-read as it lies. These tiles are no mappings in the sense of docs/matching.md, and are not counted: what
-performs the statement is the instruction together with that last sum. Every reduction may be performed so,
-for all of them may be taken in any order: a maximum of rows as well as their sum.
+No mapping runs k on i, because lanes of c would be different elements of y. Yet each lane may sum a part of
+k, starting from 0, and the partial sums are added to y[m] after the loop over k. A row of A is then read as
+it lies. These tiles are not mappings as docs/matching.md defines them, and are not counted: the instruction
+and the final sum together perform the statement. Every reduction, such as a maximum, may be performed this
+way, since all of them may be taken in any order.
 """
 
 from __future__ import annotations

@@ -33,14 +33,15 @@ from isamap.transform import Statement, symbols
 
 @dataclass(frozen=True, slots=True)
 class OperandTile:
-    """What one operand holds in one issue.
+    """The part of one operand that one issue uses.
 
-    `subject` is the kernel's expression over positions `@axis`; `pattern` the operand's subscripts over the
-    instruction's axes; `elements` the expression over its own coordinates `%0`, … and positions. `parts`
-    names, per coordinate, the loop axis whose valid part it shows; `scattered` are axes whose part no
-    coordinate shows. A buffer keeps elements that repeat in the register once: `cell_shape` is what is left
-    of the shape, `cell_pattern` a cell's subscripts over the instruction's axes, `cells` over the register's
-    coordinates. `fill` is what it holds behind the end of axes that are summed over.
+    `subject` is the kernel's expression over positions `@axis`. `pattern` are the operand's subscripts over
+    the instruction's axes. `elements` is the expression over the operand's own coordinates `%0`, … and
+    positions. `parts` names, per coordinate, the loop axis whose remainder limits the valid elements.
+    `scattered` are axes whose remainder limits no coordinate. A buffer stores elements that repeat in the
+    register once: `cell_shape` is the shape without repetitions, `cell_pattern` a cell's subscripts over
+    the instruction's axes, and `cells` the same over the register's coordinates. `fill` is the value of
+    elements beyond the end of reduced axes.
     """
 
     name: str

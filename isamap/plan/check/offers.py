@@ -1,4 +1,4 @@
-"""What a nest takes of what its mapping offers: a carried loop, fused statements, packed operands."""
+"""Check a nest against the features of its mapping: a carried loop, fused statements, packed operands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether every rest of a block is performed, and by how much code: part of the judge of schedules.
+"""Check that every remainder of a block is covered, and the code size: part of the judge of schedules.
 
-`for m by 12 rest 8 4 2 1` makes the rests 1 to 11 of these pieces, each of them taken once or not at all.
+`for m by 12 rest 8 4 2 1` composes the remainders 1 to 11 from these pieces, each used at most once.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Max:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CeilDiv:
-    """How often `divisor` fits into `dividend`, rounded up; both are whole numbers."""
+    """`dividend / divisor`, rounded up; both are whole numbers."""
 
     dividend: Cost
     divisor: Cost

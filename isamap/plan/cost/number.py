@@ -1,4 +1,4 @@
-"""What a cost is for one assignment: a number, whole where all of its numbers are.
+"""Evaluate a cost for one assignment. The result is an integer if all numbers in the cost are.
 
 evaluate(times(0.5, Decision("nest0.unroll.m")), {"nest0.unroll.m": 3})  ->  1.5
 """

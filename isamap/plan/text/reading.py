@@ -64,7 +64,7 @@ def parse_schedule(source: Source) -> Schedule:
 
 @dataclass(slots=True)
 class _Body:
-    """What the loops of a nest have said so far."""
+    """The parts of a nest that its loops have stated so far."""
 
     loops: list[LoopStep] = field(default_factory=list[LoopStep])
     stages: list[Stage] = field(default_factory=list[Stage])
