@@ -28,7 +28,7 @@ def schedule(
     fixed: Mapping[str, int] | None = None,
     model: str | CostModel = "analytic",
 ) -> Schedule:
-    """The best schedule found, with its cost and what is proven about it. Units: `limit_s` of wall clock.
+    """Return the best schedule found, with its cost and what is proven about it. Units: `limit_s` of wall clock.
 
     Raises: UsageProblem for unknown or broken plug-ins and unknown decisions; Infeasible when the fixed ones
     cannot be met.

@@ -54,7 +54,7 @@ class CpSat:
     def schedule(
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
     ) -> Schedule:
-        """The best schedule within the limit, with what is proven about it. Raises: Infeasible."""
+        """Return the best schedule within the limit, with what is proven about it. Raises: Infeasible."""
         stop = time.monotonic() + limit_s
         effort = DETERMINISTIC_SHARE * limit_s / max(1, len(problem.nests))
 
@@ -121,7 +121,7 @@ def solve_nest(
     *,
     splits: bool = True,
 ) -> Solved:
-    """The best schedule of a statement within the limits, with what is proven about it.
+    """Return the best schedule of a statement within the limits, with what is proven about it.
 
     The solver is asked for a short time with the floors as cuts; what it has not proven by then it is asked
     again with cuts that splitting makes. It does not look at those in `without`, of which `first` is none:
@@ -155,7 +155,7 @@ def solve_nest(
 def _claimed(
     best: Candidate, known: Sequence[_Known], found_by: str, proved_by: str, bound_ns: float = 0.0
 ) -> Solved:
-    """A schedule with what floors prove of it, or another bound that is known."""
+    """Return a schedule with what floors prove of it, or another bound that is known."""
     floor = min(best.cost_ns, max(bound_ns, _least_ns(known)))
     is_best = floor >= best.cost_ns * (1 - SAME)
     bound, word = (best.cost_ns, "OPTIMAL") if is_best else (floor, "FEASIBLE")
@@ -170,7 +170,7 @@ def _asked(
     stop: float,
     without: Sequence[Candidate],
 ) -> Solved:
-    """What the solver makes of what is known, in the time that is left; that itself where nothing is left."""
+    """Return what the solver makes of what is known, in the time that is left; that itself where nothing is left."""
     left_s = stop - time.monotonic()
     has_cuts = any(own.is_split for own in known)
     if left_s <= 0 or (solved.status == "OPTIMAL" and not has_cuts):
@@ -186,7 +186,7 @@ def _asked(
 
 
 def _is_within(candidate: Candidate) -> bool:
-    """Whether its option allows a schedule: where nothing may cross iterations, one in which something does
+    """Return whether its option allows a schedule: where nothing may cross iterations, one in which something does
     is only what others have to undercut.
     """
     fixed = candidate.option.space.fixed
@@ -194,7 +194,7 @@ def _is_within(candidate: Candidate) -> bool:
 
 
 def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, proved_by: str) -> Solved:
-    """What the solver found, or what is known where that is as good."""
+    """Return what the solver found, or what is known where that is as good."""
     found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:
@@ -215,7 +215,7 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, pro
 
 
 def _denied(found: Found) -> Diagnostic:
-    """What to say of a solver that called infeasible what has a schedule."""
+    """Return what to say of a solver that called infeasible what has a schedule."""
     return Diagnostic(
         "solver-denied",
         "the solver said that there is no schedule, although one is known; it was asked in another way",
@@ -239,12 +239,12 @@ class _Known:
 
 
 def _least_ns(known: Sequence[_Known]) -> float:
-    """What no schedule of any option undercuts."""
+    """Return what no schedule of any option undercuts."""
     return min(min(own.floors_ns) for own in known)
 
 
 def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
-    """What nothing undercuts of each option, that of the best schedule foremost."""
+    """Return what nothing undercuts of each option, that of the best schedule foremost."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
@@ -255,7 +255,7 @@ def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> lis
 
 
 def _started(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Known]:
-    """The same, with a schedule of each option that may win, as far as there is time."""
+    """Return the same, with a schedule of each option that may win, as far as there is time."""
     found: list[_Known] = []
     for own in known:
         start = best if own.option is best.option else None
@@ -266,7 +266,7 @@ def _started(known: Sequence[_Known], best: Candidate, stop: float) -> list[_Kno
 
 
 def _split(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[_Known], Candidate]:
-    """The same with floors raised towards the best schedule, and the best schedule known then."""
+    """Return the same with floors raised towards the best schedule, and the best schedule known then."""
     found: list[_Known] = []
     for own in known:
         start, floors = best if own.option is best.option else own.best, own.floors_ns
@@ -278,7 +278,7 @@ def _split(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[
 
 
 def _contenders(known: Sequence[_Known], best: Candidate) -> list[Contender]:
-    """What may still beat the best schedule, its own option foremost."""
+    """Return what may still beat the best schedule, its own option foremost."""
     found: list[Contender] = []
     for own in sorted(known, key=lambda k: k.option is not best.option):
         option, start = own.option, best if own.option is best.option else own.best

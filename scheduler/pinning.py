@@ -23,7 +23,7 @@ Solve = Callable[[Problem, Mapping[str, int]], Schedule]
 
 
 def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], solve: Solve) -> Schedule:
-    """The schedule with parts solved anew; a decision fixed to None keeps the value that the schedule has.
+    """Return the schedule with parts solved anew; a decision fixed to None keeps the value that the schedule has.
 
     Raises: UsageProblem for names that are unknown, or whose value cannot be read off; as `solve`.
     """
@@ -50,13 +50,13 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
 
 
 def _together(base: Schedule, statement: int) -> set[int]:
-    """The statements that one nest performs, where one of them is the given one."""
+    """Return the statements that one nest performs, where one of them is the given one."""
     groups = [{nest.statement, *nest.fused} for nest in base.nests]
     return next((group for group in groups if statement in group), set[int]())
 
 
 def _merged(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedule:
-    """The nests kept and those found; nothing is proven about a sum with parts by hand."""
+    """Return the nests kept and those found; nothing is proven about a sum with parts by hand."""
     ordered = tuple(sorted((*kept, *found.nests), key=lambda nest: nest.statement))
     if not kept:
         return replace(found, kernel=base.kernel, machine=base.machine, sizes=base.sizes, blocks=base.blocks)
@@ -76,12 +76,12 @@ def _merged(base: Schedule, found: Schedule, kept: list[NestSchedule]) -> Schedu
 
 
 def _is_part(name: str, pin: str) -> bool:
-    """Whether a decision is the one named, or one of those under that name, its statement left out or not."""
+    """Return whether a decision is the one named, or one of those under that name, its statement left out or not."""
     return any(own == pin or own.startswith(f"{pin}.") for own in (name, name.partition(".")[2]))
 
 
 def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: list[str]) -> dict[str, int]:
-    """What a nest has decided, of the decisions named."""
+    """Return what a nest has decided, of the decisions named."""
     read = read_nest(problem, nest, chosen)
     if read is None:
         raise UsageProblem(

@@ -67,7 +67,7 @@ def k_best(
     limit_s: float = 10.0,
     fixed: Mapping[str, int] | None = None,
 ) -> Ranking:
-    """The `k` cheapest schedules whose loops differ, fewer where there are no more.
+    """Return the `k` cheapest schedules whose loops differ, fewer where there are no more.
 
     Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
     """
@@ -104,7 +104,7 @@ class _Found:
         return min(self.candidates[0].cost_ns, self.rest_ns)
 
     def solved(self, candidate: Candidate) -> Solved:
-        """One of them as an answer."""
+        """Return one of them as an answer."""
         is_best = candidate.cost_ns <= self.least_ns * (1 + ROUNDING)
         word = "OPTIMAL" if is_best else "FEASIBLE"
         bound_ns = min(self.least_ns, candidate.cost_ns)
@@ -127,7 +127,7 @@ def _rank_nest(
     limits: Limits,
     fixed: Mapping[str, int],
 ) -> _Found:
-    """The cheapest schedules of a statement within the limits."""
+    """Return the cheapest schedules of a statement within the limits."""
     stop = time.monotonic() + limits.wall_s
     pool = Pool()
     pool.add(first_candidate(nest, options, fixed))
@@ -156,13 +156,13 @@ def _rank_nest(
 
 
 def _next_ns(pool: Pool, k: int) -> float:
-    """What the first schedule behind the list costs, of a pool that holds all there are."""
+    """Return what the first schedule behind the list costs, of a pool that holds all there are."""
     ranked = pool.ranked(k + 1)
     return ranked[k].cost_ns if len(ranked) > k else inf
 
 
 def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -> Ranking:
-    """The cheapest combinations of one schedule per statement."""
+    """Return the cheapest combinations of one schedule per statement."""
     lists = [r.found for r in ranked]
     chosen = _cheapest_sums([[c.cost_ns for c in found.candidates] for found in lists], k + 1)
     bound = added(found.least_ns for found in lists)
@@ -191,7 +191,7 @@ def _sum(lists: Sequence[_Found], picks: Sequence[int]) -> float:
 
 
 def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[int, ...]]:
-    """The `count` cheapest ways to pick one number of each sorted list, as positions, cheapest first."""
+    """Return the `count` cheapest ways to pick one number of each sorted list, as positions, cheapest first."""
     start = tuple(0 for _ in costs)
     queue = [(added(own[0] for own in costs), start)]
     found: list[tuple[int, ...]] = []
@@ -229,11 +229,11 @@ class Pool:
         return True
 
     def ranked(self, k: int) -> list[Candidate]:
-        """The cheapest `k`, in an order that depends on nothing but them."""
+        """Return the cheapest `k`, in an order that depends on nothing but them."""
         return [self.best[text] for text in self._texts(k)]
 
     def ways(self, candidates: Sequence[Candidate], last: Candidate) -> list[Candidate]:
-        """All ways seen to decide the same loops as these do, but for those that a solver takes for `last`.
+        """Return all ways seen to decide the same loops as these do, but for those that a solver takes for `last`.
 
         Loops that run once may stand anywhere in a text; a solver sees them in one place only.
         """
@@ -267,7 +267,7 @@ class Pool:
 
 
 def count_assignments(option: OpenOption) -> int:
-    """How many ways there are to decide an option, those counted too that are not feasible."""
+    """Return how many ways there are to decide an option, those counted too that are not feasible."""
     space = option.space
     count = factorial(len(space.axes)) * factorial(len(space.register_axes))
     count *= prod(len(space.stage_values(operand)) for operand in space.option.operands)
@@ -280,12 +280,12 @@ def count_assignments(option: OpenOption) -> int:
 
 
 def _block_sizes(space: Space, block: RegisterBlock, turns: Assignment) -> list[tuple[int, ...]]:
-    """The cache blocks of each axis that fit a register block and an unrolled sum."""
+    """Return the cache blocks of each axis that fit a register block and an unrolled sum."""
     return [space.blocks(a, block.get(a.name, turns.get(space.unroll(a), 1))) for a in space.axes]
 
 
 def all_candidates(option: OpenOption) -> Iterator[Candidate]:
-    """Every way to decide an option."""
+    """Yield every way to decide an option."""
     space = option.space
     orders = [decisions_of(order, space.order_pairs()) for order in permutations(space.axes)]
     sweeps = [decisions_of(order, space.sweep_pairs()) for order in permutations(space.register_axes)]

@@ -53,7 +53,7 @@ class NestModel:
 def build_model(
     contenders: Sequence[Contender], best_ns: float, resolution: int, without: Sequence[Candidate] = ()
 ) -> NestModel:
-    """A model that finds what costs at most `best_ns` and is none of those in `without`.
+    """Return a model that finds what costs at most `best_ns` and is none of those in `without`.
 
     It is hinted with the first contender's schedule.
     Raises: TooLarge when `resolution` steps for `best_ns` make terms too large.
@@ -129,7 +129,7 @@ def _decision_literals(
 def _way_literals(
     model: cp_model.CpModel, choice: Choice, picked: Sequence[cp_model.IntVar]
 ) -> list[tuple[Literal, Assignment]]:
-    """One literal per way of a choice; register blocks of whose kind it is none rule it out."""
+    """Return one literal per way of a choice; register blocks of whose kind it is none rule it out."""
     kinds: dict[Way, list[int]] = {}
     for kind, ways in enumerate(choice.ways):
         for way in ways:
@@ -180,7 +180,7 @@ def _hint(
 def read_assignment(
     option: OptionModel, solver: cp_model.CpSolver | cp_model.CpSolverSolutionCallback
 ) -> dict[str, int]:
-    """The decisions that a solution makes for an option."""
+    """Return the decisions that a solution makes for an option."""
     found: dict[str, int] = {}
     for choices in option.literals.joint.values():
         for literal, made in choices:

@@ -8,17 +8,17 @@ from isamap.ir.walk import walk
 
 
 def adjoint_type(dtype: DType) -> DType:
-    """The type in which derivatives by values of a type are computed: floats of 32 bits at least."""
+    """Return the type in which derivatives by values of a type are computed: floats of 32 bits at least."""
     return F32 if dtype.is_float and dtype.bits < F32.bits else dtype
 
 
 def number(value: float, like: Expr) -> Const:
-    """A number of the type of another expression."""
+    """Return a number of the type of another expression."""
     return Const(value, like.dtype)
 
 
 def is_fixed(e: Expr) -> bool:
-    """Whether an expression depends on sizes at most."""
+    """Return whether an expression depends on sizes at most."""
     return not any(isinstance(part, (Read, Scalar)) for part in walk(e))
 
 
@@ -27,7 +27,7 @@ def _is(e: Expr, value: float) -> bool:
 
 
 def add(a: Expr, b: Expr) -> Expr:
-    """The sum."""
+    """Return the sum."""
     if _is(a, 0) or _is(b, 0):
         return b if _is(a, 0) else a
     if isinstance(b, Call) and b.op == "neg":
@@ -36,12 +36,12 @@ def add(a: Expr, b: Expr) -> Expr:
 
 
 def sub(a: Expr, b: Expr) -> Expr:
-    """The difference."""
+    """Return the difference."""
     return a if _is(b, 0) else Call("sub", (a, b), a.dtype)
 
 
 def mul(a: Expr, b: Expr) -> Expr:
-    """The product, the sign in front of it."""
+    """Return the product, the sign in front of it."""
     for x, y in ((a, b), (b, a)):
         if _is(x, 1):
             return y
@@ -53,12 +53,12 @@ def mul(a: Expr, b: Expr) -> Expr:
 
 
 def div(a: Expr, b: Expr) -> Expr:
-    """The quotient."""
+    """Return the quotient."""
     return a if _is(b, 1) or _is(a, 0) else Call("div", (a, b), a.dtype)
 
 
 def neg(a: Expr) -> Expr:
-    """The value with the other sign."""
+    """Return the value with the other sign."""
     if isinstance(a, Call) and a.op == "neg":
         return a.args[0]
     return a if _is(a, 0) else Call("neg", (a,), a.dtype)
@@ -70,17 +70,17 @@ def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def function(op: str, a: Expr) -> Expr:
-    """An operation of one value."""
+    """Return an operation of one value."""
     return Call(op, (a,), a.dtype)
 
 
 def cast(e: Expr, dtype: DType) -> Expr:
-    """The value in another type of floats."""
+    """Return the value in another type of floats."""
     if e.dtype == dtype:
         return e
     return Const(e.value, dtype) if isinstance(e, Const) else Cast(e, dtype)
 
 
 def wide(e: Expr) -> Expr:
-    """The value in the type in which derivatives are computed; other than floats as they are."""
+    """Return the value in the type in which derivatives are computed; other than floats as they are."""
     return cast(e, adjoint_type(e.dtype)) if e.dtype.is_float else e

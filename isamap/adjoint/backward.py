@@ -82,14 +82,14 @@ class Backward:
             found |= more
 
     def adjoints_of(self, name: str) -> Operand:
-        """The array of the adjoints of an array, or the adjoint of a number."""
+        """Return the array of the adjoints of an array, or the adjoint of a number."""
         if name not in self.adjoints:
             shape, dtype = self.shape(name), adjoint_type(self.dtype(name))
             self.adjoints[name] = Operand(self.names.fresh(f"d_{name}"), "temp", dtype, shape)
         return self.adjoints[name]
 
     def shape(self, name: str) -> tuple[Index, ...]:
-        """The shape of an array of the kernel, or of adjoints."""
+        """Return the shape of an array of the kernel, or of adjoints."""
         for o in (*self.built.operands, *self.adjoints.values(), *self.seeds, *self.more):
             if o.name == name:
                 return o.shape
@@ -128,7 +128,7 @@ class Backward:
                 self.add(name, replace(c, axes=tuple(axes)), (), ())
 
     def contributions(self, s: Statement) -> Iterator[tuple[str, Contribution]]:
-        """The adjoint of a statement's target, passed on to what its value is computed from."""
+        """Yield the adjoint of a statement's target, passed on to what its value is computed from."""
         target = s.assign.target
         if target.buffer not in self.useful or not depends(s.assign.value, self.active.__contains__):
             return
@@ -180,7 +180,7 @@ class Backward:
     # --- the kernel -----------------------------------------------------------------------------------
 
     def finish(self, sources: Sequence[str], keep: Collection[str] = ()) -> tuple[Kernel, tuple[str, ...]]:
-        """The kernel with the adjoints of `sources` as its outputs; and arrays that it computes again.
+        """Return the kernel with the adjoints of `sources` as its outputs; and arrays that it computes again.
 
         Those of `keep` are inputs instead.
         """
@@ -219,7 +219,7 @@ class Backward:
         return made, tuple(dict.fromkeys(s.assign.target.buffer for s in forward))
 
     def output(self, name: str) -> Operand:
-        """The output of an input's adjoints, in that input's own type."""
+        """Return the output of an input's adjoints, in that input's own type."""
         adjoint, dtype = self.adjoints[name], self.dtype(name)
         if adjoint.role == "in":
             wanted = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
@@ -231,7 +231,7 @@ class Backward:
         return wanted
 
     def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
-        """What is summed up in a wider type as an output: rounded once, behind the last sum."""
+        """Return what is summed up in a wider type as an output: rounded once, behind the last sum."""
         sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
@@ -254,7 +254,7 @@ class Backward:
 
 
 def wanted(given: Sequence[Statement], names: set[str]) -> list[Statement]:
-    """The statements that some arrays are computed by, in their order."""
+    """Return the statements that some arrays are computed by, in their order."""
     needed = set(names)
     while True:
         kept = [s for s in given if s.assign.target.buffer in needed]
@@ -303,7 +303,7 @@ def check_gathered(name: str, index: Sequence[Index], span: Span | None) -> None
 
 
 def arrays_of_indices(s: Statement) -> set[str]:
-    """The arrays of which subscripts, bounds of loops and numbers in a statement's expressions are made."""
+    """Return the arrays of which subscripts, bounds of loops and numbers in a statement's expressions are made."""
     a = s.assign
     found = [axis.extent for axis in (*s.axes, *s.sequence)]
     for expr in (a.target, a.value, *((a.guard,) if a.guard is not None else ())):
@@ -348,7 +348,7 @@ class Shares:
                 return adjoint
 
     def _reduced_by(self, s: Statement) -> str | None:
-        """The operation by which statements reduce into the target of one."""
+        """Return the operation by which statements reduce into the target of one."""
         return next((q.assign.op for q in self._into(s.assign.target) if q.assign.op is not None), None)
 
     def _into(self, target: Read) -> list[Statement]:
@@ -359,7 +359,7 @@ class Shares:
         return choose(_equals_result(s), div(adjoint, _at(ties, s.assign.target)), number(0, adjoint))
 
     def _of_product(self, s: Statement, adjoint: Expr) -> Expr:
-        """The adjoint times the product of all other factors, of which none may be 0."""
+        """Return the adjoint times the product of all other factors, of which none may be 0."""
         zeros = _at(self._counted("zeros", s.assign.target, _is_zero), s.assign.target)
         rest = _at(self._product(s.assign.target), s.assign.target)
         value = wide(s.assign.value)
@@ -381,7 +381,7 @@ class Shares:
         return known
 
     def _product(self, target: Read) -> Operand:
-        """The product of the factors other than 0."""
+        """Return the product of the factors other than 0."""
         known = self.beside.get(("product", target.buffer))
         if known is None:
             known = self._begun("product", target)

@@ -36,7 +36,7 @@ class Place:
 
 
 def refused(message: str, span: Span | None, help_: str) -> UsageProblem:
-    """The error of a kernel that has no derivative here."""
+    """Return the error of a kernel that has no derivative here."""
     return UsageProblem(Diagnostic("no-gradient", message, span, help=help_))
 
 
@@ -75,7 +75,7 @@ class Building:
         self.current[operand.name] = place
 
     def open(self, operand: Operand, anew: bool = False) -> Place:
-        """A place that may be added to: the value that is there where none has read it, else a copy of it."""
+        """Return a place that may be added to: the value that is there where none has read it, else a copy of it."""
         known = self.current.get(operand.name)
         if known is None:
             return self.begin(operand)
@@ -86,7 +86,7 @@ class Building:
         return place
 
     def changes_how(self, s: Statement) -> bool:
-        """Whether other statements have reduced into its target by another operation."""
+        """Return whether other statements have reduced into its target by another operation."""
         place = self.current.get(s.assign.target.buffer)
         if place is None or s.assign.op is None:
             return False
@@ -121,7 +121,7 @@ class Building:
         self.made.append(moved)
 
     def replaces(self, s: Statement, place: Place) -> bool:
-        """Whether an assignment may replace some elements of what others have put into a place."""
+        """Return whether an assignment may replace some elements of what others have put into a place."""
         of = Conflicts.of(replace(self.kernel, operands=tuple(self.operands.values())))
         target = replace(s.assign.target, buffer=place.name, index=place.index(s.assign.target.index))
         given = place.name not in self.written
@@ -132,7 +132,7 @@ class Building:
         )
 
     def others(self, s: Statement, operand: Operand) -> Others:
-        """The conditions on axes over all elements of which one holds for those that an assignment leaves.
+        """Return the conditions on axes over all elements of which one holds for those that an assignment leaves.
 
         Raises: UsageProblem where that are no whole slices.
         """
@@ -152,7 +152,7 @@ class Building:
         return lambda over: _beside([(Index.of(over[n].name), i) for n, i in fixed.items()])
 
     def begin(self, operand: Operand, steps: Index | None = None, drop: int | None = None) -> Place:
-        """A new array for a value of an operand; with `steps`, one for each of so many."""
+        """Return a new array for a value of an operand; with `steps`, one for each of so many."""
         name = operand.name if operand.name not in self.operands else self.names.fresh(f"{operand.name}_1")
         shape = tuple(e for n, e in enumerate(operand.shape) if n != drop)
         shape = shape if steps is None else (steps, *shape)
@@ -198,7 +198,7 @@ class Building:
 
 
 def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None) -> bool:
-    """Whether a statement assigns all elements (of the step's, where one dimension is left out)."""
+    """Return whether a statement assigns all elements (of the step's, where one dimension is left out)."""
     if s.assign.op is not None or s.assign.guard is not None:
         return False
     pairs = [
@@ -211,7 +211,7 @@ def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None
 
 
 def _beside(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
-    """The conditions, no two of which hold at once, that some index differs from what stands beside it."""
+    """Return the conditions, no two of which hold at once, that some index differs from what stands beside it."""
     found: list[Expr] = []
     equal: list[Expr] = []
     for i, fixed in subscripts:

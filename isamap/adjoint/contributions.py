@@ -50,7 +50,7 @@ def contribution(
     names: Names,
     selecting: Collection[str],
 ) -> Contribution:
-    """What the element that is read gets; `selecting` names the axes that select results.
+    """Return what the element that is read gets; `selecting` names the axes that select results.
 
     Shapes: `shapes` gives those of all arrays.
     """
@@ -75,7 +75,7 @@ def _is_axis(c: Contribution, i: Index) -> bool:
 def _turned(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, selecting: Collection[str]
 ) -> Contribution | None:
-    """The contribution with `along` running over dimension `dim` of the target; None where it cannot."""
+    """Return the contribution with `along` running over dimension `dim` of the target; None where it cannot."""
     names = {a.name for a in c.axes}
     subscript = c.index[dim]
     others = {s for n, i in enumerate(c.index) if n != dim for s in i.symbols}
@@ -98,7 +98,7 @@ def _turned(
 def _solved(
     c: Contribution, dim: int, shapes: Shapes, along: Axis, axis: Axis, factor: Index
 ) -> Contribution:
-    """The contribution with `axis` computed from the position `along` the target, which takes its place."""
+    """Return the contribution with `axis` computed from the position `along` the target, which takes its place."""
     rest = c.index[dim] - factor * Index.of(axis.name)
     distance = Index.of(along.name) - rest
     solution = {axis.name: distance.floordiv(factor)}
@@ -120,7 +120,7 @@ def _solved(
 
 
 def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
-    """A product of which a factor is 0 where `axis` leaves its range; None where it is no such product."""
+    """Return a product of which a factor is 0 where `axis` leaves its range; None where it is no such product."""
     factors = _factors(value)
     whole = (Index.of(axis.name), axis.extent)
     if factors is None or not any(whole in zip(r.index, shapes(r.buffer), strict=True) for r in factors):
@@ -136,7 +136,7 @@ def _zero_outside(value: Expr, axis: Axis, shapes: Shapes) -> Expr | None:
 
 
 def _factors(e: Expr) -> list[Read] | None:
-    """The elements of which an expression is the product, with numbers among them; None where it is none."""
+    """Return the elements of which an expression is the product, with numbers among them; None where it is none."""
     match e:
         case Read():
             return [e]

@@ -30,14 +30,14 @@ class Derivative:
 
 
 def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
-    """The kernel of derivatives that computes all that it needs again: as `derivative` with nothing kept."""
+    """Return the kernel of derivatives that computes all that it needs again: as `derivative` with nothing kept."""
     return derivative(kernel, of, by).backward
 
 
 def derivative(
     kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> Derivative:
-    """The kernel `NAME_back`: the adjoints of `by` from those of `of`; and with it `NAME_forward`.
+    """Return the kernel `NAME_back`: the adjoints of `by` from those of `of`; and with it `NAME_forward`.
 
     It reads the inputs of `kernel` and, for each result Y in `of`, an input `d_Y`; for each A in `by` it has
     an output `d_A`. `of` are all results of floats unless some are named, `by` all inputs of floats that the
@@ -87,7 +87,7 @@ def _by(kernel: Kernel, named: Sequence[str]) -> list[str]:
 
 
 def checked(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:
-    """The names, each once. Raises: UsageProblem for one that is not known."""
+    """Return the names, each once. Raises: UsageProblem for one that is not known."""
     for name in named:
         if name not in known:
             said = f"`{name}` is not {what}"
@@ -117,7 +117,7 @@ def _active(built: Built, sources: set[str]) -> set[str]:
 
 
 def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: Names) -> Kernel:
-    """The kernel `NAME_forward`: the results of `kernel`, and the arrays `kept`."""
+    """Return the kernel `NAME_forward`: the results of `kernel`, and the arrays `kept`."""
     results = [o for o in kernel.operands if o.role in ("out", "inout") and o.name in built.finals]
     ends = {o.name: built.finals[o.name].name for o in results}
     given = wanted(built.statements, {*ends.values(), *kept})

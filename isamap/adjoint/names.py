@@ -19,7 +19,7 @@ class Names:
         self._axes = set(_axes(kernel.body))
 
     def fresh(self, wanted: str) -> str:
-        """The wanted name or one like it, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
+        """Return the wanted name or one like it, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
         stem, _, end = wanted.rpartition("_")
         others = (
             (f"{stem}_{n}" for n in count(int(end)))
@@ -31,12 +31,12 @@ class Names:
         return name
 
     def axis(self, wanted: str, others: Iterable[Axis]) -> str:
-        """The wanted name or one like it, for an axis beside `others`."""
+        """Return the wanted name or one like it, for an axis beside `others`."""
         taken = self._taken | {a.name for a in others}
         return next(n for n in _longer(wanted) if n not in taken)
 
     def axes(self, shape: tuple[Index, ...], others: Iterable[Axis] = ()) -> tuple[Axis, ...]:
-        """An axis for each dimension."""
+        """Return an axis for each dimension."""
         return tuple(Axis(self.axis(f"i{n}", others), extent) for n, extent in enumerate(shape))
 
 

@@ -37,7 +37,7 @@ Source = Read | Scalar
 def partials(
     value: Expr, adjoint: Expr, is_active: Callable[[str], bool], stored: Read | None = None
 ) -> dict[Source, Expr]:
-    """The adjoint of each active element that `value` reads, from that of `value`.
+    """Return the adjoint of each active element that `value` reads, from that of `value`.
 
     `adjoint` has the adjoint type of the value. `stored` is where the value itself can be read.
     Raises: UsageProblem where an operation has no derivative.
@@ -76,7 +76,7 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
 
 
 def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
-    """Whether an expression reads anything active as a float."""
+    """Return whether an expression reads anything active as a float."""
     for part in walk(e):
         match part:
             case Read(name) | Scalar(name) if part.dtype.is_float and is_active(name):

@@ -34,12 +34,12 @@ class Built:
     finals: dict[str, Place]
 
     def operand(self, name: str) -> Operand:
-        """The array of that name; it exists."""
+        """Return the array of that name; it exists."""
         return next(o for o in self.operands if o.name == name)
 
 
 def single_assignment(kernel: Kernel, names: Names) -> Built:
-    """The kernel so. Raises: UsageProblem where that cannot be made."""
+    """Return the kernel so. Raises: UsageProblem where that cannot be made."""
     made = Building(kernel, Conflicts.of(kernel), names)
     for operand in kernel.operands:
         if operand.role in ("in", "inout"):
@@ -148,14 +148,14 @@ class Values:
         self.places.append(replace(place, step=step + 1))
 
     def reading(self, s: Statement) -> Place | None:
-        """Where a statement reads the array in this step; None where it does not."""
+        """Return where a statement reads the array in this step; None where it does not."""
         number = self.seen.get(id(s))
         if number is None:
             return None
         return self.before if number < 0 else self.places[number]
 
     def writing(self, b: Building, s: Statement) -> Place:
-        """Where a statement writes in this step, begun as a copy where it changes the value before."""
+        """Return where a statement writes in this step, begun as a copy where it changes the value before."""
         number = self.values[id(s)]
         if number < 0:
             return self.places[-1]
@@ -229,7 +229,7 @@ def found_in_step(r: Read, slice_: tuple[int, Index] | None) -> bool:
 
 
 def _slice(writes: Sequence[Statement], axis: Axis) -> tuple[int, Index] | None:
-    """The dimension that the step selects in all targets alike."""
+    """Return the dimension that the step selects in all targets alike."""
     first = writes[0].assign.target.index
     for dim, subscript in enumerate(first):
         free = {a.name for s in writes for a in s.axes}

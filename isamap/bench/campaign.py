@@ -51,7 +51,7 @@ def environment(machine: str, compiler: str, cores: frozenset[int]) -> dict[str,
 
 
 def caches_bytes() -> int:
-    """All data caches of one core's way to memory, together."""
+    """Return all data caches of one core's way to memory, together."""
     return sum(cache.size_bytes for cache in system_caches())
 
 
@@ -96,7 +96,7 @@ class Campaign(Generic[C]):
     minutes: float | None = None
 
     def rules(self, loops: str) -> Rules:
-        """How its rows are measured, with the timed loops of that library."""
+        """Return how its rows are measured, with the timed loops of that library."""
         return Rules(
             self.machine, self.threads, self.beta, self.cache, self.seconds, free_bytes() // 2,
             caches_bytes(), self.limit_s, loops, self.profile, self.packed,
@@ -106,7 +106,7 @@ class Campaign(Generic[C]):
 def run_campaign(
     campaign: Campaign[Any], watch: Callable[[str], None] = lambda _: None
 ) -> tuple[tuple[Row, ...], dict[str, object]]:
-    """The rows, and where they were measured. Raises: UsageProblem, MissingTool.
+    """Return the rows, and where they were measured. Raises: UsageProblem, MissingTool.
 
     Rows that are not reached within `minutes` say so in `left_out`.
     """
@@ -141,7 +141,7 @@ def run_campaign(
 
 
 def _row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:
-    """The row; one that cannot be compiled stays in the table with the reason."""
+    """Return the row; one that cannot be compiled stays in the table with the reason."""
     try:
         return measure_row(kind, case, form, rules, bench)
     except IsamapError as error:

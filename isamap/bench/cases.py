@@ -41,7 +41,7 @@ class Case(Protocol):
 
 
 def pick_rows(cases: Sequence[A], words: str | None) -> tuple[A, ...]:
-    """The rows that `0,3,9` or `10..20` or `0..247/5` (every fifth) names. Raises: UsageProblem."""
+    """Return the rows that `0,3,9` or `10..20` or `0..247/5` (every fifth) names. Raises: UsageProblem."""
     if words is None:
         return tuple(cases)
     wanted: dict[int, None] = {}
@@ -97,17 +97,17 @@ class Form:
         return DTYPES[{"A": self.a, "B": self.b, "C": self.c}[operand]].size_bytes
 
     def widened(self, operand: str, read: str) -> str:
-        """A read of A or B, in the type of the sum."""
+        """Return a read of A or B, in the type of the sum."""
         return read if getattr(self, operand.lower()) == self.sum else f"{self.sum}({read})"
 
 
 def scale_of(depth: int) -> float:
-    """A power of two by which few sums of so many products of random bytes saturate."""
+    """Return a power of two by which few sums of so many products of random bytes saturate."""
     return 2.0 ** -(6 + depth.bit_length() // 2)
 
 
 def requantising(form: Form, target: str, sums: str, depth: int) -> str:
-    """The assignment that brings sums back to the type of the result."""
+    """Return the assignment that brings sums back to the type of the result."""
     scale = f"{scale_of(depth):.24f}".rstrip("0")  # exact, and without an exponent
     return f"{target} = sat_{form.c}(round(f32({sums}) * {scale}, even));"
 

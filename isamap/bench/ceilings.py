@@ -72,7 +72,7 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
 
 
 def measure_peak(tile: Tile, machine: Machine, rounds: int = 15) -> float:
-    """The best rate over several numbers of chains. Units: operations (an addition is one) per nanosecond."""
+    """Return the best rate over several numbers of chains. Units: operations (an addition is one) per nanosecond."""
     if _is_nested(tile, machine):
         return _timed_peak(tile, machine)
     count = max(m.count or 0 for m in machine.memories.values() if m.name == _register_memory(tile))
@@ -94,7 +94,7 @@ def _is_nested(tile: Tile, machine: Machine) -> bool:
 
 
 def _timed_peak(tile: Tile, machine: Machine) -> float:
-    """The rate of what is hidden from the compiler in each issue, with the parameters of this tile."""
+    """Return the rate of what is hidden from the compiler in each issue, with the parameters of this tile."""
     name = tile.mapping.instruction
     profile = calibrate(machine, (name,), CALIBRATED_S)
     assert any(f.interval for f in profile.figure(name)), "what is scheduled and runs here can be timed"
@@ -186,7 +186,7 @@ def measure_bandwidths(loops: str, rounds: int = 5) -> Bandwidths:
 
 
 def mapped_tile(made: Compilation) -> Tile:
-    """The tile of a compiled kernel's largest sum, as its schedule maps it."""
+    """Return the tile of a compiled kernel's largest sum, as its schedule maps it."""
     assert made.canonical is not None
     assert made.machine is not None
     assert made.schedule is not None
@@ -203,7 +203,7 @@ class Peaks:
     known: dict[str, float] = field(default_factory=dict[str, float])
 
     def of(self, tile: Tile, made: Compilation) -> float:
-        """The peak of a tile's instruction."""
+        """Return the peak of a tile's instruction."""
         assert made.machine is not None
         name = f"{tile.mapping.instruction} {tile.params}"
         if name not in self.known:
@@ -226,7 +226,7 @@ def attainable(
     bandwidths: Bandwidths,
     threads: int,
 ) -> dict[str, float]:
-    """The two roofs: the seconds that arithmetic takes at least, and those that reading does.
+    """Return the two roofs: the seconds that arithmetic takes at least, and those that reading does.
 
     Units: `peak` in operations per nanosecond and core.
     """

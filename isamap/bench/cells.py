@@ -84,7 +84,7 @@ class CellCase:
 
 
 def cell_cases(cell: str, steps: int | None, suites: Sequence[str] = SUITES) -> tuple[CellCase, ...]:
-    """The rows of a cell, each with at most so many steps."""
+    """Return the rows of a cell, each with at most so many steps."""
     name = _SUITE_NAMES.get(cell, cell)
     rows = [r for r in read_suite("deepbench-rnn") if isinstance(r, Recurrent) and r.cell == name]
     return tuple(
@@ -94,17 +94,17 @@ def cell_cases(cell: str, steps: int | None, suites: Sequence[str] = SUITES) -> 
 
 
 def cell_source(case: CellCase, form: Form, beta: int = 0) -> Source:
-    """The text of the kernel of a row."""
+    """Return the text of the kernel of a row."""
     return named_kernel(case.kernel + ("" if form == F32 else f"_{form.name}"))
 
 
 def cell_kernel(case: CellCase, form: Form) -> Kernel:
-    """The kernel of a row with its sizes."""
+    """Return the kernel of a row with its sizes."""
     return bind(parse_kernel(cell_source(case, form)), case.bindings)
 
 
 def cell_values(case: CellCase, form: Form) -> dict[str, tuple[str, Array]]:
-    """Its arrays by name, each with its type: random, and in f32 as well such numbers as `form` holds."""
+    """Return its arrays by name, each with its type: random, and in f32 as well such numbers as `form` holds."""
     kernel = cell_kernel(case, form)
     made = make_arrays(kernel, "random")
     exact = {name: round_to(values, DTYPES[form.a]).astype(values.dtype) for name, values in made.items()}
@@ -120,7 +120,7 @@ def cell_work(case: CellCase, form: Form, beta: int = 0) -> Work:
 
 
 def is_right(contender: Timed, case: CellCase, form: Form, beta: int, shared: Shared) -> bool:
-    """One call, each step of which is compared with what the state before it makes."""
+    """Return one call, each step of which is compared with what the state before it makes."""
     found = shared.arrays["Y"][0]
     found[...] = np.nan
     contender.time(1)

@@ -20,7 +20,7 @@ TICKS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 4.0, 8.0)
 
 
 def ratio_chart(rows: Sequence[Row], title: str) -> str:
-    """The chart of rows that have a baseline, each against the fastest of its baselines."""
+    """Return the chart of rows that have a baseline, each against the fastest of its baselines."""
     classes = classes_of(rows)
     shown = sorted(
         ((row, name) for row in rows if (name := row.best_baseline) is not None),
@@ -83,7 +83,7 @@ COLOURS: dict[str, str] = dict(zip(FIGURES, ("#06c", "#e70"), strict=True))
 
 
 def prediction_chart(rows: Sequence[Row], title: str) -> str:
-    """The chart of all rows that were timed; a diagonal without dots where none was."""
+    """Return the chart of all rows that were timed; a diagonal without dots where none was."""
     shown = [
         (row, figures, row.predicted_ns[figures], row.measured_ns)
         for row in rows
@@ -120,11 +120,11 @@ class _Scale:
         return (log10(ns) - self.low) / (self.high - self.low) * SIDE
 
     def x(self, ns: float) -> float:
-        """Where a time stands on the horizontal scale."""
+        """Return where a time stands on the horizontal scale."""
         return round(MARGIN_LEFT + self._at(ns), 1)
 
     def y(self, ns: float) -> float:
-        """Where a time stands on the vertical scale."""
+        """Return where a time stands on the vertical scale."""
         return round(MARGIN_TOP + SIDE - self._at(ns), 1)
 
     def axes(self) -> list[str]:
@@ -158,6 +158,6 @@ def _legend(rows: Sequence[Row]) -> list[str]:
 
 
 def _time(power: int) -> str:
-    """A power of ten of nanoseconds in its unit: 4 is `10 µs`."""
+    """Return a power of ten of nanoseconds in its unit: 4 is `10 µs`."""
     unit, name = max((e, n) for e, n in ((0, "ns"), (3, "µs"), (6, "ms"), (9, "s")) if e <= max(power, 0))
     return f"{10.0 ** (power - unit):g} {name}"

@@ -55,7 +55,7 @@ class Contender:
         self._answer()
 
     def prepare(self, task: Task[Any]) -> bool:
-        """Whether the contender offers the task; it is ready then. A lost one begins anew."""
+        """Return whether the contender offers the task; it is ready then. A lost one begins anew."""
         if self._process.poll() is not None:
             self._close()
             self._start()
@@ -80,7 +80,7 @@ class Contender:
         return self._answer()
 
     def _answer(self) -> dict[str, Any]:
-        """What the process says next; it is stopped then."""
+        """Return what the process says next; it is stopped then."""
         if not select([self._answers], [], [], PATIENCE_S)[0]:
             raise self._lost(f"gave no answer in {PATIENCE_S} s")
         line = self._answers.readline()

@@ -84,7 +84,7 @@ class ConvCase:
 
 
 def conv_cases(suite: str, layout: str, parts: Sequence[str] | None = None) -> tuple[ConvCase, ...]:
-    """The rows of a suite, or of some of its parts."""
+    """Return the rows of a suite, or of some of its parts."""
     rows = [c for c in read_suite(suite) if isinstance(c, Conv) and (parts is None or c.part in parts)]
     return tuple(
         ConvCase(position, row.part, layout, *(getattr(row, name) for name in NUMBERS))
@@ -103,7 +103,7 @@ class Axes:
 
 
 def axes_of(case: ConvCase) -> Axes:
-    """The subscripts of X, F and Y, and the loops; filters of one pixel have none over it."""
+    """Return the subscripts of X, F and Y, and the loops; filters of one pixel have none over it."""
     conv, single = case.shape, case.r * case.s == 1
     c, k, g = ("c", conv.c // conv.groups), ("k", conv.k // conv.groups), ("g", conv.groups)
     if conv.groups == 1:
@@ -133,18 +133,18 @@ def _window(at: str, stride: int, tap: str | None, pad: int) -> str:
 
 
 def shapes(case: ConvCase) -> dict[str, tuple[int, ...]]:
-    """The stored shapes of X, F and Y."""
+    """Return the stored shapes of X, F and Y."""
     axes = axes_of(case)
     return {name: tuple(n for _, n in of) for name, of in (("X", axes.x), ("F", axes.f), ("Y", axes.y))}
 
 
 def conv_source(case: ConvCase, form: Form, beta: int = 0) -> Source:
-    """The row in the kernel language; what is outside of an image reads as 0."""
+    """Return the row in the kernel language; what is outside of an image reads as 0."""
     return written_out(case, form, axes_of(case))
 
 
 def written_out(case: ConvCase, form: Form, axes: Axes) -> Source:
-    """The row's text with arrays that are subscripted so."""
+    """Return the row's text with arrays that are subscripted so."""
     every = {"X": axes.x, "F": axes.f, "Y": axes.y}
     at = {name: ", ".join(index for index, _ in of) for name, of in every.items()}
     size = {name: ", ".join(str(extent) for _, extent in of) for name, of in every.items()}
@@ -182,7 +182,7 @@ def _loops(axes: Sequence[tuple[str, int]]) -> str:
 
 
 def conv_values(case: ConvCase, form: Form) -> dict[str, tuple[str, Array]]:
-    """The operands by name, each with its type: random values that are not zero."""
+    """Return the operands by name, each with its type: random values that are not zero."""
     dtypes = {"X": form.a, "F": form.b, "Y": form.c}
     held = shapes(case)
     return {n: (t, random_values(held[n], t, (0, number))) for number, (n, t) in enumerate(dtypes.items())}
@@ -197,7 +197,7 @@ def conv_work(case: ConvCase, form: Form, beta: int = 0) -> Work:
 
 
 def is_convolution(contender: Timed, case: ConvCase, form: Form, beta: int, shared: Shared) -> bool:
-    """One call; each image and group of its result is compared as a product of patches and filters."""
+    """Return one call; each image and group of its result is compared as a product of patches and filters."""
     shared.refill()
     contender.time(1)
     x, f, y = (as_grouped(case, name, shared.arrays[name][0]) for name in "XFY")
@@ -209,7 +209,7 @@ def is_convolution(contender: Timed, case: ConvCase, form: Form, beta: int, shar
 
 
 def as_grouped(case: ConvCase, name: str, array: Array) -> Array:
-    """An operand as X[n, g, h, w, c], F[g, r*s*c, k] or Y[n, g, p*q, k], whatever its layout."""
+    """Return an operand as X[n, g, h, w, c], F[g, r*s*c, k] or Y[n, g, p*q, k], whatever its layout."""
     conv, g, first = case.shape, case.groups, case.layout == "nchw"
     c, k = conv.c // g, conv.k // g
     if name == "F":
@@ -227,7 +227,7 @@ def as_grouped(case: ConvCase, name: str, array: Array) -> Array:
 
 
 def patches(case: ConvCase, image: Array) -> Array:
-    """What each filter meets of an image [h, w, c]: [p*q, r*s*c], with zeros outside."""
+    """Return what each filter meets of an image [h, w, c]: [p*q, r*s*c], with zeros outside."""
     conv = case.shape
     padded = np.pad(image, ((conv.pad_h, conv.pad_h), (conv.pad_w, conv.pad_w), (0, 0)))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (conv.r, conv.s), axis=(0, 1))

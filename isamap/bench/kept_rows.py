@@ -55,7 +55,7 @@ def cores_for(threads: int) -> frozenset[int]:
 
 
 def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]], R]) -> dict[str, R]:
-    """The rows that an earlier run has kept, where it is resumed; else the folder has to be new."""
+    """Return the rows that an earlier run has kept, where it is resumed; else the folder has to be new."""
     if folder is None:
         return {}
     path = folder / ROWS_FILE
@@ -141,7 +141,7 @@ def rows_in_turn(
     minutes: float | None,
     watch: Callable[[str], None],
 ) -> tuple[M, ...]:
-    """Each empty row measured, known or, behind so many minutes, said to be `unreached`.
+    """Return each empty row measured, known or, behind so many minutes, said to be `unreached`.
 
     With `minutes`, rows are measured in an order that spreads over the suite, so that those that were reached
     stand for all.

@@ -147,7 +147,7 @@ def prepare_torch_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:
 
 
 def _image(case: ConvCase, name: str, raw: Any) -> Any:
-    """A view [n, channels, rows, columns] of X or Y."""
+    """Return a view [n, channels, rows, columns] of X or Y."""
     conv = case.shape
     channels, rows, columns = (conv.c, conv.h, conv.w) if name == "X" else (conv.k, conv.p, conv.q)
     if case.layout == "nchw":
@@ -258,7 +258,7 @@ def prepare_torch_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
 
 
 def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
-    """The layer of onnxruntime, which has it in f32. Raises: NotOffered."""
+    """Return the layer of onnxruntime, which has it in f32. Raises: NotOffered."""
     if mapped.task.form != "f32":
         raise NotOffered
     try:

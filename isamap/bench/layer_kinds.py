@@ -55,7 +55,7 @@ def _is_product(case: GemmCase, form: Form, arrays: Mapping[str, Array]) -> bool
 
 
 def _is_result(form: Form, a: Array, b: Array, c: Array, depth: int) -> bool:
-    """Whether C is A·B, requantised where the form says so: every element, as integers in f64 are exact."""
+    """Return whether C is A·B, requantised where the form says so: every element, as integers in f64 are exact."""
     if not form.requantises:
         return check_product(form, a, b, None, c).ok
     sums = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
@@ -65,7 +65,7 @@ def _is_result(form: Form, a: Array, b: Array, c: Array, depth: int) -> bool:
 
 
 def _smaller_product(case: GemmCase) -> GemmCase:
-    """The largest of its numbers halved."""
+    """Return the largest of its numbers halved."""
     numbers = {"m": case.m, "n": case.n, "k": case.k, "batch": case.batch}
     name = max(numbers, key=lambda n: numbers[n])
     return replace(case, **{name: numbers[name] // 2})
@@ -75,13 +75,13 @@ def _smaller_product(case: GemmCase) -> GemmCase:
 
 
 def with_margin(case: ConvCase) -> ConvCase:
-    """The same pixels of an image that lies with its margin of zeros."""
+    """Return the same pixels of an image that lies with its margin of zeros."""
     h, w = case.h + 2 * case.pad_h, case.w + 2 * case.pad_w
     return replace(case, h=h, w=w, pad_h=0, pad_w=0)
 
 
 def in_rows(case: ConvCase) -> Axes:
-    """The subscripts of a row whose images have channels behind pixels: a row of pixels is one dimension.
+    """Return the subscripts of a row whose images have channels behind pixels: a row of pixels is one dimension.
 
     The columns of a filter and their channels then follow each other in images and filters alike, and loops
     over both may run as one.
@@ -101,7 +101,7 @@ def in_rows(case: ConvCase) -> Axes:
 
 
 def touched(case: ConvCase) -> dict[str, tuple[int, ...]]:
-    """The shapes of X, F and Y, of X what filters meet: long strides leave rows and columns out."""
+    """Return the shapes of X, F and Y, of X what filters meet: long strides leave rows and columns out."""
     found = conv_shapes(case)
     met = [
         min(size, out * min(stride, taps))
@@ -114,12 +114,12 @@ def touched(case: ConvCase) -> dict[str, tuple[int, ...]]:
 
 
 def layer_source(case: ConvCase, form: Form, _: int) -> Source:
-    """The row's text, with a row of pixels as one dimension."""
+    """Return the row's text, with a row of pixels as one dimension."""
     return written_out(case, form, in_rows(case))
 
 
 def layer_values(case: ConvCase, form: Form) -> dict[str, tuple[str, Array]]:
-    """The operands as the text has them."""
+    """Return the operands as the text has them."""
     axes = in_rows(case)
     shape = {"X": axes.x, "F": axes.f, "Y": axes.y}
     values = conv_values(case, form).items()
@@ -137,7 +137,7 @@ def _is_convolution(case: ConvCase, form: Form, arrays: Mapping[str, Array]) -> 
 
 
 def _smaller_convolution(case: ConvCase) -> ConvCase:
-    """An image of half as many rows, as long as filters fit; then half as many channels."""
+    """Return an image of half as many rows, as long as filters fit; then half as many channels."""
     if case.h // 2 >= case.r:
         return replace(case, h=case.h // 2)
     return replace(case, c=case.c // 2, k=case.k // 2)

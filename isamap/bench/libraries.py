@@ -63,7 +63,7 @@ HOLDS: dict[str, Mapping[str, str]] = {
 
 
 def threads_environment(threads: int) -> dict[str, str]:
-    """What tells the libraries how many threads to take; they read it when they start."""
+    """Return what tells the libraries how many threads to take; they read it when they start."""
     every = [one.variables(threads) for one in shipped_libraries()]
     return {name: value for one in every for name, value in one.items()}
 
@@ -72,7 +72,7 @@ def threads_environment(threads: int) -> dict[str, str]:
 
 
 def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
-    """The OpenBLAS that packages of Python bring, which has products of f32 only. Raises: NotOffered."""
+    """Return the OpenBLAS that packages of Python bring, which has products of f32 only. Raises: NotOffered."""
     if mapped.task.form != "f32" or mapped.task.packed or mapped.task.case.batch > 1:
         raise NotOffered
     library = ctypes.CDLL(str(_installed("scipy-openblas")))
@@ -83,7 +83,7 @@ def prepare_openblas(mapped: Mapped[GemmCase], threads: int) -> Ready:
 
 
 def _installed(name: str) -> Path:
-    """The file of a library by the name of its description. Raises: NotOffered."""
+    """Return the file of a library by the name of its description. Raises: NotOffered."""
     found = find_installed(shipped_library(name))
     if found is None:
         raise NotOffered
@@ -185,7 +185,7 @@ TORCH_TYPES = {"f32": "float32", "bf16": "bfloat16", "i8": "int8", "i32": "int32
 
 
 def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], object], list[Any]]:
-    """The call for a copy of the ring, and the tensors that C is."""
+    """Return the call for a copy of the ring, and the tensors that C is."""
     task, case = mapped.task, mapped.task.case
     if task.packed and (task.form == "s8s8" or task.beta or case.batch > 1):
         raise NotOffered
@@ -221,7 +221,7 @@ def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], o
 
 
 def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
-    """What oneDNN's log says that it ran; torch passes on the rest to the BLAS that it was built with."""
+    """Return what oneDNN's log says that it ran; torch passes on the rest to the BLAS that it was built with."""
     import os
     import tempfile
 
@@ -259,7 +259,7 @@ def timed_calls(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]
 
 
 def prepare_isamap(mapped: Mapped[Any], threads: int) -> Ready:
-    """The library that isamap has emitted, and a C compiler has built."""
+    """Return the library that isamap has emitted, and a C compiler has built."""
     from isamap.codegen.in_process import large_room
     from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
 
@@ -296,5 +296,5 @@ def prepare_isamap(mapped: Mapped[Any], threads: int) -> Ready:
 def _address(
     mapped: Mapped[Any], packs: Mapping[str, packed_libraries.PackedMemory], name: str, at: int
 ) -> int:
-    """Where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
+    """Return where a tensor of emitted code lies: one that it takes packed, or one of the product's."""
     return packs[name].address if name in packs else mapped.addresses(name)[at]

@@ -33,7 +33,7 @@ class Bench:
 
 
 def empty_row(kind: Kind[C], case: C, form: Form, rules: Rules, left_out: str = "") -> Row:
-    """The row of a case before it is measured."""
+    """Return the row of a case before it is measured."""
     return Row(
         case.position, case.suite, kind.name, case.label, case.class_name, case.sizes, form.name,
         case.operations, rules.beta, rules.threads, rules.cache, rules.packed, left_out=left_out,
@@ -41,7 +41,7 @@ def empty_row(kind: Kind[C], case: C, form: Form, rules: Rules, left_out: str = 
 
 
 def measure_row(kind: Kind[C], case: C, form: Form, rules: Rules, bench: Bench) -> Row:
-    """The row, with a second run where it came out slower. Raises: IsamapError."""
+    """Return the row, with a second run where it came out slower. Raises: IsamapError."""
     row, work = empty_row(kind, case, form, rules), kind.work(case, form, rules.beta)
     held = work.held + (len(bench.contenders) * work.weights if rules.packed else 0)
     if 2 * held > rules.memory_bytes:
@@ -74,7 +74,7 @@ def _timed(
     shared: Shared,
     prepared: Prepared,
 ) -> Row:
-    """The row with times and ratios of those whose results are right."""
+    """Return the row with times and ratios of those whose results are right."""
     program = program_of(prepared, shared, rules.threads)
     task = Task(
         kind.name, case, form.name, shared.places, rules.loops, program, rules.beta, shared.ring, rules.packed
@@ -129,7 +129,7 @@ def _compiled(kind: Kind[C], case: C, form: Form, rules: Rules) -> Prepared:
 
 
 def program_of(prepared: Prepared, shared: Shared, threads: int) -> dict[str, object]:
-    """How the emitted library is called on shared operands, as plain data."""
+    """Return how the emitted library is called on shared operands, as plain data."""
     interface = prepared.compiled.interface
     arrays = {name: copies[0] for name, copies in shared.arrays.items()}
     packs, packed = packs_of(prepared.packers, arrays)
@@ -155,7 +155,7 @@ def _ratios(seconds: Mapping[str, Sequence[float]]) -> dict[str, Ratio]:
 def _roofs(
     prepared: Prepared, work: Work, row: Row, peaks: Peaks, bandwidths: Bandwidths
 ) -> dict[str, float]:
-    """The least times that arithmetic and reading allow. Units: seconds."""
+    """Return the least times that arithmetic and reading allow. Units: seconds."""
     made = prepared.program.compilation
     tile = mapped_tile(made)
     operations = padded_operations(tile) if work.operations is None else work.operations

@@ -20,7 +20,7 @@ GATES = {"GRU": (1, 0, 2), "LSTM": (0, 3, 1, 2), "RNN": (0,)}
 
 
 def recurrent_model(kind: str, arrays: Mapping[str, Array]) -> bytes:
-    """The model of a layer, with input X and output Y, its weights and first state inside."""
+    """Return the model of a layer, with input X and output Y, its weights and first state inside."""
     order, units = list(GATES[kind]), arrays["U"].shape[-1]
 
     def turned(name: str) -> Array:
@@ -57,7 +57,7 @@ def convolution_model(
     *,
     held: bool,
 ) -> bytes:
-    """The model of a convolution with input X and output Y; its filters are inside where they are `held`."""
+    """Return the model of a convolution with input X and output Y; its filters are inside where they are `held`."""
     attributes = [_numbers("pads", pads), _numbers("strides", strides), _number("group", groups)]
     kind, made = ("Conv", "float32") if x.dtype == np.float32 else ("ConvInteger", "int32")
     node = _fields((1, ["X", "F"]), (2, ["Y"]), (4, [kind]), (5, attributes))
@@ -70,7 +70,7 @@ Given = tuple[Sequence[int], str]
 
 
 def _model(node: bytes, held: Mapping[str, Array], given: Mapping[str, Given], made: Given) -> bytes:
-    """A model of one node."""
+    """Return a model of one node."""
     graph = _fields(
         (1, [node]),
         (2, ["layer"]),
@@ -95,7 +95,7 @@ def _fields(*fields: tuple[int, Sequence[int | str | bytes]]) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    """A whole number, seven bits a byte, the lowest first."""
+    """Return a whole number, seven bits a byte, the lowest first."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)

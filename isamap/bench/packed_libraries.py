@@ -70,7 +70,7 @@ def with_packed(product: Product, packed: list[PackedMemory]) -> Any:
 def packs_of(
     packers: Sequence[Packer], arrays: dict[str, NDArray[Any]]
 ) -> tuple[list[dict[str, Any]], dict[str, NDArray[Any]]]:
-    """How emitted code packs these arrays, as plain data, and arrays of the size of what it makes.
+    """Return how emitted code packs these arrays, as plain data, and arrays of the size of what it makes.
 
     An array that is packed is taken out of `arrays`.
     """
@@ -97,7 +97,7 @@ def packs_of(
 
 
 def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: int) -> dict[str, PackedMemory]:
-    """The operands that emitted code takes packed, packed by emitted code, of one copy of the ring."""
+    """Return the operands that emitted code takes packed, packed by emitted code, of one copy of the ring."""
     from isamap.codegen.worker import load_function, make_arguments
 
     found: dict[str, PackedMemory] = {}
@@ -116,7 +116,7 @@ def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: in
 def packed_torch_call(
     torch: Any, mapped: Mapped[GemmCase], tensors: Mapping[str, list[Any]]
 ) -> Callable[[int], Any]:
-    """The product with weights that oneDNN has packed, as a new tensor; B is the transposed weight."""
+    """Return the product with weights that oneDNN has packed, as a new tensor; B is the transposed weight."""
     reorder, linear = torch.ops.mkldnn._reorder_linear_weight, torch.ops.mkldnn._linear_pointwise
     a, weights = tensors["A"], [reorder(b.t(), mapped.task.case.n) for b in tensors["B"]]
     return lambda at: linear(a[at], weights[at], None, "none", [], "")

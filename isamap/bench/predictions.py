@@ -51,11 +51,11 @@ class Agreement:
     predicted_over_measured: float
 
     def as_json(self) -> dict[str, object]:
-        """The agreement as JSON."""
+        """Return the agreement as JSON."""
         return asdict(self)
 
     def text(self) -> str:
-        """The agreement in one line."""
+        """Return the agreement in one line."""
         orders = [f"Spearman {_shown(self.spearman)}", f"Kendall tau {_shown(self.kendall)}"]
         error = f"median error {self.median_relative_error:.0%}"
         over = f"predicted / measured {self.predicted_over_measured:.2f}"
@@ -63,7 +63,7 @@ class Agreement:
 
 
 def predicted_ns(prepared: Prepared) -> dict[str, float]:
-    """What the schedule of a row costs by the cost model, for each set of figures. Units: nanoseconds."""
+    """Return what the schedule of a row costs by the cost model, for each set of figures. Units: nanoseconds."""
     request, made = prepared.request, prepared.program.compilation
     assert made.schedule is not None
     assert made.problem is not None
@@ -81,7 +81,7 @@ def predicted_ns(prepared: Prepared) -> dict[str, float]:
 
 
 def agreements(rows: Sequence[Row]) -> tuple[Agreement, ...]:
-    """The agreement by each set of figures, of the rows that have it."""
+    """Return the agreement by each set of figures, of the rows that have it."""
     found = (_agreement(figures, pairs(rows, figures)) for figures in FIGURES)
     return tuple(agreement for agreement in found if agreement is not None)
 
@@ -118,7 +118,7 @@ def _agreement(figures: str, found: Sequence[tuple[float, float]]) -> Agreement 
 
 
 def _price_ns(schedule: Schedule, problem: Problem, model: CostModel) -> float | None:
-    """What a schedule costs; None where the model cannot say."""
+    """Return what a schedule costs; None where the model cannot say."""
     costs = price(schedule, problem, model)
     known = [cost for cost in costs if cost is not None]
     return sum(known) if len(known) == len(costs) else None

@@ -65,7 +65,7 @@ def check_product(
 def _sampled_error(
     form: Form, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
 ) -> float:
-    """The largest error of the elements sampled, over its bound."""
+    """Return the largest error of the elements sampled, over its bound."""
     rows, columns = _sample(after, rng)
     left, right = a[rows].astype(np.float64), b[:, columns].astype(np.float64)
     expected, magnitude = left @ right, np.abs(left) @ np.abs(right)
@@ -87,12 +87,12 @@ def _sampled_equal(a: Array, b: Array, before: Array | None, after: Array, rng: 
 
 
 def _sample(c: Array, rng: np.random.Generator) -> tuple[NDArray[Any], NDArray[Any]]:
-    """The rows and the columns that are looked at."""
+    """Return the rows and the columns that are looked at."""
     return rng.permutation(c.shape[0])[:SAMPLED], rng.permutation(c.shape[1])[:SAMPLED]
 
 
 def _rounding(form: Form, expected: NDArray[Any]) -> NDArray[Any]:
-    """One step of C's type at these values, where it is narrower than the sum."""
+    """Return one step of C's type at these values, where it is narrower than the sum."""
     if form.c == form.sum:
         return np.full_like(expected, 1e-30)
     exponent = np.floor(np.log2(np.maximum(np.abs(expected), 1e-30)))
@@ -105,7 +105,7 @@ def _rounding(form: Form, expected: NDArray[Any]) -> NDArray[Any]:
 def _summed_error(
     form: Form, a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator
 ) -> float:
-    """The largest of |(C - before)·v - A·(B·v)| over its bound, by rows and blocks of columns."""
+    """Return the largest of |(C - before)·v - A·(B·v)| over its bound, by rows and blocks of columns."""
     signs = rng.choice(np.array([-1.0, 1.0]), size=b.shape[1])
     inner, widths = _sums_and_norms(b, signs)
     b_norms = np.sqrt(np.sum(widths**2, axis=0))
@@ -125,7 +125,7 @@ def _summed_error(
 
 
 def _sums_and_norms(values: Array, signs: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Each row's signed sums and Euclidean norms by blocks of columns; as f64, a few rows at a time."""
+    """Return each row's signed sums and Euclidean norms by blocks of columns; as f64, a few rows at a time."""
     starts = list(range(0, values.shape[1], BLOCK))
     sums = np.empty((values.shape[0], len(starts)))
     norms = np.empty_like(sums)
@@ -137,7 +137,7 @@ def _sums_and_norms(values: Array, signs: NDArray[Any]) -> tuple[NDArray[Any], N
 
 
 def _summed_equal(a: Array, b: Array, before: Array | None, after: Array, rng: np.random.Generator) -> bool:
-    """Whether (C - before)·v = A·(B·v), as sums of 32 bits that wrap: one wrong element shows."""
+    """Return whether (C - before)·v = A·(B·v), as sums of 32 bits that wrap: one wrong element shows."""
     signs = rng.choice(np.array([-1, 1]), size=b.shape[1])
     inner = np.concatenate([b[rows].astype(np.int64) @ signs for rows in _slices(b.shape[0])])
     for rows in _slices(a.shape[0]):

@@ -77,12 +77,12 @@ class GemmCase:
 
 
 def gemm_cases(suites: Sequence[str] = SUITES) -> tuple[GemmCase, ...]:
-    """The rows of some of DeepBench's suites, in the order of its list."""
+    """Return the rows of some of DeepBench's suites, in the order of its list."""
     return _cases("deepbench-gemm", suites)
 
 
 def transformer_cases() -> tuple[GemmCase, ...]:
-    """The products of BERT and LLaMA; those of several heads are `batch` products."""
+    """Return the products of BERT and LLaMA; those of several heads are `batch` products."""
     return _cases("transformer-gemm", None)
 
 
@@ -95,7 +95,7 @@ def _cases(name: str, parts: Sequence[str] | None) -> tuple[GemmCase, ...]:
 
 
 def shapes(case: GemmCase) -> dict[str, tuple[int, ...]]:
-    """The stored shapes of A, B and C, row-major."""
+    """Return the stored shapes of A, B and C, row-major."""
     side = (case.batch,) if case.batch > 1 else ()
     return {
         "A": (*side, *((case.k, case.n) if case.b_transposed else (case.n, case.k))),
@@ -105,7 +105,7 @@ def shapes(case: GemmCase) -> dict[str, tuple[int, ...]]:
 
 
 def kernel_text(case: GemmCase, form: Form, beta: int) -> str:
-    """The product in the kernel language; with `beta` 0 C is only written, with 1 it is read and added to."""
+    """Return the product in the kernel language; with `beta` 0 C is only written, with 1 it is read and added to."""
     a, at = ("K, M", "k, m") if case.b_transposed else ("M, K", "m, k")
     b, bt = ("N, K", "n, k") if case.a_transposed else ("K, N", "k, n")
     size, side, loop = ("G, ", "g, ", "g in G, ") if case.batch > 1 else ("", "", "")
@@ -128,12 +128,12 @@ def kernel_text(case: GemmCase, form: Form, beta: int) -> str:
 
 
 def product_source(case: GemmCase, form: Form, beta: int) -> Source:
-    """The text of a row's kernel."""
+    """Return the text of a row's kernel."""
     return Source("deepbench_gemm.ir", kernel_text(case, form, beta))
 
 
 def product_values(case: GemmCase, form: Form, seed: int = 0) -> dict[str, tuple[str, Array]]:
-    """The operands of a product by name, each with its type: random values that are not zero."""
+    """Return the operands of a product by name, each with its type: random values that are not zero."""
     dtypes = {"A": form.a, "B": form.b, "C": form.c}
     return {
         name: (dtype, random_values(shapes(case)[name], dtype, (seed, number)))
@@ -149,7 +149,7 @@ def product_work(case: GemmCase, form: Form, beta: int) -> Work:
 
 
 def is_product(contender: Timed, case: GemmCase, form: Form, beta: int, shared: Shared) -> bool:
-    """One call on the first copy, compared with the product."""
+    """Return one call on the first copy, compared with the product."""
     shared.refill()
     contender.time(1)
     a, b, c = (shared.arrays[name][0] for name in "ABC")

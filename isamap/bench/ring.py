@@ -47,7 +47,7 @@ class Place:
 
 
 def map_place(place: Place, ring: int) -> list[Array]:
-    """An operand's copies as arrays over the shared memory."""
+    """Return an operand's copies as arrays over the shared memory."""
     with Path(place.path).open("r+b") as file:
         memory = mmap.mmap(file.fileno(), place.step * ring)
     dtype = DTYPES[place.dtype].numpy()
@@ -126,13 +126,13 @@ class Reading:
 
 
 def readings(loops: str, copies: Sequence[Array]) -> tuple[Reading, ...]:
-    """The ways of reading: in one stream, and in eight; none where there is nothing to read."""
+    """Return the ways of reading: in one stream, and in eight; none where there is nothing to read."""
     ways = tuple(Reading(name, loops, copies) for name in READS)
     return ways if ways[0].size_bytes else ()
 
 
 def fastest_bytes_per_ns(ways: Sequence[Reading], seconds: Mapping[str, Sequence[float]]) -> float:
-    """The faster way's bytes per nanosecond, by the median of its rounds."""
+    """Return the faster way's bytes per nanosecond, by the median of its rounds."""
     return max((way.size_bytes / (1e9 * median(seconds[way.name])) for way in ways), default=0.0)
 
 
@@ -159,12 +159,12 @@ class Task(Generic[C]):
     packed: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The task as JSON."""
+        """Return the task as JSON."""
         return asdict(self)  # a case is a data class
 
     @staticmethod
     def from_json(data: Mapping[str, Any], case_type: Callable[..., C]) -> Task[C]:
-        """The task that `as_json` gave."""
+        """Return the task that `as_json` gave."""
         places = {
             name: Place(p["path"], tuple(p["shape"]), p["dtype"], p["step"])
             for name, p in data["places"].items()
@@ -181,7 +181,7 @@ class Mapped(Generic[C]):
     arrays: dict[str, list[Array]]
 
     def addresses(self, name: str) -> list[int]:
-        """Where the copies of an operand start."""
+        """Return where the copies of an operand start."""
         return [array.ctypes.data for array in self.arrays[name]]
 
 

@@ -65,7 +65,7 @@ class Row:
         return min(known, key=lambda name: known[name]) if known else None
 
     def as_json(self) -> dict[str, Any]:
-        """The row as JSON, with what follows from it; each size of the suite by its name, too."""
+        """Return the row as JSON, with what follows from it; each size of the suite by its name, too."""
         middle = {name: median(times) for name, times in self.seconds.items()}
         return {
             **self.sizes,
@@ -79,14 +79,14 @@ class Row:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> Row:
-        """The row that `as_json` gave."""
+        """Return the row that `as_json` gave."""
         kept = {f.name: data[f.name] for f in fields(Row)}
         kept["seconds"] = {name: tuple(times) for name, times in data["rounds_seconds"].items()}
         return Row(**kept)
 
 
 def classes_of(rows: Sequence[Row]) -> list[str]:
-    """The classes of some rows, those that compute least first."""
+    """Return the classes of some rows, those that compute least first."""
     least: dict[str, int] = {}
     for row in rows:
         least[row.class_name] = min(row.operations, least.get(row.class_name, row.operations))

@@ -82,12 +82,12 @@ class SimulatedRow:
         return "array" if self.array_ns >= self.dram_ns else "memory"
 
     def as_json(self) -> dict[str, Any]:
-        """The row as JSON, with what follows from it."""
+        """Return the row as JSON, with what follows from it."""
         return {**asdict(self), "roof_ns": self.roof_ns, "bound_by": self.bound_by}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> SimulatedRow:
-        """The row that `as_json` gave."""
+        """Return the row that `as_json` gave."""
         return SimulatedRow(**{f.name: data[f.name] for f in fields(SimulatedRow) if f.name in data})
 
 
@@ -100,7 +100,7 @@ class SimulatedRules:
 
 
 def empty_simulated(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules) -> SimulatedRow:
-    """The row of a case before it is simulated."""
+    """Return the row of a case before it is simulated."""
     return SimulatedRow(
         case.position, case.suite, kind.name, case.label, case.class_name, case.sizes, form.name,
         case.operations, rules.machine,
@@ -108,7 +108,7 @@ def empty_simulated(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRul
 
 
 def simulate_row(kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules) -> SimulatedRow:
-    """The row; one that cannot be compiled stays in the table with the reason."""
+    """Return the row; one that cannot be compiled stays in the table with the reason."""
     row = empty_simulated(kind, case, form, rules)
     try:
         return _simulated(row, kind, case, form, rules)
@@ -158,7 +158,7 @@ def _compiled(
 
 
 def _peak(made: Compilation) -> tuple[str, float]:
-    """The instruction of the sum, and its operations per nanosecond with all of its lanes."""
+    """Return the instruction of the sum, and its operations per nanosecond with all of its lanes."""
     assert made.machine is not None
     assert made.schedule is not None
     assert made.problem is not None
@@ -169,7 +169,7 @@ def _peak(made: Compilation) -> tuple[str, float]:
 
 
 def lanes(machine: Machine, name: str, params: Mapping[str, int]) -> float:
-    """How many operations an instruction performs in a nanosecond: two for each iteration of its meaning."""
+    """Return how many operations an instruction performs in a nanosecond: two for each iteration of its meaning."""
     item = machine.instructions[name]
     pattern = pattern_of(item.instruction)
     assert pattern is not None, "what statements are mapped to is one statement"
@@ -179,7 +179,7 @@ def lanes(machine: Machine, name: str, params: Mapping[str, int]) -> float:
 
 
 def memory_bytes_per_ns(machine: Machine) -> float:
-    """The widest link of the memory that the arrays of a caller lie in."""
+    """Return the widest link of the memory that the arrays of a caller lie in."""
     nearer = {link.target_memory for link in machine.links}
     outer = [link for link in machine.links if link.source_memory not in nearer]
     return max(link.bandwidth_bytes_per_ns for link in outer)
@@ -188,7 +188,7 @@ def memory_bytes_per_ns(machine: Machine) -> float:
 def _checked(
     kernel: CompiledKernel, kind: LayerKind[C], case: C, form: Form, rules: SimulatedRules
 ) -> tuple[bool, str]:
-    """Whether the result is right, and of what: the row in full, or the nearest copy that is small enough."""
+    """Return whether the result is right, and of what: the row in full, or the nearest copy that is small enough."""
     small, said = case, "in full"
     while small.operations > MOST_CHECKED:
         small = kind.smaller(small)

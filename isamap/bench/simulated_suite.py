@@ -48,7 +48,7 @@ class SimulatedCampaign(Generic[C]):
 def run_simulated(
     campaign: SimulatedCampaign[Any], watch: Callable[[str], None] = lambda _: None
 ) -> tuple[tuple[SimulatedRow, ...], dict[str, object]]:
-    """The rows, and where they were made. Raises: UsageProblem, MissingTool."""
+    """Return the rows, and where they were made. Raises: UsageProblem, MissingTool."""
     known = open_rows(campaign.folder, campaign.resume, SimulatedRow.from_json)
     rules = SimulatedRules(campaign.machine, campaign.limit_s)
     where = environment(
@@ -87,7 +87,7 @@ class SimulatedSummary:
     worst: tuple[SimulatedRow, ...]
 
     def as_json(self) -> dict[str, object]:
-        """The summary as JSON."""
+        """Return the summary as JSON."""
         return {
             "rows": self.rows,
             "left_out": self.left_out,
@@ -100,7 +100,7 @@ class SimulatedSummary:
 
 
 def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
-    """What rows come to."""
+    """Return what rows come to."""
     timed = [row for row in rows if not row.left_out]
     apart = sorted(timed, key=_apart)
     return SimulatedSummary(
@@ -115,7 +115,7 @@ def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
 
 
 def _apart(row: SimulatedRow) -> float:
-    """How far the model is off, either way: 1 where it is not."""
+    """Return how far the model is off, either way: 1 where it is not."""
     ratio = row.analytic_ns / row.simulated_ns
     return max(ratio, 1 / ratio)
 
@@ -132,7 +132,7 @@ HEAD = (
 
 
 def simulated_table(rows: Sequence[SimulatedRow], heading: str) -> str:
-    """One line per row, `heading` over their labels; below, why rows have no times, and warnings."""
+    """Return one line per row, `heading` over their labels; below, why rows have no times, and warnings."""
     lines: list[Sequence[str]] = [("row", heading, *HEAD)]
     lines += [_line(row) for row in rows if not row.left_out]
     found = table(lines, right=(0, *range(2, 10)))
@@ -154,7 +154,7 @@ def _line(row: SimulatedRow) -> Sequence[str]:
 
 
 def simulated_text(summary: SimulatedSummary) -> str:
-    """The means, and the rows that fall short."""
+    """Return the means, and the rows that fall short."""
     return "\n".join(_sentences(summary))
 
 
@@ -191,7 +191,7 @@ COLUMNS = (
 
 
 def simulated_csv(rows: Sequence[SimulatedRow]) -> str:
-    """One line per row."""
+    """Return one line per row."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -79,14 +79,14 @@ class SparseCase:
 
 
 def sparse_cases(suites: Sequence[str] = SUITES) -> tuple[SparseCase, ...]:
-    """The rows of some of DeepBench's suites."""
+    """Return the rows of some of DeepBench's suites."""
     rows = [s for s in read_suite("deepbench-sparse") if isinstance(s, Sparse) and s.part in suites]
     return tuple(SparseCase(n, s.part, s.m, s.n, s.k, s.nonzeros) for n, s in enumerate(rows))
 
 
 @lru_cache(maxsize=1)
 def compressed(case: SparseCase) -> dict[str, Array]:
-    """A in compressed rows: `row` i32[m + 1], `col` i32[nonzeros], `val` f32[nonzeros]."""
+    """Return a in compressed rows: `row` i32[m + 1], `col` i32[nonzeros], `val` f32[nonzeros]."""
     rng = np.random.default_rng(case.position)
     places = np.sort(rng.choice(case.m * case.k, case.nonzeros, replace=False, shuffle=False))
     counts = np.bincount(places // case.k, minlength=case.m)
@@ -99,7 +99,7 @@ def compressed(case: SparseCase) -> dict[str, Array]:
 
 @lru_cache(maxsize=1)
 def slices(case: SparseCase) -> dict[str, Array]:
-    """A in slices of R rows: `slice` i32[m / R + 1], `col` [P·R] in 16 bits if they do, `val` f32[P, R]."""
+    """Return a in slices of R rows: `slice` i32[m / R + 1], `col` [P·R] in 16 bits if they do, `val` f32[P, R]."""
     given, rows = compressed(case), case.interleaved
     starts = given["row"].astype(np.int64)
     lengths: Array = np.diff(starts)
@@ -114,7 +114,7 @@ def slices(case: SparseCase) -> dict[str, Array]:
 
 
 def sparse_source(case: SparseCase, form: Form, beta: int) -> Source:
-    """The text of a row's kernel."""
+    """Return the text of a row's kernel."""
     if case.n > FEW:
         return named_kernel("csr_f32")
     source = named_kernel("sell_f32")
@@ -123,7 +123,7 @@ def sparse_source(case: SparseCase, form: Form, beta: int) -> Source:
 
 
 def sparse_values(case: SparseCase, form: Form) -> dict[str, tuple[str, Array]]:
-    """The operands of a product by name, each with its type; of A what isamap reads."""
+    """Return the operands of a product by name, each with its type; of A what isamap reads."""
     given = compressed(case) if case.n > FEW else slices(case)
     return {
         **{name: (_TYPES[str(array.dtype)], array) for name, array in given.items()},
@@ -143,7 +143,7 @@ def sparse_work(case: SparseCase, form: Form, beta: int) -> Work:
 
 
 def is_sparse_product(contender: Timed, case: SparseCase, form: Form, beta: int, shared: Shared) -> bool:
-    """One call on the first copy: some rows element by element, all by a random sum of each."""
+    """Return one call on the first copy: some rows element by element, all by a random sum of each."""
     shared.refill()
     contender.time(1)
     b, c = (shared.arrays[name][0] for name in "BC")
@@ -162,7 +162,7 @@ def is_sparse_product(contender: Timed, case: SparseCase, form: Form, beta: int,
 
 
 def _is_row(a: Mapping[str, Array], b: Array, c: Array, before: Array, m: int) -> bool:
-    """Whether a row of the result is right, each element by itself."""
+    """Return whether a row of the result is right, each element by itself."""
     at = slice(int(a["row"][m]), int(a["row"][m + 1]))
     left, right = a["val"][at].astype(np.float64), b[a["col"][at]].astype(np.float64)
     bound = np.abs(left) @ np.abs(right) + np.abs(before[m])

@@ -45,7 +45,7 @@ class Summary:
     predictions: tuple[Agreement, ...]
 
     def as_json(self) -> dict[str, object]:
-        """The summary as JSON."""
+        """Return the summary as JSON."""
         return {
             "form": self.form,
             "rows": self.count,
@@ -61,7 +61,7 @@ class Summary:
 
 
 def summarise(rows: Sequence[Row]) -> tuple[Summary, ...]:
-    """One summary per form, in the order of the rows."""
+    """Return one summary per form, in the order of the rows."""
     forms = dict.fromkeys(row.form for row in rows)
     return tuple(_of_form(form, [row for row in rows if row.form == form]) for form in forms)
 
@@ -84,7 +84,7 @@ def _of_form(form: str, rows: Sequence[Row]) -> Summary:
 
 
 def against_best(row: Row) -> float | None:
-    """The ratio to the fastest baseline; None without any."""
+    """Return the ratio to the fastest baseline; None without any."""
     found = _interval_to_best(row)
     return found.value if found else None
 
@@ -114,7 +114,7 @@ NOTHING: Mapping[str, float] = {}
 
 
 def rows_table(rows: Sequence[Row], heading: str) -> str:
-    """One line per row, `heading` over their labels; what was left out says why."""
+    """Return one line per row, `heading` over their labels; what was left out says why."""
     names = list(dict.fromkeys(name for row in rows for name in row.seconds if name != "isamap"))
     head = (
         "row",
@@ -138,7 +138,7 @@ def rows_table(rows: Sequence[Row], heading: str) -> str:
 
 
 def _left_out(rows: Sequence[Row]) -> Iterator[str]:
-    """The rows without times; of several for one reason, their positions only."""
+    """Yield the rows without times; of several for one reason, their positions only."""
     for reason in dict.fromkeys(row.left_out for row in rows if row.left_out):
         first, *others = [row for row in rows if row.left_out == reason]
         if not others:
@@ -211,7 +211,7 @@ def _cells(means: dict[str, float], names: Sequence[str]) -> list[str]:
 
 
 def dispatch_text(rows: Sequence[Row]) -> str:
-    """Which baselines' loops are not C, where their way to the function can matter; nothing otherwise."""
+    """Return which baselines' loops are not C, where their way to the function can matter; nothing otherwise."""
     short = [
         (row, name)
         for row in rows
@@ -235,7 +235,7 @@ HEAD = (
 
 
 def rows_csv(rows: Sequence[Row]) -> str:
-    """One line per row and contender."""
+    """Return one line per row and contender."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEAD)

@@ -13,7 +13,7 @@ FLAGS = ("-O2", "-std=gnu11", "-march=native")
 
 @cache
 def load_loops(path: str) -> ctypes.CDLL:
-    """The library of loops, its functions typed."""
+    """Return the library of loops, its functions typed."""
     library = ctypes.CDLL(path)
     pointer, number = ctypes.c_void_p, ctypes.c_int64
     library.time_program.argtypes = [pointer, pointer, pointer, pointer, number, number, number]
@@ -32,7 +32,7 @@ PRODUCTS = ("time_sgemm32", "time_sgemm64", "time_scompute", "time_bf16gemm", "t
 
 
 def build_loops() -> str:
-    """The path of the built library. Raises: MissingTool without a C compiler."""
+    """Return the path of the built library. Raises: MissingTool without a C compiler."""
     from isamap.codegen.toolchain import build, find_compiler
 
     text = files("isamap.bench").joinpath("loops.h").read_text(encoding="utf-8")
@@ -52,5 +52,5 @@ class Product(ctypes.Structure):
 
 
 def pointers(addresses: Sequence[int]) -> Any:
-    """A C array of pointers."""
+    """Return a C array of pointers."""
     return (ctypes.c_void_p * len(addresses))(*addresses)

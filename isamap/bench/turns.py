@@ -62,7 +62,7 @@ def play(contenders: Sequence[Timed], budget_s: float, shared: Buffers) -> dict[
 
 
 def _turn(contender: Timed, shared: Buffers) -> tuple[int, int]:
-    """How many untimed calls go before a turn, and how many calls make it long against the clock."""
+    """Return how many untimed calls go before a turn, and how many calls make it long against the clock."""
     shared.refill()
     once = contender.time(1)
     if once >= LONG_NS:
@@ -96,7 +96,7 @@ class Ratio:
 
 
 def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
-    """The paired ratio of rounds.
+    """Return the paired ratio of rounds.
 
     The interval is that of the median by order statistics, which supposes nothing about how times are spread:
     with 7 rounds it is the whole range (98 %), for with fewer there is no interval of 95 %.
@@ -107,7 +107,7 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> Ratio:
 
 
 def trimmed(rounds: int) -> int:
-    """How many of the sorted values to leave out on each side so that the rest holds the median with 95 %."""
+    """Return how many of the sorted values to leave out on each side so that the rest holds the median with 95 %."""
     cut = 0
     while 2 * sum(comb(rounds, i) for i in range(cut + 2)) / 2**rounds <= 1 - CONFIDENCE:
         cut += 1

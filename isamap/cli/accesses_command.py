@@ -78,7 +78,7 @@ def accesses_command(
 def best_accesses_json(
     kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine
 ) -> dict[str, object]:
-    """The counts of a schedule that was found, as the emitted code would make them."""
+    """Return the counts of a schedule that was found, as the emitted code would make them."""
     from isamap.driver.explaining import schedule_accesses
     from isamap.plan.access_counts import CONVENTIONS
     from isamap.report.access_tables import accesses_json

@@ -36,7 +36,7 @@ class Finding:
 
     @staticmethod
     def of(diagnostic: Diagnostic) -> Finding:
-        """The finding that a diagnostic is."""
+        """Return the finding that a diagnostic is."""
         return Finding(diagnostic.as_json(), diagnostic.render())
 
 
@@ -55,7 +55,7 @@ class Answer:
 
 
 def print_answer(answer: Answer, command: str, as_json: bool) -> int:
-    """The exit code, after the answer went to standard output, and findings for people to standard error."""
+    """Return the exit code, after the answer went to standard output, and findings for people to standard error."""
     if as_json:
         head: dict[str, object] = {"schema": f"isamap.{command or 'usage'}/1", "ok": answer.exit == 0}
         head |= {"exit": answer.exit, "diagnostics": [f.json for f in answer.findings]}
@@ -76,7 +76,7 @@ def _as_json(found: re.Match[str]) -> str:
 
 
 def coloured(text: str, stream: TextIO) -> str:
-    """The rendered findings with colours, where the stream is a terminal that wants them."""
+    """Return the rendered findings with colours, where the stream is a terminal that wants them."""
     if not stream.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return text
 
@@ -119,7 +119,7 @@ def _place_new(made: str, path: Path) -> None:
 
 
 def _mode(path: Path) -> int:
-    """The rights of the file that is replaced, or those that a new one gets."""
+    """Return the rights of the file that is replaced, or those that a new one gets."""
     with suppress(OSError):
         return path.stat().st_mode & 0o777
     mask = os.umask(0)

@@ -52,7 +52,7 @@ class Suite:
 
 
 def _parts(given: Given) -> tuple[str, ...]:
-    """The parts of DeepBench that are asked for."""
+    """Return the parts of DeepBench that are asked for."""
     chosen = read_choice(given["suite"], "--suite", PARTS)
     return PARTS[:-1] if chosen == "all" else (chosen,)
 
@@ -140,7 +140,7 @@ COMMON = (
 
 
 def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
-    """All options, those of `suite` among them: type and help, and what they are unless given."""
+    """Return all options, those of `suite` among them: type and help, and what they are unless given."""
 
     def words(name: str, metavar: str, about: str) -> Any:
         return Annotated[str, typer.Option(name, metavar=metavar, help=about)]
@@ -182,7 +182,7 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
 
 
 def _command(suite: Suite) -> Callable[..., Answer]:
-    """The command of a suite, with a signature of its options for typer to read."""
+    """Return the command of a suite, with a signature of its options for typer to read."""
     known = {n: o for n, o in _options(suite).items() if n in COMMON or n in suite.options}
 
     usual = {name: default for name, (_, default) in known.items()}
@@ -213,7 +213,7 @@ transformer_command = _command(TRANSFORMER)
 
 
 def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
-    """What a command line asks to be measured. Raises: UsageProblem."""
+    """Return what a command line asks to be measured. Raises: UsageProblem."""
     from isamap.bench import Campaign, pick_rows
     from isamap.bench.kinds import KINDS
     from isamap.bench.libraries import HOLDS
@@ -243,7 +243,7 @@ def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
 
 
 def _simulated(suite: Suite, machine: str, given: Given, usual: Given) -> Answer:
-    """The table of a machine that this computer cannot run."""
+    """Return the table of a machine that this computer cannot run."""
     from isamap.bench import pick_rows
 
     refuse_of_times(given, usual, machine)

@@ -73,7 +73,7 @@ def calibrate_command(
 
 
 def busy() -> tuple[Finding, ...]:
-    """A warning where other programs take the processors that threads would be started on."""
+    """Return a warning where other programs take the processors that threads would be started on."""
     import os
 
     if not hasattr(os, "getloadavg"):
@@ -87,7 +87,7 @@ def busy() -> tuple[Finding, ...]:
 
 
 def profile_json(profile: Profile) -> dict[str, object]:
-    """A profile as its file has it."""
+    """Return a profile as its file has it."""
     import json
 
     from isamap.tune.profile import print_profile
@@ -150,7 +150,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
 
 
 def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
-    """What beginning rows of each memory takes."""
+    """Return what beginning rows of each memory takes."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
         "traffic", "crowded ns", "a piece", "late ns", "hinted", "traffic", "of rows", "",
@@ -179,7 +179,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:
-    """What rows take that stream along a sum, or why that is not known."""
+    """Return what rows take that stream along a sum, or why that is not known."""
     head = ("rows that stream", "computing shows", "start ns", "")
     if (lost := profile.unmeasured_streams) is not None:
         return [head, (lost.memory, "–", "–", lost.said)]
@@ -193,7 +193,7 @@ def _streams(profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _pieces(profile: Profile) -> list[tuple[str, ...]]:
-    """What long pieces take that stream, or why that is not known."""
+    """Return what long pieces take that stream, or why that is not known."""
     head = ("long pieces that stream", "start ns", "")
     if (lost := profile.unmeasured_pieces) is not None:
         return [head, (lost.memory, "–", lost.said)]

@@ -37,7 +37,7 @@ Jobs = Annotated[
 
 
 def read_cases(words: Sequence[str] | None) -> tuple[Case, ...]:
-    """The kernels that are asked for, at their sizes. Raises: UsageProblem."""
+    """Return the kernels that are asked for, at their sizes. Raises: UsageProblem."""
     if not words:
         return shipped_cases()
     found: list[Case] = []
@@ -58,5 +58,5 @@ def refuse_standard_input(words: Sequence[str]) -> None:
 
 
 def read_jobs(word: str | None) -> int:
-    """How many processes. Raises: UsageProblem."""
+    """Return how many processes. Raises: UsageProblem."""
     return all_jobs() if word is None else read_count(word, "--jobs", 1, 1024)

@@ -58,7 +58,7 @@ _HOMES: dict[str, str] = {
 
 
 def invoke(command: str, words: Sequence[str]) -> Answer:
-    """The answer of a command line. Raises: IsamapError of every kind."""
+    """Return the answer of a command line. Raises: IsamapError of every kind."""
     if command in ("", *GROUPS) or command not in _HOMES:
         return _help_or_refusal(command, words)
     import typer
@@ -126,7 +126,7 @@ def _help_or_refusal(command: str, words: Sequence[str]) -> Answer:
 
 
 def _overview(group: str) -> str:
-    """The commands with what they do, in one line each."""
+    """Return the commands with what they do, in one line each."""
     lines = [f"usage: {' '.join(['isamap', *group.split('.'), 'COMMAND']).replace('  ', ' ')} …", ""]
     for command in _HOMES:
         if command.startswith(f"{group}.") or not group:
@@ -137,7 +137,7 @@ def _overview(group: str) -> str:
 
 
 def _usage(command: str, error: Any) -> UsageProblem:
-    """What typer did not like, in our words; those of typer differ between its versions."""
+    """Return what typer did not like, in our words; those of typer differ between its versions."""
     name = f"isamap {command.replace('.', ' ')}"
     see = f"see `{name} --help`"
     kind = type(error).__name__
@@ -161,7 +161,7 @@ def _usage(command: str, error: Any) -> UsageProblem:
 
 
 def _options(command: str) -> list[str]:
-    """All options of a command as they are written."""
+    """Return all options of a command as they are written."""
     found: list[str] = []
     for parameter in inspect.signature(_function(command), eval_str=True).parameters.values():
         for fact in getattr(parameter.annotation, "__metadata__", ()):

@@ -218,7 +218,7 @@ def _of_kernel(
     dump_passes: str | None,
     shown: Shown,
 ) -> Answer:
-    """The code of a kernel, or what a stage leaves of it."""
+    """Return the code of a kernel, or what a stage leaves of it."""
     named = read_sizes(sizes or ())
     of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
     if libraries is not None:
@@ -249,7 +249,7 @@ def _of_kernel(
 
 
 def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | None, force: bool) -> Answer:
-    """The code of a kernel, or of a library's call where that is faster."""
+    """Return the code of a kernel, or of a library's call where that is faster."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.portfolio import with_faster
     from isamap.driver.runnable import prepare
@@ -262,7 +262,7 @@ def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | N
 
 
 def _reported(request: Request, seen: Seen | None, output: str | None, shown: Shown, force: bool) -> Answer:
-    """The files of a compilation, and beside them what is to be seen of it."""
+    """Return the files of a compilation, and beside them what is to be seen of it."""
     from isamap.driver.compiling import compile_program
     from isamap.scheduler import start_early
 
@@ -288,7 +288,7 @@ def _refuse_stopped(shown: Shown) -> None:
 
 
 def _dump(folder: str | None) -> Seen | None:
-    """What writes the passes to a folder; None where none is named."""
+    """Return what writes the passes to a folder; None where none is named."""
     if folder is None:
         return None
     from isamap.driver.explaining import Dump
@@ -305,7 +305,7 @@ def _refuse_for_several(requests: list[Request], options: Mapping[str, object]) 
 
 
 def _for_several(requests: list[Request], output: str | None, force: bool) -> Answer:
-    """One artifact for several machines."""
+    """Return one artifact for several machines."""
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.dispatching import compile_dispatch
 
@@ -319,7 +319,7 @@ def _for_several(requests: list[Request], output: str | None, force: bool) -> An
 
 
 def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> Answer:
-    """The files of an outcome in their folder."""
+    """Return the files of an outcome in their folder."""
     from isamap.driver.artifacts import write_folder
 
     folder = Path(output if output is not None else f"{outcome.kernel}-{outcome.machine}")
@@ -331,7 +331,7 @@ def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> 
 
 
 def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
-    """What the pipeline has after a stage or a pass, as text."""
+    """Return what the pipeline has after a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import unseen

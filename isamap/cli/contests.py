@@ -35,7 +35,7 @@ class Contest:
         return min(self.attempts, key=lambda a: a.schedule.cost_ns or 0.0)
 
     def text(self) -> str:
-        """The table, and what it comes to."""
+        """Return the table, and what it comes to."""
         from isamap.plan.text import fixed_words
         from isamap.report.schedules import contest_lines, contest_rows
 
@@ -47,7 +47,7 @@ class Contest:
         return "\n".join([*lines, *([""] if said else []), *said])
 
     def json(self) -> dict[str, object]:
-        """The same as JSON."""
+        """Return the same as JSON."""
         from isamap.report.schedules import agreement_json, contest_json
 
         found: dict[str, object] = {
@@ -75,7 +75,7 @@ def hold_contest(
     *,
     again: bool,
 ) -> Contest:
-    """The attempts, the further ones of the K best, and what evaluators say of all."""
+    """Return the attempts, the further ones of the K best, and what evaluators say of all."""
     from isamap.driver.refining import rank_schedules
     from isamap.report.schedules import Attempt
 
@@ -99,7 +99,7 @@ def hold_contest(
 
 
 def show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
-    """What is to be seen of the winner, with the cheapest schedules as runners-up."""
+    """Return what is to be seen of the winner, with the cheapest schedules as runners-up."""
     from isamap.driver.explaining import explain
     from isamap.driver.refining import RUNNERS_UP, rank_schedules
 

@@ -43,7 +43,7 @@ def fix_answer(
     instruction: str | None,
     output: Output,
 ) -> Answer:
-    """The kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
+    """Return the kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
     from isamap.driver.matching import fix_kernel
     from isamap.report.kernel_forms import fix_text
     from isamap.report.mapping_json import mappings_json
@@ -86,7 +86,7 @@ def transform_answer(
     *,
     every: bool,
 ) -> Answer:
-    """A rewrite of the kernel, the best or a numbered one, and what each would match."""
+    """Return a rewrite of the kernel, the best or a numbered one, and what each would match."""
     from isamap.driver.matching import forms_of
     from isamap.ir import print_routine
     from isamap.report.kernel_forms import forms_json, forms_text
@@ -103,7 +103,7 @@ def transform_answer(
 
 
 def _chosen(which: str, forms: Sequence[Form]) -> int | None:
-    """The number of a form; the best has number 1 where it is better than the kernel as written."""
+    """Return the number of a form; the best has number 1 where it is better than the kernel as written."""
     if which == BEST:
         return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if is_digits(which) and len(which) < 9 else 0

@@ -70,7 +70,7 @@ def new_command(
 
 
 def _path(name: str) -> Path:
-    """The file of a new machine. Raises: UsageProblem for what is no name."""
+    """Return the file of a new machine. Raises: UsageProblem for what is no name."""
     path = Path(name if name.endswith(".yaml") else f"{name}.yaml")
     if not _NAME.fullmatch(path.stem):
         said = f"`{path.stem[:40]}` is no name for a machine"
@@ -101,7 +101,7 @@ def _parted(figure: str) -> tuple[str, str]:
 
 
 def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
-    """What is typed, or what is usual; asked again where it cannot be."""
+    """Return what is typed, or what is usual; asked again where it cannot be."""
     while True:
         complain(f"{name}, {question} [{usual}]:")
         word = sys.stdin.readline()

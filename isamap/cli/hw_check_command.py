@@ -24,7 +24,7 @@ from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 
 
 def stamps_folder() -> Path | None:
-    """The folder in the cache; None where that cannot be used. Raises: UsageProblem for an unsafe one."""
+    """Return the folder in the cache; None where that cannot be used. Raises: UsageProblem for an unsafe one."""
     with OnlyWarned():
         return cache_root() / "checked"
     return None
@@ -33,7 +33,7 @@ def stamps_folder() -> Path | None:
 def check_silicon(
     name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
 ) -> Answer:
-    """The answer of a check that tried every instruction."""
+    """Return the answer of a check that tried every instruction."""
     from isamap.codegen.child import emulator_for
     from isamap.codegen.silicon import check_machine
     from isamap.driver.runnable import is_model
@@ -124,7 +124,7 @@ def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]
 
 
 def _far_from_measured(name: str, digest: str) -> tuple[Finding, ...]:
-    """A warning where a figure is far from the measured one, if anything was measured here."""
+    """Return a warning where a figure is far from the measured one, if anything was measured here."""
     from isamap.tune.store import newest_profile
 
     profile = newest_profile(digest)

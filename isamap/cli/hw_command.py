@@ -33,7 +33,7 @@ def list_command(as_json: AsJson = False) -> Answer:
 
 
 def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:
-    """How this computer runs programs for a machine."""
+    """Return how this computer runs programs for a machine."""
     if machine.target.emulator is not None:
         return f"under {machine.target.emulator}"
     if lacking:

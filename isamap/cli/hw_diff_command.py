@@ -88,7 +88,7 @@ def _row_json(case: Case, before: Predicted, after: Predicted) -> dict[str, obje
 
 
 def ratio(before: Predicted, after: Predicted) -> float | None:
-    """How the predicted time changes; None where there is none on one side."""
+    """Return how the predicted time changes; None where there is none on one side."""
     if before.ns is None or after.ns is None or before.ns == 0:
         return None
     return round(after.ns / before.ns, 6)
@@ -123,7 +123,7 @@ def _kernels_text(pairs: Sequence[tuple[Case, Predicted, Predicted]]) -> str:
 
 
 def prediction_text(found: Predicted) -> str:
-    """A time, or why there is none."""
+    """Return a time, or why there is none."""
     return found.refused if found.ns is None else time_text(found.ns)
 
 

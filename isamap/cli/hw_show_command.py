@@ -110,7 +110,7 @@ def _machine_json(
 
 
 def _measured_bytes(profile: Profile | None) -> dict[str, int]:
-    """The capacities of caches on this processor, as far as they are known."""
+    """Return the capacities of caches on this processor, as far as they are known."""
     caches = profile.caches if profile is not None else ()
     return {c.memory: c.size_bytes for c in caches if c.size_bytes is not None}
 
@@ -127,7 +127,7 @@ def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
 
 
 def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
-    """What is stated, its source, and the figures; a line for each."""
+    """Return what is stated, its source, and the figures; a line for each."""
     return [
         (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated(figures)))
         for what, figures in _all_timings(machine)
@@ -136,7 +136,7 @@ def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
 
 
 def timing_json(figures: Timings | None) -> dict[str, object] | None:
-    """The figures that are stated, by key; None where none is."""
+    """Return the figures that are stated, by key; None where none is."""
     if figures is None or not (stated := _stated(figures)):
         return None
     return {**dict(stated), "source": figures.source}
@@ -261,7 +261,7 @@ def _instruction_json(i: MachineInstruction) -> dict[str, object]:
 
 
 def _word_json(word: Word) -> dict[str, object]:
-    """The fields of a word by name: their bits, and what they hold."""
+    """Return the fields of a word by name: their bits, and what they hold."""
     return {
         f.name: {
             "bits": [f.high, f.low],

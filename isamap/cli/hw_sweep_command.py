@@ -75,7 +75,7 @@ class Row:
 
     @staticmethod
     def of(kept: Mapping[str, Any]) -> Row:
-        """The row that a line of JSON is."""
+        """Return the row that a line of JSON is."""
         names, busy = tuple(kept["instructions"]), kept["utilisation"]
         known = names, busy, kept["refused"] or "", kept["status"], kept["gap"], kept["schedule"]
         return Row(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known))
@@ -146,7 +146,7 @@ def sweep_command(
 
 
 def _where(jobs: str | None, scheduler: str | None) -> int | str:
-    """How many processes predict here, or the address of the scheduler that does. Raises: UsageProblem."""
+    """Return how many processes predict here, or the address of the scheduler that does. Raises: UsageProblem."""
     if scheduler is None:
         return read_jobs(jobs)
     if jobs is not None:
@@ -156,7 +156,7 @@ def _where(jobs: str | None, scheduler: str | None) -> int | str:
 
 
 def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
-    """Every combination of values. Raises: UsageProblem for too many."""
+    """Return every combination of values. Raises: UsageProblem for too many."""
     if (count := prod(len(axis.words) for axis in axes) * cases) > MOST_ROWS:
         said = f"this sweep has {count} predictions; the most are {MOST_ROWS}"
         raise UsageProblem(Diagnostic("option-value", said, help="take fewer values, or fewer kernels"))
@@ -167,7 +167,7 @@ def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
 
 
 def _chain(word: str) -> tuple[File, ...]:
-    """The file of a machine, which is right as it is, and the user's own files that it extends."""
+    """Return the file of a machine, which is right as it is, and the user's own files that it extends."""
     refuse_standard_input([word])
     load_machine(word)
     chain = read_chain(word)
@@ -243,7 +243,7 @@ def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
 
 
 def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> str:
-    """The path of the description at a point, with what it extends beside it."""
+    """Return the path of the description at a point, with what it extends beside it."""
     file = chain[0]
     for path, value in point.items():
         file = edited(file, path, value)

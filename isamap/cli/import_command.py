@@ -78,7 +78,7 @@ def import_command(
 def imported(
     model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, fuse: Fuse | None = None
 ) -> Imported:
-    """The model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
+    """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
     from isamap.onnx.fusing import fused
     from isamap.onnx.graph_file import constants_of
     from isamap.onnx.importing import import_model
@@ -105,7 +105,7 @@ def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
 
 
 def coverage_json(found: Imported) -> list[dict[str, object]]:
-    """Each node with what became of it."""
+    """Return each node with what became of it."""
     return [
         {
             "node": t.node.called,
@@ -119,7 +119,7 @@ def coverage_json(found: Imported) -> list[dict[str, object]]:
 
 
 def coverage_text(found: Imported) -> str:
-    """Each operator with what became of its nodes."""
+    """Return each operator with what became of its nodes."""
     rows = Counter((t.node.op, t.where) for t in found.taken)
     lines = [f"{found.name}: {len(found.taken)} nodes"]
     wide = max((len(op) for op, _ in rows), default=0)

@@ -64,7 +64,7 @@ def gather_command(
 
 
 def _rows(kernel: str | None, sizes: Mapping[str, object]) -> tuple[SampleRow, ...]:
-    """What to gather. Raises: UsageProblem where sizes have no kernel, or a kernel no sizes."""
+    """Return what to gather. Raises: UsageProblem where sizes have no kernel, or a kernel no sizes."""
     from isamap.suites.samples import SampleRow, read_sample_rows
 
     shipped = read_sample_rows()

@@ -86,12 +86,12 @@ SHIPPED = "kernels"
 
 
 def is_several(words: Sequence[str]) -> bool:
-    """Whether words name more than one kernel, or a folder."""
+    """Return whether words name more than one kernel, or a folder."""
     return len(words) > 1 or _is_folder(words[0])
 
 
 def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMode) -> Answer:
-    """The matrix of the kernels that words name; one that cannot be read is a finding, and has no row."""
+    """Return the matrix of the kernels that words name; one that cannot be read is a finding, and has no row."""
     from isamap.report.coverage import coverage_json, coverage_text, overview_text
 
     sources = [source for word in dict.fromkeys(words) for source in _sources(word)]
@@ -111,7 +111,7 @@ def coverage_answer(words: Sequence[str], machines: Sequence[str], mode: CountMo
 def _covered(
     sources: Sequence[Source], machine_name: str, mode: CountMode, progress: Progress
 ) -> tuple[Coverage, tuple[Finding, ...]]:
-    """The matrix of one machine, and what is wrong with kernels."""
+    """Return the matrix of one machine, and what is wrong with kernels."""
     from isamap.driver.matching import match_kernel
     from isamap.machine import at_one_length, load_machine
     from isamap.report.coverage import coverage_of
@@ -129,7 +129,7 @@ def _covered(
 
 
 def _sources(word: str) -> list[Source]:
-    """The kernel that a word names, or all in a folder. Raises: UsageProblem."""
+    """Return the kernel that a word names, or all in a folder. Raises: UsageProblem."""
     if not _is_folder(word):
         return [read_kernel(word)]
     folder = Path(word)
@@ -201,7 +201,7 @@ def match_command(
 def _listed(
     matched: Matched, instruction: str | None, *, explain: bool, variants: bool, every: bool, as_json: bool
 ) -> Answer:
-    """The mappings of one kernel, of all instructions or of one, with what was asked for besides."""
+    """Return the mappings of one kernel, of all instructions or of one, with what was asked for besides."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text, unmoved_text, variants_json, variants_text

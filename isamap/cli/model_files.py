@@ -28,7 +28,7 @@ GRAPH = "graph.json"
 
 
 def is_model(word: str) -> bool:
-    """Whether a word is the path of a model, or of a graph file."""
+    """Return whether a word is the path of a model, or of a graph file."""
     return word.endswith(".onnx") or Path(word).name == GRAPH
 
 
@@ -58,7 +58,7 @@ def compile_whole(
     force: bool,
     cache: bool,
 ) -> Answer:
-    """The files of a model's library in their folder."""
+    """Return the files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
     from isamap.onnx.compiling import compile_program_of, fuse_of, warnings_of
@@ -96,7 +96,7 @@ def compile_whole(
 def _how(
     machines: Sequence[str], heuristic: str, limit: str, threads: str, devices: str, *, cache: bool
 ) -> How:
-    """How kernels are compiled, as the words of a command say. Raises: UsageProblem."""
+    """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
     from isamap.onnx.compiling import MAX_DEVICES, How, refuse_both
     from isamap.plan.plugins import check_name
 
@@ -117,7 +117,7 @@ def _how(
 
 
 def _told(dealt: Dealt) -> str:
-    """What devices do side by side, and what that is said to take beside one device."""
+    """Return what devices do side by side, and what that is said to take beside one device."""
     from isamap.report.mappings import time_text
 
     count = sum(len(phase) > 1 for phase in dealt.phases)
@@ -127,7 +127,7 @@ def _told(dealt: Dealt) -> str:
 
 
 def _summary(program: Program, made: Library, how: How, method: str) -> dict[str, object]:
-    """What the answer and the manifest say of a model. Units: bytes, nanoseconds."""
+    """Return what the answer and the manifest say of a model. Units: bytes, nanoseconds."""
     devices: dict[str, object] = {"devices": how.devices}
     if made.dealt:
         devices["phases"] = [[list(part) for part in phase] for phase in made.dealt.phases]
@@ -160,7 +160,7 @@ def _program(
 def read_graph(
     model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, *, is_fused: bool
 ) -> Program:
-    """The program of a graph file. Raises: UsageProblem, also for options that are about an import."""
+    """Return the program of a graph file. Raises: UsageProblem, also for options that are about an import."""
     from isamap.onnx.graph_file import read_folder
 
     refuse = {"-D": sizes, "--constant": constants, "--fusion": is_fused}

@@ -38,7 +38,7 @@ def refuse_beside_program(given: Mapping[str, object]) -> None:
 
 
 def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:
-    """A program or its listing, in a file; a listing is printed where none is named."""
+    """Return a program or its listing, in a file; a listing is printed where none is named."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.streams import compile_words
     from isamap.stream.listing import list_program
@@ -72,7 +72,7 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
 
 
 def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
-    """Where the C that gives the words now lies. Raises: UsageProblem as `_write` does."""
+    """Return where the C that gives the words now lies. Raises: UsageProblem as `_write` does."""
     from isamap.codegen.c import emit_commands
 
     assert made.machine, "the stages have run"
@@ -118,7 +118,7 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
 def read_cases(
     path: str, kernel: str, machine: str, sizes: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
 ) -> tuple[list[Case], dict[str, int], StreamTime | None]:
-    """The comparisons of a file's program, how often each instruction stands in it, and its time by tokens.
+    """Return the comparisons of a file's program, how often each instruction stands in it, and its time by tokens.
 
     Raises: UsageProblem where file, kernel, machine and sizes do not belong together.
     """

@@ -29,7 +29,7 @@ class Setting:
 
 
 def read_setting(text: str) -> Setting:
-    """What `--set` says. Raises: UsageProblem."""
+    """Return what `--set` says. Raises: UsageProblem."""
     path, sign, values = text.partition("=")
     if not sign or not path.strip() or not values:
         raise _problem(f"--set takes PATH=VALUES, not `{text[:60]}`")
@@ -62,7 +62,7 @@ def _words(part: str) -> list[str]:
 
 
 def number_text(number: float, is_size: bool) -> str:
-    """A number as it is written, sizes in the largest unit that divides them."""
+    """Return a number as it is written, sizes in the largest unit that divides them."""
     units = [(unit, size) for unit, size in BYTES_PER_UNIT.items() if is_size and number % size == 0]
     unit, size = max(units, key=lambda pair: pair[1], default=("", 1))
     return f"{number / size:.15g}{unit}"

@@ -117,7 +117,7 @@ def write_reports(
     *,
     force: bool,
 ) -> tuple[list[str], str]:
-    """The paths written, and what is to be printed."""
+    """Return the paths written, and what is to be printed."""
     from isamap.driver.reporting import recording_of, report_of, trace_of
     from isamap.report.page.stamp import stamped
 
@@ -164,7 +164,7 @@ def _as_file(report: Report, ending: str) -> str:
 
 
 def _folder(report: Report) -> dict[str, str]:
-    """The files of a folder by name."""
+    """Return the files of a folder by name."""
     from isamap.driver.artifacts import manifest_text
     from isamap.report.page.pictures import all_pictures
 

@@ -48,7 +48,7 @@ class Choices:
 
 
 def make_request(kernel: str | Source, machine: str, sizes: Mapping[str, Size], choices: Choices) -> Request:
-    """The request. Raises: UsageProblem for words that do not fit."""
+    """Return the request. Raises: UsageProblem for words that do not fit."""
     from isamap.plan.plugins import check_name
 
     _check_choosers(choices)
@@ -85,7 +85,7 @@ def make_request(kernel: str | Source, machine: str, sizes: Mapping[str, Size], 
 
 
 def read_libraries(portfolio: bool, files: list[str] | None) -> tuple[Library, ...] | None:
-    """The libraries to compare with, of the files or else all that are shipped; None where none are asked.
+    """Return the libraries to compare with, of the files or else all that are shipped; None where none are asked.
 
     Raises: UsageProblem, SpecProblem.
     """

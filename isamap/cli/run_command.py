@@ -109,7 +109,7 @@ def run_command(
 
 
 def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -> Answer:
-    """The words of a file, performed once on random data; with the time where tokens order units."""
+    """Return the words of a file, performed once on random data; with the time where tokens order units."""
     (case,), counts, time = read_cases(path, kernel, machine, [sizes], ("random",))
     findings = tuple(Finding.of(d) for d in case.problems)
     payload = {**case_json(case), "program": path, "instructions": counts}
@@ -161,7 +161,7 @@ def _run_text(prepared: Prepared, timed: Timed) -> str:
 
 
 def _threads(prepared: Prepared) -> str:
-    """How many threads took part: one, where the schedule has nothing for others."""
+    """Return how many threads took part: one, where the schedule has nothing for others."""
     count = prepared.request.threads if prepared.compiled.interface.takes_pool else 1
     return "one thread" if count == 1 else f"{count} threads"
 

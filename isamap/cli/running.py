@@ -31,7 +31,7 @@ MAX_INPUT_BYTES = 1 << 20
 
 
 def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
-    """The file with the command line, its input files and the traceback; None when nothing can be written."""
+    """Return the file with the command line, its input files and the traceback; None when nothing can be written."""
     trace = "".join(traceback.format_exception(error))
     bundle = {
         "isamap": __version__,
@@ -53,7 +53,7 @@ def save_bundle(words: Sequence[str], error: BaseException) -> Path | None:
 
 
 def _read(word: str) -> str | None:
-    """The text of an input file that was named."""
+    """Return the text of an input file that was named."""
     path = Path(word)
     try:
         if path.suffix in (".ir", ".yaml", ".yml", ".schedule", ".json"):
@@ -80,7 +80,7 @@ MAX_SHOWN = 50
 
 
 def run(words: Sequence[str]) -> int:
-    """The exit code of a command line, after everything was said."""
+    """Return the exit code of a command line, after everything was said."""
     prepare_streams()
     command = command_of(words)
     try:
@@ -91,7 +91,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _answer(command: str, words: Sequence[str]) -> Answer:
-    """What a command answers, its failures included, with all that could not be kept."""
+    """Return what a command answers, its failures included, with all that could not be kept."""
     with _collected() as unkept:
         answer = _invoked(command, words)
     return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer
@@ -117,7 +117,7 @@ def _invoked(command: str, words: Sequence[str]) -> Answer:
 
 
 def _shown(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
-    """The findings as they are told; of very many the first ones, and how many more there are."""
+    """Return the findings as they are told; of very many the first ones, and how many more there are."""
     more = len(diagnostics) - MAX_SHOWN
     told = list(diagnostics[:MAX_SHOWN])
     if more > 0:
@@ -144,7 +144,7 @@ def _collected() -> Generator[dict[str, Finding]]:
 
 
 def _refused(words: Sequence[str], error: OSError) -> Answer:
-    """What the operating system refused: a lack of something, or else a mistake here."""
+    """Return what the operating system refused: a lack of something, or else a mistake here."""
     let_go()
     if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
         return Answer(exit=write_answer("", 0))

@@ -139,7 +139,7 @@ def _refuse_many(pipeline: bool) -> None:
 
 
 def _ordered(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
-    """The best schedule with its innermost loops pipelined, and what is proven of each."""
+    """Return the best schedule with its innermost loops pipelined, and what is proven of each."""
     from isamap.driver.refining import with_pipelines
 
     progress("order innermost loops")
@@ -149,7 +149,7 @@ def _ordered(request: Request, matched: Compilation, contest: Contest, progress:
 
 
 def _names(words: list[str] | None) -> tuple[str, ...]:
-    """The names that are given one by one, or with commas between them."""
+    """Return the names that are given one by one, or with commas between them."""
     return tuple(dict.fromkeys(name for word in words or () for name in word.split(",")))
 
 
@@ -164,7 +164,7 @@ def _answer(
     overwrite: bool,
     as_json: bool,
 ) -> Answer:
-    """All attempts, what is to be seen of the best schedule, and itself in a file or as text."""
+    """Return all attempts, what is to be seen of the best schedule, and itself in a file or as text."""
     from isamap.plan.text import print_schedule
 
     text = print_schedule(ordered.schedule if ordered is not None else contest.best.schedule)
@@ -211,7 +211,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
 
 
 def _mappings(matched: Compilation) -> dict[str, object]:
-    """How many mappings the scheduler could choose from, and why not from the others."""
+    """Return how many mappings the scheduler could choose from, and why not from the others."""
     from isamap.driver.sizes import read_size
     from isamap.posing.build import offers
 
@@ -313,7 +313,7 @@ def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Gene
 
 
 def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str, cold: bool) -> Problem:
-    """The question that a schedule answers, with what it takes packed."""
+    """Return the question that a schedule answers, with what it takes packed."""
     from isamap.driver.inputs import find_profile
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.request import Request
@@ -336,7 +336,7 @@ def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str,
 
 
 def _pairs(olds: list[Schedule], news: list[Schedule]) -> list[tuple[Schedule, Schedule]]:
-    """The parts of two files side by side. Raises: UsageProblem where they are not for the same."""
+    """Return the parts of two files side by side. Raises: UsageProblem where they are not for the same."""
     if len(olds) != len(news):
         raise _different("parts of the sizes", str(len(olds)), str(len(news)))
     for one, other in zip(olds, news, strict=True):

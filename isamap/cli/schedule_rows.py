@@ -33,7 +33,7 @@ class Done:
 
 
 def schedule_rows(request: Request, heuristics: Sequence[str], rows: str, output: str | None) -> Answer:
-    """A schedule for every row of a table. Raises: UsageProblem for a table without sizes of the kernel."""
+    """Return a schedule for every row of a table. Raises: UsageProblem for a table without sizes of the kernel."""
     if output is not None:
         raise UsageProblem(
             Diagnostic(
@@ -65,7 +65,7 @@ def _schedule(request: Request) -> Done:
 
 
 def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
-    """The sizes of every row: columns that the kernel knows, beside those that are the same for all."""
+    """Return the sizes of every row: columns that the kernel knows, beside those that are the same for all."""
     from isamap.syntax import parse_kernel
 
     source = read_file(suite_path(name) if name in SUITES else Path(name), name)
@@ -90,7 +90,7 @@ def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
 
 
 def _cells(source: Source) -> tuple[list[str], list[dict[str, str]]]:
-    """The header of a table, and its rows. Raises: UsageProblem for what is no CSV."""
+    """Return the header of a table, and its rows. Raises: UsageProblem for what is no CSV."""
     reader = csv.DictReader(source.text.splitlines())
     try:
         return list(reader.fieldnames or ()), list(reader)

@@ -19,7 +19,7 @@ OF_TIMES = ("threads", "against", "hold", "seconds", "profile", "cache", "packed
 
 
 def is_simulated(kind: str, machine: str) -> bool:
-    """Whether cases of a kind are simulated on a machine: programs for it run as models only."""
+    """Return whether cases of a kind are simulated on a machine: programs for it run as models only."""
     from isamap.bench.layer_kinds import LAYER_KINDS
     from isamap.machine import load_machine
 
@@ -37,7 +37,7 @@ def refuse_of_times(given: Mapping[str, Any], usual: Mapping[str, object], machi
 def simulated_answer(
     title: str, kind: str, machine: str, cases: Sequence[Any], given: Mapping[str, Any]
 ) -> Answer:
-    """The table of a suite, and its files where a folder is named. Raises: UsageProblem, MissingTool."""
+    """Return the table of a suite, and its files where a folder is named. Raises: UsageProblem, MissingTool."""
     from isamap.bench.cases import SIMULATED_FORMS
     from isamap.bench.layer_kinds import LAYER_KINDS
     from isamap.bench.simulated_suite import (

@@ -39,18 +39,18 @@ def prepare_streams() -> None:
 
 
 def takes_unicode() -> bool:
-    """Whether standard output encodes all characters."""
+    """Return whether standard output encodes all characters."""
     encoding: str | None = getattr(sys.stdout, "encoding", None)
     return encoding is None or encoding.lower().replace("-", "") == "utf8"
 
 
 def is_terminal() -> bool:
-    """Whether people read standard output as it is written."""
+    """Return whether people read standard output as it is written."""
     return not _is_missing(sys.stdout) and sys.stdout.isatty()
 
 
 def write_answer(text: str, code: int) -> int:
-    """The exit code of a command that would end with `code`, after its answer was written."""
+    """Return the exit code of a command that would end with `code`, after its answer was written."""
     try:
         if _is_missing(sys.stdout):
             raise OSError(errno.EBADF, "it is closed")

@@ -38,7 +38,7 @@ def list_command(as_json: AsJson = False) -> Answer:
 
 
 def _winner_json(winner: Winner) -> dict[str, object]:
-    """All of it but what only the database needs, units in the keys."""
+    """Return all of it but what only the database needs, units in the keys."""
     found = asdict(winner)
     measured_ns = found.pop("cost_ns")
     del found["key"], found["state"]

@@ -152,7 +152,7 @@ def verify_command(
 def _verify_file(
     path: str, kernel: str, machine: str, sets: Sequence[Mapping[str, Size]], fills: tuple[str, ...]
 ) -> Answer:
-    """The words of a file, performed and compared."""
+    """Return the words of a file, performed and compared."""
     cases, counts, _ = read_cases(path, kernel, machine, sets, fills)
     wrong = [case for case in cases if not case.ok]
     findings = tuple(Finding.of(d) for case in wrong for d in case.problems)
@@ -161,7 +161,7 @@ def _verify_file(
 
 
 def _needed(word: str | None, what: str) -> str:
-    """A word without which one kernel is not verified. Raises: UsageProblem."""
+    """Return a word without which one kernel is not verified. Raises: UsageProblem."""
     if word is None:
         help_ = "see `isamap verify --help`; `--all` takes all that are shipped"
         raise UsageProblem(Diagnostic("missing-argument", f"`isamap verify` needs {what}", help=help_))
@@ -177,7 +177,7 @@ def _refuse_of_all(kept: Kept) -> None:
 
 
 def _read_sets(words: Sequence[str], file: str | None) -> list[dict[str, Size]]:
-    """The sets of sizes that are given: by words, and by the lines of a file, to which words are common."""
+    """Return the sets of sizes that are given: by words, and by the lines of a file, to which words are common."""
     if file is None:
         return read_size_sets(words)
     common = read_sizes(words)
@@ -187,7 +187,7 @@ def _read_sets(words: Sequence[str], file: str | None) -> list[dict[str, Size]]:
 def _verify_one(
     kernel: str, hw: str, choices: Choices, sets: Sequence[Mapping[str, Size]], compared: Compared
 ) -> Answer:
-    """One kernel on one machine, comparison by comparison."""
+    """Return one kernel on one machine, comparison by comparison."""
     from isamap.driver.runnable import prepare
     from isamap.driver.verifying import all_cases
 
@@ -219,7 +219,7 @@ def _check_emulator(emulator: str | None, model: bool) -> None:
 
 
 def case_json(case: Case) -> dict[str, object]:
-    """A comparison as JSON."""
+    """Return a comparison as JSON."""
     return {
         "sizes": dict(case.sizes),
         "fill": case.fill,
@@ -234,7 +234,7 @@ def case_json(case: Case) -> dict[str, object]:
 
 
 def _verify_payload(cases: list[Case], threads: int) -> dict[str, object]:
-    """The case that came closest to its bound speaks for all."""
+    """Return the case that came closest to its bound speaks for all."""
 
     def closeness(case: Case) -> tuple[bool, float]:
         ratio = case.max_error / case.bound if case.bound else float(case.max_error > 0)

@@ -64,7 +64,7 @@ def verify_matrix(
     compared: Compared,
     kept: Kept,
 ) -> Answer:
-    """The matrix. Raises: UsageProblem for words that do not fit; what a cell refuses stands in the cell."""
+    """Return the matrix. Raises: UsageProblem for words that do not fit; what a cell refuses stands in the cell."""
     from isamap.driver.matrix import Cell
 
     _refuse_of_one(choices)
@@ -97,7 +97,7 @@ def _refuse_of_one(choices: Choices) -> None:
 
 
 def _named(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
-    """What a word names: all without one; patterns stand for what is shipped, other words for themselves."""
+    """Return what a word names: all without one; patterns stand for what is shipped, other words for themselves."""
     if word is None:
         return tuple(shipped)
     found: list[str] = []
@@ -114,7 +114,7 @@ def _wanted(
     sets: Sequence[Mapping[str, Size]],
     compared: Compared,
 ) -> Iterator[Wanted]:
-    """The cells of a machine, which are to be filled."""
+    """Yield the cells of a machine, which are to be filled."""
     from isamap.driver.matrix import Wanted, sizes_for
 
     asked = make_request(kernels[0], machine, {}, choices)
@@ -134,7 +134,7 @@ def _wanted(
 def _filled(
     wanted: Sequence[Wanted], jobs: int, folder: Path | None, known: Mapping[str, Cell]
 ) -> list[Cell]:
-    """The cells in their order; those that are known are not filled again."""
+    """Return the cells in their order; those that are known are not filled again."""
     from isamap.driver.matrix import verify_cell
 
     found = {n: known[one.key] for n, one in enumerate(wanted) if one.key in known}
@@ -159,7 +159,7 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
 
 
 def _text(cells: Sequence[Cell]) -> str:
-    """A table for each machine, and the sums."""
+    """Return a table for each machine, and the sums."""
     machines = dict.fromkeys(cell.machine for cell in cells)
     parts: list[str] = []
     for machine in machines:
@@ -174,7 +174,7 @@ def _sums(cells: Iterable[Cell]) -> str:
 
 
 def _line(cell: Cell) -> tuple[str, str, str, str, str]:
-    """A row: instructions that do one iteration at a time are said to be scalar."""
+    """Return a row: instructions that do one iteration at a time are said to be scalar."""
     by = ", ".join(f"{name} (scalar)" if name in cell.scalar else name for name in cell.instructions)
     share = "" if cell.utilisation is None else percent_text(cell.utilisation)
     said = f"{cell.comparisons} comparisons, {' and '.join(cell.ran_on)}" if cell.comparisons else ""

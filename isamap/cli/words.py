@@ -28,7 +28,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,24}")
 
 
 def command_of(words: Sequence[str]) -> str:
-    """The command's name, as in `hw.check` or `bench.deepbench.gemm`; "" where there is none."""
+    """Return the command's name, as in `hw.check` or `bench.deepbench.gemm`; "" where there is none."""
     leading = list(takewhile(lambda word: not word.startswith("-"), words))
     if not leading:
         return ""
@@ -74,7 +74,7 @@ def fill_values(words: Sequence[str]) -> list[str]:
 
 
 def read_form(word: str | None) -> str | None:
-    """What `--transform` names: `best`, or a number. Raises: UsageProblem."""
+    """Return what `--transform` names: `best`, or a number. Raises: UsageProblem."""
     if word is None or word == BEST or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= MOST_FORMS):
         return word
     raise UsageProblem(
@@ -87,7 +87,7 @@ def read_form(word: str | None) -> str | None:
 
 
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:
-    """The sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
+    """Return the sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
     sizes: dict[str, Size] = {}
     for word in words:
         name, value = read_pair(word)
@@ -115,7 +115,7 @@ def read_size_sets(words: Iterable[str]) -> list[dict[str, Size]]:
 
 
 def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
-    """The name and the value of NAME=VALUE. Raises: UsageProblem."""
+    """Return the name and the value of NAME=VALUE. Raises: UsageProblem."""
     name, equals, value = word.partition("=")
     if not equals or not _NAME.fullmatch(name):
         raise _problem(f"`{word[:80]}` is not NAME=VALUE", span, "write `-D M=1024 N=1024`")
@@ -132,7 +132,7 @@ def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
 
 
 def read_sizes_file(source: Source) -> list[dict[str, Size]]:
-    """A set of sizes per line of a file; empty lines and what follows `#` do not count."""
+    """Return a set of sizes per line of a file; empty lines and what follows `#` do not count."""
     sets: list[dict[str, Size]] = []
     for number, line in enumerate(source.text.splitlines()):
         start = source.line_starts[number] if number < len(source.line_starts) else 0
@@ -179,19 +179,19 @@ def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str,
 
 
 def read_names(words: Iterable[str]) -> tuple[str, ...]:
-    """The names that are given one by one, or with commas between them, each once."""
+    """Return the names that are given one by one, or with commas between them, each once."""
     return tuple(dict.fromkeys(name.strip() for word in words for name in word.split(",") if name.strip()))
 
 
 def read_emulator(word: str | None) -> Emulator | None:
-    """The emulator that an option names, where it is given. Raises: as `Emulator.read`."""
+    """Return the emulator that an option names, where it is given. Raises: as `Emulator.read`."""
     from isamap.codegen.child import Emulator
 
     return Emulator.read(word) if word is not None else None
 
 
 def read_number(word: str, option: str, low: float, high: float) -> float:
-    """The number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    """Return the number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
     try:
         value = float(word)
     except ValueError:
@@ -204,7 +204,7 @@ def read_number(word: str, option: str, low: float, high: float) -> float:
 
 
 def read_count(word: str, option: str, low: int, high: int) -> int:
-    """The whole number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    """Return the whole number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
     value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
     if not low <= value <= high:
         raise UsageProblem(
@@ -219,7 +219,7 @@ _UNITS = {"": 1, "B": 1, **{unit.upper(): size for unit, size in BYTES_PER_UNIT.
 
 
 def read_bytes(word: str, option: str) -> int:
-    """A number of bytes behind an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
+    """Return a number of bytes behind an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
     match = re.fullmatch(r"([0-9]{1,16})\s*([A-Za-z]*)", word)
     if match is None or match[2].upper() not in _UNITS or not int(match[1]):
         raise UsageProblem(
@@ -233,7 +233,7 @@ def read_bytes(word: str, option: str) -> int:
 
 
 def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
-    """The word behind an option that takes one of a few. Raises: UsageProblem."""
+    """Return the word behind an option that takes one of a few. Raises: UsageProblem."""
     for choice in choices:
         if word == choice:
             return choice

@@ -32,7 +32,7 @@ from isamap.source import (
 
 
 def scalar_value(name: str, dtype: DType, given: object) -> int | float:
-    """The value in its type: whole numbers and truth values exactly, floats rounded once.
+    """Return the value in its type: whole numbers and truth values exactly, floats rounded once.
 
     Raises: UsageProblem for what is no number of the type, or outside its range.
     """
@@ -50,7 +50,7 @@ def scalar_value(name: str, dtype: DType, given: object) -> int | float:
 
 
 def _float_value(name: str, dtype: DType, given: object) -> float:
-    """A number rounded to a float type. Infinities and nan are such numbers where the type has them."""
+    """Return a number rounded to a float type. Infinities and nan are such numbers where the type has them."""
     value = real_number(given)
     if value is None:
         raise _refused(name, dtype, "a number", given)
@@ -99,11 +99,11 @@ class Passed:
         return self.span_bytes > self.array.nbytes
 
     def view(self, buffer: Any, offset: int) -> NDArray[Any]:
-        """The same tensor in other memory."""
+        """Return the same tensor in other memory."""
         return np.ndarray(self.array.shape, self.array.dtype, buffer, offset, self.strides)
 
     def gaps(self, buffer: Any, offset: int) -> NDArray[np.uint8]:
-        """Its bytes in other memory, those of its elements replaced by poison."""
+        """Return its bytes in other memory, those of its elements replaced by poison."""
         found: NDArray[np.uint8] = np.frombuffer(buffer, np.uint8, self.span_bytes, offset).copy()
         elements = (*self.array.shape, self.array.itemsize)
         np.ndarray(elements, np.uint8, found.data, 0, (*self.strides, 1))[...] = POISON
@@ -125,7 +125,7 @@ def make_call(
     scalars: Mapping[str, float],
     in_place: bool = False,
 ) -> Call:
-    """The arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
+    """Return the arguments of a call; `in_place` takes arrays where they lie. Raises: UsageProblem."""
     given = _whole_sizes(interface, sizes)
     types = dict(interface.scalars)
     _check_names("scalar", scalars, list(types), interface)
@@ -145,7 +145,7 @@ def make_call(
 
 
 def checked_sizes(interface: Interface, sizes: object) -> dict[str, int]:
-    """The sizes of a call, each within the range that the program was made for. Raises: UsageProblem."""
+    """Return the sizes of a call, each within the range that the program was made for. Raises: UsageProblem."""
     found = _whole_sizes(interface, sizes)
     for name, low, high in interface.symbols:
         if not low <= found[name] <= high:
@@ -158,7 +158,7 @@ def checked_sizes(interface: Interface, sizes: object) -> dict[str, int]:
 
 
 def _whole_sizes(interface: Interface, sizes: object) -> dict[str, int]:
-    """The sizes of a call as numbers. Raises: UsageProblem."""
+    """Return the sizes of a call as numbers. Raises: UsageProblem."""
     if not isinstance(sizes, Mapping):
         raise _mismatch(
             f"`{interface.name}` takes its sizes by name, and {shown(sizes)} is given",
@@ -195,7 +195,7 @@ def _field(
 
 
 def _shape(t: Tensor, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The shape of the caller's array."""
+    """Return the shape of the caller's array."""
     return tuple(extent.evaluate(sizes) for extent in t.given or t.shape)
 
 
@@ -213,7 +213,7 @@ def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
 
 
 def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> Passed:
-    """What a caller gives for a tensor, as it is passed. Raises: UsageProblem."""
+    """Return what a caller gives for a tensor, as it is passed. Raises: UsageProblem."""
     array = _array(t, given, _shape(t, sizes))
     why_not = _why_not(array) or _gaps_in(t, array)
     if why_not and in_place:
@@ -235,7 +235,7 @@ def _passed(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
 
 
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
-    """What a caller gives for a tensor, where it is an array of its type and shape. Raises: UsageProblem."""
+    """Return what a caller gives for a tensor, where it is an array of its type and shape. Raises: UsageProblem."""
     dtype, wanted = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
     given = given if (foreign := as_numpy(given, t.name)) is None else foreign
     if not isinstance(given, np.ndarray):
@@ -296,7 +296,7 @@ def _written(t: Tensor) -> str:
 
 
 def _is_apart(array: NDArray[Any]) -> bool:
-    """Whether no two elements share bytes: each stride spans all that lies inside of it."""
+    """Return whether no two elements share bytes: each stride spans all that lies inside of it."""
     inner = array.itemsize
     for extent, stride in sorted(zip(array.shape, array.strides, strict=True), key=lambda p: p[1]):
         if extent > 1 and stride < inner:
@@ -354,7 +354,7 @@ def _check_names(
 
 
 def _near(extra: list[str], known: list[str]) -> str | None:
-    """What was probably meant by the first name that is not taken."""
+    """Return what was probably meant by the first name that is not taken."""
     if not extra:
         return None
     same = [name for name in known if name.casefold() == str(extra[0]).casefold()]
@@ -362,7 +362,7 @@ def _near(extra: list[str], known: list[str]) -> str | None:
 
 
 def _packing(missing: list[str], interface: Interface) -> str | None:
-    """How a packed tensor that is missing is made."""
+    """Return how a packed tensor that is missing is made."""
     headers = {t.name: t.header for t in interface.tensors}
     match headers.get(missing[0]) if missing else None:
         case Header(source=source):

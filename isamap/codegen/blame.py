@@ -34,7 +34,7 @@ class Emissions:
     owners: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def of_function(self, name: str) -> tuple[MachineInstruction, ...]:
-        """The instructions whose emissions call a function."""
+        """Return the instructions whose emissions call a function."""
         return tuple(
             i for i in self._all() if isinstance(i.emit, EmitCall | EmitSteps) and name in i.emit.functions
         )
@@ -63,7 +63,7 @@ class _Fault:
 def blamed(
     compiler: str, says: str, files: Mapping[str, str], emissions: Emissions
 ) -> tuple[Diagnostic, ...]:
-    """A finding for each instruction whose emission a compiler does not accept; none where none is found."""
+    """Return a finding for each instruction whose emission a compiler does not accept; none where none is found."""
     found: dict[str, _Fault] = {}
     for fault in _faults(says, files, emissions):
         found.setdefault(fault.blamed.name, fault)
@@ -74,7 +74,7 @@ def blamed(
 
 
 def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterator[_Fault]:
-    """The faults of the messages that are about an emission."""
+    """Yield the faults of the messages that are about an emission."""
     functions = emissions.functions
     for message in says.splitlines():
         match = _MESSAGE.match(message)
@@ -95,7 +95,7 @@ def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterat
 
 
 def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str, ...]) -> Diagnostic:
-    """What is said of one instruction."""
+    """Return what is said of one instruction."""
     notes = [fault.message[:300]]
     if fault.others:
         shown = ", ".join(fault.others[:_MOST])
@@ -111,14 +111,14 @@ def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str
 
 
 def _place(fault: _Fault) -> Span | None:
-    """Where the function stands in the description."""
+    """Return where the function stands in the description."""
     emit = fault.blamed.emit
     assert isinstance(emit, EmitCall | EmitSteps), "what is blamed calls a function"
     return next(c.span for c in emit.calls if c.function == fault.function)
 
 
 def _advice(fault: _Fault, emissions: Emissions) -> str:
-    """The next step: the function that was probably meant, or what has to agree."""
+    """Return the next step: the function that was probably meant, or what has to agree."""
     flags = " ".join(emissions.machine.target.flags)
     if _NO_FLAG.search(fault.message):
         return f"add the instruction set of `{fault.function}` to `target.flags`, which are {flags}"

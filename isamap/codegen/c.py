@@ -46,13 +46,13 @@ class EmittedC:
     links: tuple[str, ...] = ()
 
     def files(self) -> dict[str, str]:
-        """All files by name, those of the programs that pack included."""
+        """Return all files by name, those of the programs that pack included."""
         own = {f"{self.name}.c": self.source, f"{self.name}.h": self.header}
         return own | {name: text for pack in self.packs for name, text in pack.files().items()}
 
 
 def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) -> EmittedC:
-    """The C of a program; `model` replaces every instruction by its plain-C model.
+    """Return the C of a program; `model` replaces every instruction by its plain-C model.
 
     Raises: UsageProblem when an instruction of the program has no emission.
     """
@@ -68,7 +68,7 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
 
 
 def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
-    """The C of a program that gives a machine's words to it. Raises: UsageProblem for what no word says."""
+    """Return the C of a program that gives a machine's words to it. Raises: UsageProblem for what no word says."""
     form = issue_form(machine)
     own = for_commands(program, machine)
     names, name = _names(own)
@@ -85,7 +85,7 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
 
 
 def _names(program: LoweredProgram) -> tuple[Names, str]:
-    """The identifiers of a file, and that of its function."""
+    """Return the identifiers of a file, and that of its function."""
     names = Names(taken=HELPERS)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
@@ -96,7 +96,7 @@ def _names(program: LoweredProgram) -> tuple[Names, str]:
 def _emitted(
     program: LoweredProgram, machine: Machine, interface: Interface, issuer: Issuer, head: list[str]
 ) -> EmittedC:
-    """A program's files, but for those of its packs; `head` ends the first comment."""
+    """Return a program's files, but for those of its packs; `head` ends the first comment."""
     name, model, names = interface.name, issuer.model, issuer.names
     writer = BodyWriter(program, interface, issuer)
     function, body = writer.function()
@@ -148,7 +148,7 @@ def _title(program: LoweredProgram, model: bool) -> str:
 
 
 def _how_to_compile(machine: Machine, model: bool) -> list[str]:
-    """The rest of the first comment: what is needed to build the file by hand."""
+    """Return the rest of the first comment: what is needed to build the file by hand."""
     target = machine.target
     flags = " ".join(("-O2",) if model else (*target.flags, *told(target.features, "gcc")))
     return [

@@ -72,7 +72,7 @@ class BodyWriter:
         self.lines: list[str] = []
 
     def function(self) -> tuple[Function, list[str]]:
-        """The function of the whole body, and its lines."""
+        """Return the function of the whole body, and its lines."""
         name = self.interface.name
         pool = ((f"{name}_pool *pool", "pool"),) if self.interface.takes_pool else ()
         self.lines = [f"  {line}" for line in self.issuer.opening]
@@ -82,7 +82,7 @@ class BodyWriter:
         return made, made.text(self.lines)
 
     def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> Function:
-        """A function of the lines that were written: in versions where its loops use strides."""
+        """Return a function of the lines that were written: in versions where its loops use strides."""
         used = used_in_loops(self.lines, self.passed_on)
         dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
         if not dense:
@@ -91,7 +91,7 @@ class BodyWriter:
         return Function(name, parameters, dense, *versions)
 
     def take_function(self, wanted: str) -> str:
-        """An identifier of the file that no parameter hides where it is called."""
+        """Return an identifier of the file that no parameter hides where it is called."""
         hidden = {name for _, name in self.parameters}
         while (name := self.issuer.names.take(wanted)) in hidden:
             pass
@@ -257,7 +257,7 @@ class BodyWriter:
                 self.tell("ONE_SUM", [added], depth)
 
     def is_vector(self, name: str) -> bool:
-        """Whether a value is a variable in a vector's register."""
+        """Return whether a value is a variable in a vector's register."""
         # Registers that are named by number are no variables; masks live in registers of another class.
         c_type = self.issuer.value_type(self.values[name])
         return c_type is not None and is_vector_type(c_type)
@@ -361,7 +361,7 @@ READ_BY_EACH = 3
 
 
 def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
-    """The values that several issues of a body use; not those that may as well be read by each of them."""
+    """Return the values that several issues of a body use; not those that may as well be read by each of them."""
     uses: Counter[str] = Counter()
     for node in body:
         if isinstance(node, Issue):
@@ -372,7 +372,7 @@ def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
 
 
 def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
-    """The vectors that two or three issues read whose sums all begin and end in the body."""
+    """Return the vectors that two or three issues read whose sums all begin and end in the body."""
     issues = [node for node in body if isinstance(node, Issue)]
     own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
     sums = [added_to(issue, machine) for issue in issues]
@@ -383,7 +383,7 @@ def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Mach
 
 
 def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
-    """Where in a body its issues only read for the last time what several of them use."""
+    """Return where in a body its issues only read for the last time what several of them use."""
     several, found = shared(body, machine), dict[str, int]()
     for place, node in enumerate(body):
         if isinstance(node, Issue):
@@ -393,13 +393,13 @@ def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
 
 
 def added_to(issue: Issue, machine: Machine) -> str | None:
-    """The value that an issue reads and writes; None without one."""
+    """Return the value that an issue reads and writes; None without one."""
     sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
     return next((value for value in sums if value is not None), None)
 
 
 def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
-    """The value that an issue reads from memory, with as many elements as it has there; None without one."""
+    """Return the value that an issue reads from memory, with as many elements as it has there; None without one."""
     refs, operands = dict(issue.operands), _operands(issue, machine)
     read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
     made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
@@ -411,7 +411,7 @@ def _operands(issue: Issue, machine: Machine) -> tuple[Operand, ...]:
 
 
 def _register(issue: Issue, operand: Operand) -> str | None:
-    """The value that an operand is; None of one in memory."""
+    """Return the value that an operand is; None of one in memory."""
     ref = dict(issue.operands)[operand.name]
     return ref.value if isinstance(ref, RegisterRef) else None
 
@@ -462,7 +462,7 @@ class Progress:
 
 
 def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
-    """The counters of work of which nothing is done."""
+    """Return the counters of work of which nothing is done."""
     stem = names.take(node.work)
     counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
     part = names.take(f"{stem}_part") if node.parts > 1 else ""
@@ -497,19 +497,19 @@ def share(work: Progress) -> Lines:
 
 
 def pieces_of(node: Share) -> list[Counted]:
-    """The counters of each part of some work, and a piece."""
+    """Return the counters of each part of some work, and a piece."""
     return [counted((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
 
 
 def positions(work: Progress, variables: Sequence[str], names: Names) -> Lines:
-    """The counters of a part's loops, as its pieces name them."""
+    """Return the counters of a part's loops, as its pieces name them."""
     pairs = zip(variables, work.counters, strict=False)
     given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
     return (f"const int64_t {given};",) if given else ()
 
 
 def moved_on(work: Progress, trips: Sequence[str], *, is_last: bool) -> str:
-    """The step of the counters behind a piece of a part, the last one fastest."""
+    """Return the step of the counters behind a piece of a part, the last one fastest."""
     carry = "" if is_last else f"{work.part}++;"
     for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):
         if place == 0 and is_last:

@@ -40,7 +40,7 @@ from isamap.source import Diagnostic, UsageProblem
 
 
 def issue_form(machine: Machine) -> IssueForm:
-    """How a machine's words are given. Raises: UsageProblem where it does not say."""
+    """Return how a machine's words are given. Raises: UsageProblem where it does not say."""
     if machine.program is None or not machine.program.issue:
         raise UsageProblem(
             Diagnostic(
@@ -53,7 +53,7 @@ def issue_form(machine: Machine) -> IssueForm:
 
 
 def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program as its C is called: its workspace in main memory, strides as fields can hold them.
+    """Return the program as its C is called: its workspace in main memory, strides as fields can hold them.
 
     Raises: UsageProblem where several threads would give commands.
     """
@@ -65,7 +65,7 @@ def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
 
 def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condition]:
-    """What strides have to be, which the caller gives, for fields to hold them."""
+    """Yield what strides have to be, which the caller gives, for fields to hold them."""
     sizes = {t.name: t.dtype.size_bytes for t in program.tensors}
     found = dict[Condition, None]()
     for issue in (node for node in issues_in(program.body) if isinstance(node, Issue)):
@@ -80,7 +80,7 @@ def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condit
 
 
 def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
-    """The strides that fields of an instruction hold, and what is too large for each. Units: bytes."""
+    """Yield the strides that fields of an instruction hold, and what is too large for each. Units: bytes."""
     words = entry.encoding.words if entry.encoding is not None else ()
     for one in (f for word in words for f in word):
         if isinstance(one.holds, Quantity) and one.holds.kind == "stride":
@@ -88,7 +88,7 @@ def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
 
 
 def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> Index:
-    """The stride that an issue decides. Units: elements."""
+    """Return the stride that an issue decides. Units: elements."""
     strides = entry.instruction.operand(held.name).strides or ()
     return ref.strides[strides.index(None)]
 
@@ -110,7 +110,7 @@ class CommandIssuer(Issuer):
         self.opening = tuple(_given(self.machine.program.begin, issue_form(self.machine)))
 
     def statements(self, issue: Issue, here: Here) -> list[str]:
-        """The call of one issue."""
+        """Return the call of one issue."""
         entry = self.machine.instructions[issue.instruction]
         if entry.encoding is None:
             said = f"`{entry.name}` has no `encoding`, so that no program can have it"
@@ -177,7 +177,7 @@ class CommandIssuer(Issuer):
 
 
 def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Quantity, ...]:
-    """What fields hold in the order in which the instruction names it."""
+    """Return what fields hold in the order in which the instruction names it."""
     kinds: tuple[QuantityKind, ...] = ("address", "stride", "index")
     wanted = [Quantity(kind, o.name) for o in instruction.operands for kind in kinds]
     wanted += [Quantity("param", p.name) for p in instruction.params]
@@ -192,7 +192,7 @@ def _nothing(instruction: Instruction) -> tuple[Index, ...]:
 
 
 def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
-    """A word: a number, or what is computed of what its fields hold."""
+    """Return a word: a number, or what is computed of what its fields hold."""
     fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[Text]()
     for one in word:
         if isinstance(one.holds, Quantity):
@@ -208,7 +208,7 @@ def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
 
 
 def _given(words: Sequence[int | Text], form: IssueForm) -> Iterator[str]:
-    """The statements that give words, some at a time."""
+    """Yield the statements that give words, some at a time."""
     for at in range(0, len(words), form.words):
         group = words[at : at + form.words]
         args: list[Text] = []

@@ -52,12 +52,12 @@ class Text:
 
 
 def lanes_type(lanes: int) -> str:
-    """What functions of so many f32 are called after: `f32` of one, `f32x16` of 16."""
+    """Return what functions of so many f32 are called after: `f32` of one, `f32x16` of 16."""
     return "f32" if lanes == 1 else f"f32x{lanes}"
 
 
 def elementary() -> Iterator[Text]:
-    """What functions are made of, and the functions, for each number of lanes; callees first."""
+    """Yield what functions are made of, and the functions, for each number of lanes; callees first."""
     for lanes in (1, *LANES):
         n = lanes_type(lanes)
         types = ("float", "uint32_t") if lanes == 1 else (n, f"u32x{lanes}")
@@ -79,7 +79,7 @@ def elementary() -> Iterator[Text]:
 
 
 def part_text(name: str, emit: EmitCall) -> str:
-    """The function of a part, as `scale_f32x16`, that a machine has an instruction for."""
+    """Return the function of a part, as `scale_f32x16`, that a machine has an instruction for."""
     part, _, kind = name.rpartition("_")
     given = ", ".join(f"{kind} {p}" for p in PARTS[part])
     made = "int" if part in ANSWERS else kind
@@ -87,7 +87,7 @@ def part_text(name: str, emit: EmitCall) -> str:
 
 
 def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...]:
-    """What a text calls."""
+    """Return what a text calls."""
     called = (f"{other}_{n}" for other in known if other != name and re.search(rf"\b{other}_{n}\(", text))
     return (f"type_{n}", *called)
 
@@ -222,7 +222,7 @@ static inline $F exponent_$n($F x) {
 
 
 def _called(name: str) -> tuple[str, ...]:
-    """The other operations that a definition uses."""
+    """Return the other operations that a definition uses."""
     found = definition(name)
     used = {op for _, e in (*found.steps, ("", found.result)) for op in _operations(e)}
     return tuple(sorted(used & {*FUNCTIONS}))
@@ -236,7 +236,7 @@ def _operations(e: Expr) -> Iterator[str]:
 
 
 def _text(name: str, n: str, types: tuple[str, str]) -> str:
-    """A definition as a C function: a variable for each step."""
+    """Return a definition as a C function: a variable for each step."""
     found = definition(name)
     (given,) = found.params
     lines = [f"static inline {types[0]} {name}_{n}({types[0]} {given.name}) {{"]
@@ -277,7 +277,7 @@ _CALLED = {"abs": "size", "scale": "scale", "exponent": "exponent", "select": "c
 
 
 def _value(e: Expr, n: str) -> str:
-    """An expression on floats, or on bits that are all 1 where something holds."""
+    """Return an expression on floats, or on bits that are all 1 where something holds."""
     match e:
         case Scalar(name):
             return name
@@ -304,7 +304,7 @@ def _value(e: Expr, n: str) -> str:
 
 
 def _multiplied(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | None:
-    """The factors, and what their product is added to; of a difference, where a number takes the sign."""
+    """Return the factors, and what their product is added to; of a difference, where a number takes the sign."""
     match op, one, other:
         case "add", Call("mul", (a, b)), c:
             return a, b, c
@@ -323,7 +323,7 @@ def _multiplied(op: str, one: Expr, other: Expr) -> tuple[Expr, Expr, Expr] | No
 def build_call(
     instruction: Instruction, registers: frozenset[str], file_names: Names, *, model: bool
 ) -> Model:
-    """The function that stands for an instruction: of all lanes at once, or its plain-C model.
+    """Return the function that stands for an instruction: of all lanes at once, or its plain-C model.
 
     With `model` the latter always: registers are arrays of elements then, on any processor.
     """
@@ -348,7 +348,7 @@ static inline void {name}(const float *a, float *z) {{
 def _function_of_lanes(
     instruction: Instruction, registers: frozenset[str]
 ) -> tuple[str, str, str, int] | None:
-    """The function, its operand, its result, and how many lanes they have."""
+    """Return the function, its operand, its result, and how many lanes they have."""
     match instruction.body:
         case (
             Loop(

@@ -32,25 +32,25 @@ class Scope:
     used: set[str] = field(default_factory=set[str])
 
     def helper(self, name: str, *args: Text) -> Text:
-        """A call of a helper function."""
+        """Return a call of a helper function."""
         self.used.add(name)
         return call(name, *args)
 
     def math(self, name: str, dtype: DType, *args: Text) -> Text:
-        """A call of a function of math.h."""
+        """Return a call of a function of math.h."""
         self.used.add("math.h")
         return call(name if dtype.name == "f64" else f"{name}f", *args)
 
 
 def value_text(e: Expr, scope: Scope) -> Text:
-    """The value of an expression, of its compute type, rounded to its dtype."""
+    """Return the value of an expression, of its compute type, rounded to its dtype."""
     found = _unrounded(e, scope)
     rounds = isinstance(e, Call | Cast) and is_narrow(e.dtype) and not _is_exact(e)
     return scope.helper(f"round_{e.dtype.name}", found) if rounds else found
 
 
 def stored_text(e: Expr, scope: Scope) -> Text:
-    """The value of an expression as it is stored in an element of its dtype."""
+    """Return the value of an expression as it is stored in an element of its dtype."""
     if isinstance(e, Read):
         return _rounded_element(scope.load(e), e.dtype, scope)
     if is_narrow(e.dtype):
@@ -61,14 +61,14 @@ def stored_text(e: Expr, scope: Scope) -> Text:
 
 
 def stored_value(value: Text, dtype: DType, scope: Scope) -> Text:
-    """An element of a dtype that was stored, as a value of its compute type."""
+    """Return an element of a dtype that was stored, as a value of its compute type."""
     if is_narrow(dtype) and dtype.name != "tf32":
         return scope.helper(f"{dtype.name}_to_f32", value)
     return _rounded_element(value, dtype, scope)
 
 
 def _rounded_element(value: Text, dtype: DType, scope: Scope) -> Text:
-    """A stored element as its type has it: the 4 bytes of a tf32 hold any f32, of which not all counts."""
+    """Return a stored element as its type has it: the 4 bytes of a tf32 hold any f32, of which not all counts."""
     return scope.helper("round_tf32", value) if dtype.name == "tf32" else value
 
 
@@ -77,7 +77,7 @@ def _storing(dtype: DType) -> tuple[str]:
 
 
 def _is_exact(e: Call | Cast) -> bool:
-    """Whether an operation on values of a narrow type gives such a value without rounding."""
+    """Return whether an operation on values of a narrow type gives such a value without rounding."""
     if isinstance(e, Cast):
         return e.value.dtype == e.dtype
     return e.op in ("neg", "abs", "min", "max", "select")
@@ -131,7 +131,7 @@ def _cast(e: Cast, scope: Scope) -> Text:
 
 
 def _reinterpret(value: Text, source: DType, target: DType, scope: Scope) -> Text:
-    """The bits of a float as an integer of its width, or the other way round."""
+    """Return the bits of a float as an integer of its width, or the other way round."""
     kind = source if source.is_float else target
     name = {"f32": "float", "f64": "double"}.get(kind.name)
     if source.is_float:
@@ -162,7 +162,7 @@ def _saturate(value: Text, source: DType, target: DType) -> Text:
 
 
 def _wrap(value: Text, target: DType) -> Text:
-    """An integer reduced to the bits of a type."""
+    """Return an integer reduced to the bits of a type."""
     stored = storage_type(target)
     if target.bits >= 8:
         return cast(stored, value)
@@ -204,7 +204,7 @@ def _integer_call(e: Call, scope: Scope) -> Text:
 
 
 def _modular(e: Expr, dtype: DType, scope: Scope) -> Text:
-    """The value modulo 2**bits in an unsigned type: what C's signed arithmetic does not define."""
+    """Return the value modulo 2**bits in an unsigned type: what C's signed arithmetic does not define."""
     unsigned = unsigned_type(dtype)
     match e:
         case Call("add" | "sub" | "mul" as op, (left, right), own, _, _) if own == dtype:
@@ -241,7 +241,7 @@ def _checked(e: Call, dtype: DType, scope: Scope) -> Text:
 
 
 def _narrowed(value: Text, dtype: DType) -> Text:
-    """A value that C computed in `int` back in its type, so that its type is the expected one everywhere."""
+    """Return a value that C computed in `int` back in its type, so that its type is the expected one everywhere."""
     return value if dtype.bits >= 32 else cast(storage_type(dtype), value)
 
 

@@ -151,7 +151,7 @@ static inline float wide_value(uint32_t magnitude, int fraction, int bias, uint3
 
 
 def _small_float(dtype: DType, largest: int, beyond: int, nan: int, first_nan: int) -> dict[str, Helper]:
-    """The conversions of a float of at most 16 bits, from the magnitudes of its special values."""
+    """Return the conversions of a float of at most 16 bits, from the magnitudes of its special values."""
     infinite = beyond if beyond < first_nan else 0xFFFF
     fraction, bias = dtype.mantissa_bits - 1, (1 << (dtype.exponent_bits - 1)) - 1
     name, stored, top = dtype.name, storage_type(dtype), dtype.bits - 1
@@ -389,7 +389,7 @@ HELPERS: dict[str, Helper] = {
 
 
 def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()) -> tuple[str, ...]:
-    """The functions used, with those they call, each once, callees first; `parts` are the machine's own."""
+    """Return the functions used, with those they call, each once, callees first; `parts` are the machine's own."""
     own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}
     known = HELPERS | own
     wanted: set[str] = set()

@@ -22,7 +22,7 @@ _NAME = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\(")
 
 
 def with_attributes(source: str, attributes: Attributes) -> str:
-    """The file with its functions marked: those that it calls itself behind their heads, others in front."""
+    """Return the file with its functions marked: those that it calls itself behind their heads, others in front."""
 
     def marked(head: re.Match[str]) -> str:
         words = head["words"]
@@ -36,5 +36,5 @@ def with_attributes(source: str, attributes: Attributes) -> str:
 
 
 def _is_handed_on(name: str, source: str) -> bool:
-    """Whether a function is mentioned without being called."""
+    """Return whether a function is mentioned without being called."""
     return re.search(rf"\b{name}\b(?!\()", source) is not None

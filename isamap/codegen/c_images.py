@@ -6,7 +6,7 @@ from isamap.machine import State
 
 
 def state_image(state: State, fields: tuple[tuple[str, int | None, int], ...]) -> bytes:
-    """The image of a state with the given (field, index, value); unnamed fields are zero."""
+    """Return the image of a state with the given (field, index, value); unnamed fields are zero."""
     image = bytearray(state.bytes)
     declared = {f.name: f for f in state.decl.fields}
     for name, index, value in fields:
@@ -17,7 +17,7 @@ def state_image(state: State, fields: tuple[tuple[str, int | None, int], ...]) -
 
 
 def image_text(name: str, image: bytes) -> list[str]:
-    """The declaration of an image in C."""
+    """Return the declaration of an image in C."""
     rows = [image[i : i + 16] for i in range(0, len(image), 16)]
     lines = [f"static const _Alignas(64) uint8_t {name}[{len(image)}] = {{"]
     lines += [f"  {', '.join(str(b) for b in row)}," for row in rows]

@@ -56,7 +56,7 @@ class Interface:
 
 
 def build_interface(program: LoweredProgram, name: str, lengths: tuple[Length, ...] = ()) -> Interface:
-    """The interface of a program whose C function is called `name`, made for vectors of these lengths."""
+    """Return the interface of a program whose C function is called `name`, made for vectors of these lengths."""
     members = Names()
     fields: list[Field] = []
     for t in program.tensors:
@@ -77,7 +77,7 @@ OWN_MEMORY = "Uses no other memory than what it is given."
 
 
 def header_text(interface: Interface, title: str, memory: str = OWN_MEMORY) -> str:
-    """The header file that a caller includes; `memory` says what its function uses besides."""
+    """Return the header file that a caller includes; `memory` says what its function uses besides."""
     name = interface.name
     guard = f"ISAMAP_{name.upper()}_H"
     shapes = {t.name: _shape_text(t) for t in interface.tensors}
@@ -148,7 +148,7 @@ def body_symbols(program: LoweredProgram) -> tuple[str, ...]:
 def entry_text(
     program: LoweredProgram, interface: Interface, names: Names, used: set[str], body: Function
 ) -> list[str]:
-    """The public functions, of which one calls the body."""
+    """Return the public functions, of which one calls the body."""
     writer = _Entry(program, interface, names.inside(), used, body)
     checks = domain_texts(interface.name, program.tensors)
     return [*checks, *writer.packed_bytes(), *writer.workspace_bytes(), "", *writer.function()]
@@ -169,7 +169,7 @@ class _Entry:
             names.take(buffer.name)
 
     def symbol(self, name: str) -> str:
-        """A symbol in C: a local variable, or what a requirement says of a pointer."""
+        """Return a symbol in C: a local variable, or what a requirement says of a pointer."""
         if name.startswith("align("):
             pointer = self.member["pointer", name[6:-1], 0]
             return f"(int64_t)((uintptr_t){pointer} & -(uintptr_t){pointer})"
@@ -183,7 +183,7 @@ class _Entry:
         return index_text(index, self.symbol, self.used).text
 
     def packed_bytes(self) -> list[str]:
-        """The function that tells how large a packed tensor is; nothing where the program packs none."""
+        """Return the function that tells how large a packed tensor is; nothing where the program packs none."""
         name, packed = self.interface.name, packed_tensor(self.program.tensors)
         if packed is None:
             return []
@@ -192,7 +192,7 @@ class _Entry:
         return [*lines, f"  return (size_t)({self.index(size)});", "}", ""]
 
     def given_sizes(self, symbols: frozenset[str]) -> list[str]:
-        """The run-time sizes that a number of bytes depends on."""
+        """Return the run-time sizes that a number of bytes depends on."""
         asked = self.asked() if symbols & set(self.program.asked) else []
         sizes = sorted(symbols - set(self.program.asked))
         if not sizes:
@@ -294,7 +294,7 @@ class _Entry:
         return lines
 
     def _rows_apart(self, t: Tensor, axis: int, stride: str) -> list[str]:
-        """A result's elements along the last axis, which is dense, end before those of the next row begin."""
+        """Return a result's elements along the last axis, which is dense, end before those of the next row begin."""
         extent, row = t.shape[axis], t.shape[-1]
         if extent.value == 1:
             return []
@@ -353,7 +353,7 @@ class _Entry:
         return [*pointers, *buffers, *symbols, *scalars, *pool]
 
     def _elements(self, t: Tensor) -> str:
-        """The C of where a tensor's elements begin."""
+        """Return the C of where a tensor's elements begin."""
         pointer = self.member["pointer", t.name, 0]
         return pointer if t.header is None else f"{pointer} + {t.header.size_bytes // t.dtype.size_bytes}"
 
@@ -362,7 +362,7 @@ class _Entry:
 
 
 def body_parameters(program: LoweredProgram, interface: Interface, names: Names) -> list[tuple[str, str]]:
-    """The C parameters of the body, each declared and by name; takes the names of all that it is given."""
+    """Return the C parameters of the body, each declared and by name; takes the names of all that it is given."""
     found: list[tuple[str, str]] = []
 
     def add(c_type: str, source: str) -> None:
@@ -382,7 +382,7 @@ def body_parameters(program: LoweredProgram, interface: Interface, names: Names)
 
 
 def clean(note: str) -> str:
-    """A note as the inside of a comment, on one line."""
+    """Return a note as the inside of a comment, on one line."""
     return " ".join(note.replace("*/", "* /").replace("/*", "/ *").split())
 
 
@@ -410,13 +410,13 @@ _CHUNK = 4096  # elements between two looks at what was found: small enough to s
 
 
 def domain_test(name: str, t: Tensor, domain: Domain, pointer: str, text: Callable[[Index], str]) -> str:
-    """The C that is true where a tensor holds a value that it may not."""
+    """Return the C that is true where a tensor holds a value that it may not."""
     bounds = ", ".join(text(i) for i in (t.shape[0], domain.low, domain.high))
     return f"!{_function(name, t.dtype, ascending=domain.ascending)}({pointer}, {bounds})"
 
 
 def domain_texts(name: str, tensors: Iterable[Tensor]) -> list[str]:
-    """The functions that look through such tensors, one for each type and order."""
+    """Return the functions that look through such tensors, one for each type and order."""
     wanted = dict.fromkeys((t.dtype, t.domain.ascending) for t in tensors if t.domain is not None)
     return [line for dtype, ascending in wanted for line in _text(name, dtype, ascending=ascending)]
 
@@ -453,7 +453,7 @@ def _text(name: str, dtype: DType, *, ascending: bool) -> list[str]:
 
 
 def _number(value: int) -> str:
-    """A limit of a type as an int64_t: of u64, what an index may be."""
+    """Return a limit of a type as an int64_t: of u64, what an index may be."""
     value = min(value, 2**63 - 1)
     return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
 
@@ -488,7 +488,7 @@ def write_lines(pointer: str, header: Header, size: Callable[[str], str]) -> lis
 
 
 def packed_tensor(tensors: tuple[Tensor, ...]) -> Tensor | None:
-    """The tensor that a packing program writes; None where it is none."""
+    """Return the tensor that a packing program writes; None where it is none."""
     return next((t for t in tensors if t.header is not None and t.role != "in"), None)
 
 
@@ -507,7 +507,7 @@ Namer = Callable[[str], str]
 
 
 def asked_lines(program: LoweredProgram, lengths: tuple[Length, ...], name: Namer) -> list[str]:
-    """A variable for the constant of a program for several lengths, and one for each of its tables."""
+    """Return a variable for the constant of a program for several lengths, and one for each of its tables."""
     served = program.lengths
     if served is None:
         return []

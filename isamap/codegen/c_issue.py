@@ -38,7 +38,7 @@ _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed c
 
 
 def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
-    """The call that an issue of an instruction becomes; None where it is one of a function of its own."""
+    """Return the call that an issue of an instruction becomes; None where it is one of a function of its own."""
     match entry.emit:
         case EmitCall() as emit:
             return None if model else emit
@@ -87,14 +87,14 @@ class Issuer:
         return not self.model
 
     def value_type(self, value: Value) -> str | None:
-        """The C type of a value; None for one that lives in a register named by number."""
+        """Return the C type of a value; None for one that lives in a register named by number."""
         memory = self.machine.memories[value.memory]
         if self.model:
             return storage_type(value.dtype)
         return None if memory.named == "immediate" else memory.c_type(value.dtype.name)
 
     def statements(self, issue: Issue, here: Here) -> list[str]:
-        """The C statements of one issue."""
+        """Return the C statements of one issue."""
         entry = self.machine.instructions[issue.instruction]
         emit = call_of(entry, model=self.model)
         if emit is None:
@@ -115,7 +115,7 @@ class Issuer:
         return [f"{place} = {found};" if own == held else f"*({own} *)&{place} = {found};"]
 
     def hint(self, node: Hint, here: Here) -> str:
-        """The statement of a hint; a model, whose memory has no caches, only names the place."""
+        """Return the statement of a hint; a model, whose memory has no caches, only names the place."""
         entry = self.machine.hints[node.instruction]
         emit = call_of(entry, model=self.model)
         if emit is None:
@@ -124,7 +124,7 @@ class Issuer:
         return f"{self._call(emit, entry, {node.operand: node.place}, {}, here)};"
 
     def configuration(self, node: Configure) -> str:
-        """The statement that loads or releases a state; its image becomes a constant of the file."""
+        """Return the statement that loads or releases a state; its image becomes a constant of the file."""
         emit = call_of(self.machine.instructions[node.instruction], model=self.model)
         assert emit is not None, "a state is loaded by a call"
         args: list[Text] = []
@@ -222,7 +222,7 @@ class Issuer:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
     def _param(self, value: Argument, here: Here, stays: bool = False) -> Text:
-        """A parameter; a constant that `stays` is not moved in front of the loops beside it by compilers."""
+        """Return a parameter; a constant that `stays` is not moved in front of the loops beside it by compilers."""
         match value:
             case int():
                 return Text(str(value), PREFIX if value < 0 else POSTFIX)
@@ -238,13 +238,13 @@ class Issuer:
                 return value_text(value, Scope(here.names.of, _no_access, self.used))
 
     def _made_here(self, value: Text, dtype: DType) -> Text:
-        """A value that compilers take for another one each time, so that they do not move it away."""
+        """Return a value that compilers take for another one each time, so that they do not move it away."""
         function = f"made_here_{storage_type(dtype)}"
         self.used.add(function)
         return call(function, value)
 
     def _mask(self, value: Argument, high: Index | None, here: Here) -> Text:
-        """An integer with as many low bits set as the parameter says."""
+        """Return an integer with as many low bits set as the parameter says."""
         count = value if isinstance(value, int) else value.value if isinstance(value, Index) else None
         if count is not None:
             assert isinstance(count, int)
@@ -257,7 +257,7 @@ class Issuer:
         return infix(infix(one, "<<", text), "-", Text("1"))
 
     def _pointer(self, ref: MemoryRef, operand: Operand, here: Here) -> Text:
-        """Where an operand in memory starts, in the element type of the operand."""
+        """Return where an operand in memory starts, in the element type of the operand."""
         base = Text(here.names.of(ref.buffer))
         offset = index_text(ref.offset, here.names.of, self.used)
         found = base if ref.offset.value == 0 else Text(f"{base} + {offset.inside(SUM)}", SUM)
@@ -302,7 +302,7 @@ class Issuer:
         return [f"{self._register(model.result, here.values[ref.value], here)} = {found};"]
 
     def _numbers(self, operands: Mapping[str, RegisterRef | MemoryRef], here: Here) -> dict[str, int]:
-        """The numbers of registers that have no C variable: those that calls are told are constants in C."""
+        """Return the numbers of registers that have no C variable: those that calls are told are constants in C."""
         found: dict[str, int] = {}
         for name, ref in operands.items():
             value = here.values[ref.value] if isinstance(ref, RegisterRef) else None
@@ -317,7 +317,7 @@ class Issuer:
         return [index_text(s, here.names.of, self.used) for s in scaled]
 
     def _register(self, m: ModelOperand, value: Value, here: Here) -> Text:
-        """A register operand as a model takes it: a number, or a pointer to its elements."""
+        """Return a register operand as a model takes it: a number, or a pointer to its elements."""
         name, wanted = here.names.of(value.name), storage_type(m.operand.dtype)
         held = self.value_type(value)
         assert held is not None, f"{value.name} is in a register that C cannot name"
@@ -355,7 +355,7 @@ class Issuer:
 
 
 def _as_type(text: Text, held: str | None, wanted: str | None) -> Text:
-    """A register's value in the C type that an operand has."""
+    """Return a register's value in the C type that an operand has."""
     if held == wanted or wanted is None:
         return text
     if _width(held) == _width(wanted):
@@ -364,7 +364,7 @@ def _as_type(text: Text, held: str | None, wanted: str | None) -> Text:
 
 
 def _width(c_type: str | None) -> str:
-    """What has to be equal for a C cast between two register types to keep the bits."""
+    """Return what has to be equal for a C cast between two register types to keep the bits."""
     match = re.match(r"__m(128|256|512)", c_type or "")
     return match[1] if match else str(c_type)
 

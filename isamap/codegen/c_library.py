@@ -39,7 +39,7 @@ from isamap.version import __version__
 def emit_library_call(
     interface: Interface, kernel: Kernel, performed: Performed, library: Installed
 ) -> EmittedC:
-    """The C of a kernel by a call; `interface` is that of the code in whose place it stands."""
+    """Return the C of a kernel by a call; `interface` is that of the code in whose place it stands."""
     names = Names(taken=(*HELPERS, performed.call.prototype.name))
     name = names.take(interface.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
@@ -84,7 +84,7 @@ def _title(program: LoweredProgram, library: Installed) -> str:
 def _text(
     argument: Passed, parameter: Parameter, symbols: dict[str, str], names: Names, used: set[str]
 ) -> str:
-    """The C of what a parameter is given."""
+    """Return the C of what a parameter is given."""
     match argument.kind:
         case "number":
             return argument.text
@@ -106,7 +106,7 @@ def _text(
 
 
 def _condition(check: Constraint) -> Condition:
-    """A relation as programs check it."""
+    """Return a relation as programs check it."""
     match check.comparison:
         case "<=" | "<" | "==":
             return check.left, check.comparison, check.right

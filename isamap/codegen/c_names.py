@@ -55,7 +55,7 @@ class Names:
         self._taken: set[str] = set(taken)
 
     def take(self, wanted: str) -> str:
-        """A new identifier like `wanted`, now standing for it in this scope."""
+        """Return a new identifier like `wanted`, now standing for it in this scope."""
         base = spell(wanted)
         name, number = base, 1
         while self._is_taken(name):
@@ -66,7 +66,7 @@ class Names:
         return name
 
     def of(self, name: str) -> str:
-        """The identifier that stands for a name taken here or outside."""
+        """Return the identifier that stands for a name taken here or outside."""
         found = self._given.get(name)
         if found is None:
             assert self._outer is not None, f"{name} has no identifier"
@@ -74,11 +74,11 @@ class Names:
         return found
 
     def has(self, name: str) -> bool:
-        """Whether the name was taken here or outside."""
+        """Return whether the name was taken here or outside."""
         return name in self._given or (self._outer is not None and self._outer.has(name))
 
     def inside(self) -> Names:
-        """A scope inside this one."""
+        """Return a scope inside this one."""
         return Names(self)
 
     def _is_taken(self, name: str) -> bool:
@@ -86,7 +86,7 @@ class Names:
 
 
 def spell(wanted: str) -> str:
-    """An identifier that resembles `wanted` and is neither a word of C nor a name that headers may define."""
+    """Return an identifier that resembles `wanted` and is neither a word of C nor a name that headers may define."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", wanted).rstrip("_") or "x"
     if is_digits(name[0]) or name[0] == "_":
         name = f"x{name}"  # C reserves names that begin with an underscore
@@ -100,31 +100,31 @@ _STORED = {
 
 
 def storage_type(dtype: DType) -> str:
-    """The C type of an element in memory."""
+    """Return the C type of an element in memory."""
     if dtype.is_integer:
         return f"{'int' if dtype.kind == 'int' else 'uint'}{max(8, dtype.bits)}_t"
     return _STORED[dtype.name]
 
 
 def compute_type(dtype: DType) -> str:
-    """The C type in which values of a type are computed."""
+    """Return the C type in which values of a type are computed."""
     if dtype.is_float:
         return "double" if dtype.name == "f64" else "float"
     return "int" if dtype.kind == "bool" else storage_type(dtype)
 
 
 def is_narrow(dtype: DType) -> bool:
-    """Whether values are computed in a wider float and rounded."""
+    """Return whether values are computed in a wider float and rounded."""
     return dtype.is_float and dtype.name not in ("f64", "f32")
 
 
 def unsigned_type(dtype: DType) -> str:
-    """The unsigned C type in which integers of a type are added and multiplied without overflow."""
+    """Return the unsigned C type in which integers of a type are added and multiplied without overflow."""
     return f"uint{max(32, dtype.bits)}_t"
 
 
 def literal(value: float | bool, dtype: DType) -> str:
-    """A constant of a type as C writes it; negative ones have a sign in front."""
+    """Return a constant of a type as C writes it; negative ones have a sign in front."""
     if dtype.is_float:
         return _float_literal(float(value), dtype)
     number = int(value)

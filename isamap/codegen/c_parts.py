@@ -53,7 +53,7 @@ class Function:
     strided_name: str = ""
 
     def text(self, body: Sequence[str]) -> list[str]:
-        """The function and its versions."""
+        """Return the function and its versions."""
         head = _INLINE if self.dense else "static void"
         lines = [f"{head} {self.name}(\n    {_listed(self.parameters)}) {{", *body, "}"]
         if not self.dense:
@@ -75,7 +75,7 @@ class Function:
         ]
 
     def call(self, arguments: Sequence[str]) -> list[str]:
-        """The statements that call it with arguments in the order of its parameters."""
+        """Return the statements that call it with arguments in the order of its parameters."""
         every = ", ".join(arguments)
         if not self.dense:
             return [f"{self.name}({every});"]
@@ -93,7 +93,7 @@ class Function:
 
 
 def dense_strides(program: LoweredProgram, names: Mapping[str, str]) -> dict[str, int]:
-    """The strides of tensors without gaps by the identifiers of their parameters. Units: elements.
+    """Return the strides of tensors without gaps by the identifiers of their parameters. Units: elements.
 
     `names` are the identifiers by symbols. Strides that depend on sizes of the call are left out.
     """
@@ -108,7 +108,7 @@ def dense_strides(program: LoweredProgram, names: Mapping[str, str]) -> dict[str
 
 
 def used_in_loops(lines: Sequence[str], passed_on: Collection[str]) -> frozenset[str]:
-    """The identifiers of a function with loops, but for lines that only pass them on to others."""
+    """Return the identifiers of a function with loops, but for lines that only pass them on to others."""
     if not any(line.lstrip().startswith("for (") for line in lines):
         return frozenset()
     return identifiers(line for line in lines if line.strip() not in passed_on)
@@ -133,7 +133,7 @@ typedef struct isamap_pool {
 
 
 def run_text(name: str) -> list[str]:
-    """The function that has all parts performed, with a pool or without."""
+    """Return the function that has all parts performed, with a pool or without."""
     return [
         f"static void {name}_run(",
         f"    {name}_pool *pool, int64_t parts, void (*task)(void *, int64_t), void *shared) {{",
@@ -159,7 +159,7 @@ class Region:
 
 
 def region_texts(region: Region, body: Sequence[str]) -> list[str]:
-    """The struct and the functions of a region; the body is that of one part."""
+    """Return the struct and the functions of a region; the body is that of one part."""
     *shared, (_, number) = region.part.parameters
     fields = [f"  {declaration.replace('restrict ', '')};" for declaration, _ in shared]
     called = region.part.call([*(f"given->{name}" for _, name in shared), number])
@@ -182,7 +182,7 @@ Parameters = Sequence[tuple[str, str]]
 
 
 def stands_apart(block: Block) -> bool:
-    """Whether a block is a copy with loops of its own that uses no value from outside of it.
+    """Return whether a block is a copy with loops of its own that uses no value from outside of it.
 
     Hints alone need nothing that stays in registers, and a call in the innermost loop empties all of them.
     """
@@ -195,7 +195,7 @@ def stands_apart(block: Block) -> bool:
 
 
 def copy_text(name: str, parameters: Parameters, body: Sequence[str]) -> tuple[list[str], str]:
-    """The function of a copy, and its call, with those of the parameters that it uses.
+    """Return the function of a copy, and its call, with those of the parameters that it uses.
 
     A parameter is (declaration, identifier).
     """

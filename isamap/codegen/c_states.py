@@ -24,7 +24,7 @@ def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fie
 
 
 def load_states(issuer: Issuer, fields: Fields) -> list[str]:
-    """The statements that load states."""
+    """Return the statements that load states."""
     found: list[str] = []
     for state, own in fields.items():
         setter = _performer(issuer.machine, state, release=False)
@@ -34,7 +34,7 @@ def load_states(issuer: Issuer, fields: Fields) -> list[str]:
 
 
 def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
-    """The statements that release what the instruction requires."""
+    """Return the statements that release what the instruction requires."""
     found: list[str] = []
     for state in dict.fromkeys(r.field.state for r in instruction.requires):
         name = _performer(issuer.machine, state, release=True)
@@ -44,7 +44,7 @@ def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
 
 
 def _performer(machine: Machine, state: str, release: bool) -> str | None:
-    """The instruction that loads or releases a state by a call; None where the machine has none."""
+    """Return the instruction that loads or releases a state by a call; None where the machine has none."""
     for entry in machine.instructions.values():
         own = entry.instruction
         if state in (own.releases_state if release else own.sets_state) and isinstance(entry.emit, EmitCall):

@@ -27,7 +27,7 @@ def build_steps(
     held: Mapping[str, str],
     numbers: Mapping[str, int],
 ) -> Model:
-    """The function that stands for an instruction: its calls, in their order.
+    """Return the function that stands for an instruction: its calls, in their order.
 
     `held` are the C types of its operands in registers, of which the function is given the addresses;
     `numbers` those of registers that have numbers in the code, for which alone the function is.
@@ -52,7 +52,7 @@ def build_steps(
 
 
 def call_text(emit: EmitCall) -> Text:
-    """A call whose arguments are values of C by the names that it gives them."""
+    """Return a call whose arguments are values of C by the names that it gives them."""
     names = Names()
     for arg in emit.names:
         if arg.kind == "value":
@@ -112,12 +112,12 @@ class _Writer:
         return cast(arg.cast, found) if arg.cast else found
 
     def room(self, name: str, operator: str) -> Text:
-        """The address of a register operand's variable, or the variable."""
+        """Return the address of a register operand's variable, or the variable."""
         found = cast(f"{self.held[name]} *", Text(self.names.of(name)))
         return prefix(operator, found) if operator else found
 
     def place(self, arg: EmitArg) -> Text:
-        """The address of an element, or the bytes between rows; of a register its value or its address."""
+        """Return the address of an element, or the bytes between rows; of a register its value or its address."""
         if arg.name in self.numbers:
             return Text(str(self.numbers[arg.name]))
         if arg.name in self.held and not arg.place:

@@ -33,7 +33,7 @@ class Text:
     precedence: int = POSTFIX
 
     def inside(self, precedence: int) -> str:
-        """The text as an operand of an operator that binds that tightly."""
+        """Return the text as an operand of an operator that binds that tightly."""
         return self.text if self.precedence >= precedence else f"({self.text})"
 
     def __str__(self) -> str:
@@ -71,7 +71,7 @@ def choice(condition: Text, yes: Text, no: Text) -> Text:
 
 
 def identifiers(lines: Iterable[str]) -> frozenset[str]:
-    """All words of lines of C that may be names."""
+    """Return all words of lines of C that may be names."""
     return frozenset(word for line in lines for word in _IDENTIFIER.findall(line))
 
 
@@ -80,7 +80,7 @@ Namer = Callable[[str], str]
 
 
 def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) -> Text:
-    """The expression in C; helper functions that it calls are added to `used`.
+    """Return the expression in C; helper functions that it calls are added to `used`.
 
     `wide` makes a bare number an int64_t, for places where its type matters.
     """
@@ -100,7 +100,7 @@ def index_text(index: Index, name: Namer, used: set[str], wide: bool = False) ->
 
 
 def is_never_negative(index: Index) -> bool:
-    """Whether all terms are products of things that cannot be negative: sizes, counters, moduli."""
+    """Return whether all terms are products of things that cannot be negative: sizes, counters, moduli."""
     return all(c >= 0 and all(_is_atom_never_negative(a) for a in m) for m, c in index.terms)
 
 

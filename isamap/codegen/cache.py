@@ -32,7 +32,7 @@ _AFTER_EVICTION = 0.8
 
 
 def cache_root() -> Path:
-    """The user's cache folder, private to them; `ISAMAP_CACHE_DIR` names another.
+    """Return the user's cache folder, private to them; `ISAMAP_CACHE_DIR` names another.
 
     Raises: Unkept when it cannot be used; UsageProblem when others may write to it.
     """
@@ -45,7 +45,7 @@ def cache_root() -> Path:
 
 
 def private_folder(root: Path, what: str, variable: str) -> Path:
-    """A folder of the user's own, made where it is missing; `variable` names another one to messages.
+    """Return a folder of the user's own, made where it is missing; `variable` names another one to messages.
 
     Raises: Unkept when it cannot be used; UsageProblem when others may write to it.
     """
@@ -64,7 +64,7 @@ def private_folder(root: Path, what: str, variable: str) -> Path:
 
 @cache
 def own_root() -> Path:
-    """A folder for this process alone, which goes with it: for what has to lie somewhere to be used."""
+    """Return a folder for this process alone, which goes with it: for what has to lie somewhere to be used."""
     root, owner = Path(tempfile.mkdtemp(prefix="isamap-")), os.getpid()
 
     @atexit.register
@@ -76,7 +76,7 @@ def own_root() -> Path:
 
 
 def digest(*parts: bytes | str) -> str:
-    """The sha256 of texts, each with its length in front so that no two lists look alike."""
+    """Return the sha256 of texts, each with its length in front so that no two lists look alike."""
     state = hashlib.sha256()
     for part in parts:
         # Names of files may hold bytes that are no UTF-8, which Python has as surrogates.
@@ -94,12 +94,12 @@ class Cache:
 
     @staticmethod
     def open(kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
-        """The cache for a kind of files, in the user's cache folder. Raises: Unkept, UsageProblem."""
+        """Return the cache for a kind of files, in the user's cache folder. Raises: Unkept, UsageProblem."""
         return Cache.beneath(cache_root(), kind, limit_bytes)
 
     @staticmethod
     def beneath(root: Path, kind: str, limit_bytes: int = SIZE_LIMIT_BYTES) -> Cache:
-        """The cache for a kind of files, in some folder. Raises: Unkept when it cannot be made."""
+        """Return the cache for a kind of files, in some folder. Raises: Unkept when it cannot be made."""
         folder = root / kind
         try:
             for part in (folder, folder / "keys", folder / "objects"):
@@ -109,7 +109,7 @@ class Cache:
         return Cache(folder, limit_bytes)
 
     def find(self, key: str) -> Path | None:
-        """The file kept under a key, its content verified; None when there is none or it is damaged."""
+        """Return the file kept under a key, its content verified; None when there is none or it is damaged."""
         try:
             name = _named(self.folder / "keys" / key)
             if not DIGEST.fullmatch(name):
@@ -220,7 +220,7 @@ class Kind:
 
 
 def kinds() -> tuple[Kind, ...]:
-    """All kinds in the cache, by name. Raises: UsageProblem when the cache cannot be used."""
+    """Return all kinds in the cache, by name. Raises: UsageProblem when the cache cannot be used."""
     return tuple(_kind(folder) for folder in _folders())
 
 
@@ -232,7 +232,7 @@ def damaged() -> tuple[Path, ...]:
 
 
 def clear(name: str | None = None) -> tuple[Kind, ...]:
-    """What was in the kinds that are gone now: one, or all."""
+    """Return what was in the kinds that are gone now: one, or all."""
     found = tuple(kind for kind in kinds() if name in (None, kind.name))
     for kind in found:
         for part in PARTS:  # keys first: none of them names an object that is gone
@@ -242,7 +242,7 @@ def clear(name: str | None = None) -> tuple[Kind, ...]:
 
 
 def _folders() -> list[Path]:
-    """The folders of kinds: whatever else lies beside them was not put there by the cache."""
+    """Return the folders of kinds: whatever else lies beside them was not put there by the cache."""
     found = sorted(path for path in cache_root().iterdir() if path.is_dir() and not path.is_symlink())
     return [path for path in found if {p.name for p in path.iterdir()} == set(PARTS)]
 
@@ -262,5 +262,5 @@ def _kind(folder: Path) -> Kind:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    """The files of a part: all are called by a digest."""
+    """Yield the files of a part: all are called by a digest."""
     yield from (path for path in folder.iterdir() if DIGEST.fullmatch(path.name) and path.is_file())

@@ -54,7 +54,7 @@ class Emulator:
 
     @staticmethod
     def read(text: str) -> Emulator:
-        """The emulator that a text names, quoted as for a shell; no shell reads it.
+        """Return the emulator that a text names, quoted as for a shell; no shell reads it.
 
         Raises: UsageProblem for a text without words or with a quote left open; MissingTool where there is no
         such program.
@@ -77,7 +77,7 @@ class Emulator:
 
 
 def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
-    """The emulator to run a machine's programs under: the one named, or the description's own; None without.
+    """Return the emulator to run a machine's programs under: the one named, or the description's own; None without.
 
     A machine of any architecture is compiled for that of an emulator that is named.
 
@@ -99,7 +99,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
 
 
 def ended_by(code: int) -> int:
-    """What a process reports that an emulator ended with `code`: minus a signal's number, as of a child.
+    """Return what a process reports that an emulator ended with `code`: minus a signal's number, as of a child.
 
     Emulators that start what they run as a child of theirs say 128 and the number, as shells do.
     """
@@ -141,7 +141,7 @@ class Subject:
 
     @staticmethod
     def of(compiled: Compiled) -> Subject:
-        """A compiled program."""
+        """Return a compiled program."""
         name = f"the emitted `{compiled.interface.name}`"
         return Subject(name, compiled.library, compiled.compiler.version)
 
@@ -160,7 +160,7 @@ def shared_file(size: int) -> Generator[IO[bytes]]:
 def run_child(
     job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None = None
 ) -> dict[str, Any]:
-    """The answer of the child, which an emulator may run.
+    """Return the answer of the child, which an emulator may run.
 
     It gets the time and the memory that the job names, or as much of them as this process may use itself.
     Raises: RunProblem with what became of it; MissingTool where the limits of this process were too low.
@@ -183,7 +183,7 @@ def run_child(
 def _run_worker(
     job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None
 ) -> dict[str, Any]:
-    """The answer of the worker."""
+    """Return the answer of the worker."""
     seconds = limits.seconds
     if emulator is not None:
         # It takes longer, and an unknown amount of memory of its own.
@@ -200,7 +200,7 @@ def _run_worker(
 
 
 def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: Subject) -> dict[str, Any]:
-    """An answer that tells no error. Raises: RunProblem, MissingTool."""
+    """Return an answer that tells no error. Raises: RunProblem, MissingTool."""
     if answer is None:
         raise _problem("program-unanswered", "ended its process before its work was done", subject)
     match answer.get("error"):
@@ -219,7 +219,7 @@ def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: S
 
 
 def _inherited(job: dict[str, Any]) -> dict[str, int]:
-    """What this process may not grant in full of the limits of a job, and how much of it it may."""
+    """Return what this process may not grant in full of the limits of a job, and how much of it it may."""
     found: dict[str, int] = {}
     cpu_seconds, memory_bytes = most_allowed("RLIMIT_CPU"), most_allowed("RLIMIT_AS")
     # One second less: the child gets a signal that tells what it was, and a second later one that does not.
@@ -240,7 +240,7 @@ class _Ended:
 
 
 def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
-    """How the child ended that was given a job; None when it did not in time. Nothing of it is left then."""
+    """Return how the child ended that was given a job; None when it did not in time. Nothing of it is left then."""
     nonce = secrets.token_hex(16)
     emulated = emulator.words if emulator and "words" not in job else ()
     words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
@@ -281,7 +281,7 @@ def _unnamed(content: bytes) -> Generator[IO[bytes]]:
 
 
 def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) -> tuple[bytes, ...] | None:
-    """What a child wrote to each of some pipes until it ended, up to so many bytes; None when it did not.
+    """Return what a child wrote to each of some pipes until it ended, up to so many bytes; None when it did not.
 
     `deadline` is on the monotonic clock. What is too much is read, for a full pipe holds the writer up.
     """
@@ -305,7 +305,7 @@ def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) ->
 
 
 def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:
-    """The worker's answer, where it is all that was written to its pipe."""
+    """Return the worker's answer, where it is all that was written to its pipe."""
     try:
         answer: Any = json.loads(data)
         return answer if answer["nonce"] == nonce else None
@@ -321,7 +321,7 @@ def _ended(
     emulator: Emulator | None,
     inherited: dict[str, int],
 ) -> IsamapError:
-    """What an abnormal end means."""
+    """Return what an abnormal end means."""
     if code > 0:
         last = errors.strip().splitlines()[-1:] or [f"it ended with exit code {code}"]
         return _problem("program-failed", f"could not be run: {last[0][:300]}", subject)
@@ -350,7 +350,7 @@ def _problem(code: str, said: str, subject: Subject) -> RunProblem:
 
 
 def _not_run(said: str, subject: Subject) -> IsamapError:
-    """The finding that code could not be run, or that its file system does not let any be run."""
+    """Return the finding that code could not be run, or that its file system does not let any be run."""
     problem = NotSetUp(*_problem("program-failed", f"could not be run: {said}", subject).diagnostics)
     try:
         barred = bool(os.statvfs(subject.library).f_flag & os.ST_NOEXEC)
@@ -369,7 +369,7 @@ def _not_run(said: str, subject: Subject) -> IsamapError:
 
 
 def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
-    """The finding that this process, and so the child, may use less than the code was to have."""
+    """Return the finding that this process, and so the child, may use less than the code was to have."""
     allowed, option = {
         "cpu_seconds": (f"{most} s of processor time", "-t"),
         "memory_bytes": (f"{most / 2**30:.2f} GiB of memory", "-v"),
@@ -385,7 +385,7 @@ def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
 
 
 def permission_refused() -> MissingTool:
-    """The finding that the kernel keeps a part of the processor's state to itself."""
+    """Return the finding that the kernel keeps a part of the processor's state to itself."""
     return MissingTool(
         Diagnostic(
             "permission-refused",

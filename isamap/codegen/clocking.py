@@ -90,7 +90,7 @@ def time_all(
 
 
 def _place(image: bytearray, timed: Timed) -> list[int]:
-    """Where each operand lies in the shared file, on lines of their own."""
+    """Return where each operand lies in the shared file, on lines of their own."""
     places: list[int] = []
     for data in timed.data:
         if isinstance(data, int):

@@ -65,12 +65,12 @@ class Model:
 
 
 def is_register(operand: Operand, registers: frozenset[str]) -> bool:
-    """Whether an operand lives in a register memory."""
+    """Return whether an operand lives in a register memory."""
     return operand.memory in registers
 
 
 def build_model(instruction: Instruction, registers: frozenset[str], file_names: Names) -> Model:
-    """The model of an instruction; `registers` names the register memories."""
+    """Return the model of an instruction; `registers` names the register memories."""
     name = file_names.take(instruction.name)
     names = file_names.inside()
     operands = passing(instruction, registers)
@@ -80,7 +80,7 @@ def build_model(instruction: Instruction, registers: frozenset[str], file_names:
 
 
 def passing(instruction: Instruction, registers: frozenset[str]) -> tuple[ModelOperand, ...]:
-    """How the operands of an instruction's function are passed, in their order."""
+    """Return how the operands of an instruction's function are passed, in their order."""
     passed = [o for o in instruction.operands if o.role != "temp"]
     scalars = [o for o in passed if is_register(o, registers) and not o.shape]
     written = [o for o in scalars if o.role != "in"]
@@ -126,7 +126,7 @@ class _Writer:
         return self.lines
 
     def parameters(self) -> list[str]:
-        """The C parameters: operands in their order, each with its strides, then the instruction's own."""
+        """Return the C parameters: operands in their order, each with its strides, then the instruction's own."""
         found: list[str] = []
         for m in self.operands.values():
             o, name = m.operand, self.names.of(m.operand.name)
@@ -164,14 +164,14 @@ class _Writer:
                 self.each_element(o, lambda at: f"{self.element(at)} = {self.rounded(at)};")
 
     def widening(self, at: Read) -> str:
-        """The statement that starts an accumulator from the operand's element."""
+        """Return the statement that starts an accumulator from the operand's element."""
         o = self.instruction.operand(at.buffer)
         assert o.accumulate is not None
         scope = Scope(self.names.of, self.element, self.used)
         return f"{self.element(at, total=True)} = {value_text(Cast(at, o.accumulate), scope)};"
 
     def rounded(self, at: Read) -> Text:
-        """An accumulator's element as it is stored in the operand."""
+        """Return an accumulator's element as it is stored in the operand."""
         o = self.instruction.operand(at.buffer)
         assert o.accumulate is not None
         total = self.element(at, total=True)
@@ -250,7 +250,7 @@ class _Writer:
     # --- elements
 
     def load(self, read: Read) -> Text:
-        """The stored element that an access reads, or its fill outside of the shape."""
+        """Return the stored element that an access reads, or its fill outside of the shape."""
         operand = self.instruction.operand(read.buffer)
         if operand.accumulate is not None and operand.name in self.operands:
             element = self.rounded(read)
@@ -262,7 +262,7 @@ class _Writer:
         return element if inside is None else choice(inside, element, stored_text(read.fill, self.scope))
 
     def inside(self, read: Read, operand: Operand) -> Text | None:
-        """Whether the subscripts are inside of the operand's shape."""
+        """Return whether the subscripts are inside of the operand's shape."""
         found: Text | None = None
         for index, extent in zip(read.index, operand.shape, strict=True):
             at = index_text(index, self.names.of, self.used)
@@ -285,7 +285,7 @@ class _Writer:
         return Text(f"{name}[{index_text(at, self.names.of, self.used)}]")
 
     def offset(self, operand: Operand, subscripts: tuple[Index, ...]) -> Index:
-        """Where an element is: by strides in memory, row-major in registers."""
+        """Return where an element is: by strides in memory, row-major in registers."""
         m = self.operands.get(operand.name)
         if m is None or operand.strides is None or len(operand.strides) != len(subscripts):
             return _dense_offset(subscripts, operand.shape)

@@ -56,7 +56,7 @@ class Variant:
 
 
 def variant_name(kernel: str, machine: str) -> str:
-    """What the program of a kernel for a machine is called among others."""
+    """Return what the program of a kernel for a machine is called among others."""
     return f"{spell(kernel)}_on_{spell(machine)}"
 
 
@@ -193,20 +193,20 @@ def _chosen(variants: Sequence[Variant]) -> list[str]:
 
 
 def _own_arguments(interface: Interface, made: str) -> list[str]:
-    """The arguments in the struct of a variant: the same members, under another name."""
+    """Return the arguments in the struct of a variant: the same members, under another name."""
     values = ", ".join(f"args->{field.member}" for field in interface.fields) or "0"
     return [f"    const {made}_args own = {{{values}}};"]
 
 
 def _pool(interface: Interface, variant: Variant) -> str:
-    """What a variant is given for a pool: one that runs on one thread takes none."""
+    """Return what a variant is given for a pool: one that runs on one thread takes none."""
     if variant.emitted.interface.takes_pool:
         return "pool"
     return "NULL" if interface.takes_pool else f"({variant.emitted.name}_pool *)pool"
 
 
 def _makefile(name: str, variants: Sequence[Variant]) -> str:
-    """Each file with the flags of its machine; gcc's own ones stand apart."""
+    """Return each file with the flags of its machine; gcc's own ones stand apart."""
     takes_pool = any(v.emitted.interface.takes_pool for v in variants)
     pool = ["isamap_pool.o"] if takes_pool else []
     objects = [f"{name}.o", *(f"{v.emitted.name}.o" for v in variants), *pool]

@@ -38,7 +38,7 @@ def _file(name: str) -> str:
 def served_files(
     functions: Sequence[str] | Interface, needed: Sequence[tuple[str, int, int]] = (), support: str = ""
 ) -> dict[str, str]:
-    """The files of a program around checks, or around an emitted program.
+    """Return the files of a program around checks, or around an emitted program.
 
     `needed` are features, and the bits that tell of them; `support` are functions that libraries may lack.
     """
@@ -71,7 +71,7 @@ def _around(interface: Interface) -> list[str]:
 
 
 def request_of(job: dict[str, Any]) -> bytes:
-    """The bytes that ask for a job's calls, with their operands out of its shared file."""
+    """Return the bytes that ask for a job's calls, with their operands out of its shared file."""
     with _shared(job) as shared:
         if "calls" in job:
             calls = [_check(shared, *call) for call in job["calls"]]
@@ -81,7 +81,7 @@ def request_of(job: dict[str, Any]) -> bytes:
 
 
 def keep_results(job: dict[str, Any], output: bytes) -> dict[str, Any]:
-    """The answer to a job, whose results go to its shared file: those of all calls that returned."""
+    """Return the answer to a job, whose results go to its shared file: those of all calls that returned."""
     with _shared(job) as shared:
         if "calls" in job:
             return _keep_checks(shared, job["calls"], output)
@@ -127,7 +127,7 @@ def _program(shared: mmap.mmap, job: dict[str, Any], place: str) -> bytes:
 
 
 def _bits(field: tuple[str, str, Any]) -> int:
-    """The bits of a member that is no address."""
+    """Return the bits of a member that is no address."""
     return int.from_bytes(bytes(make_arguments([field], [])), "little")
 
 

@@ -62,7 +62,7 @@ def shares(kernel: Kernel) -> dict[str, float]:
 
 
 def _passes_on(site: Site, known: dict[str, float]) -> bool:
-    """Whether an assignment spreads what it reads further than was known; then it is known."""
+    """Return whether an assignment spreads what it reads further than was known; then it is known."""
     assign, extents = site.assign, {name: typical_value(n, {}) or 1 for name, n in site.extents.items()}
     kept = symbols(assign.target) - {a.name for a in site.axes if a.ordered}
     by_buffer: dict[str, float] = {}
@@ -90,7 +90,7 @@ def fills_of(kernel: Kernel) -> tuple[str, ...]:
 
 
 def make_arrays(kernel: Kernel, fill: str, seed: int = 0) -> dict[str, Array]:
-    """An array for each input and output of a kernel whose sizes are bound."""
+    """Return an array for each input and output of a kernel whose sizes are bound."""
     arrays: dict[str, Array] = {}
     for number, operand in enumerate(o for o in kernel.operands if o.role != "temp"):
         rng = np.random.default_rng((seed, number))
@@ -143,7 +143,7 @@ def _drawn(
 
 
 def _divisors(kernel: Kernel) -> dict[str, float]:
-    """What floats of `random` are divided by, of the inputs that are divided at all."""
+    """Return what floats of `random` are divided by, of the inputs that are divided at all."""
     sums = [(site, n) for site in find_sites(kernel) if (n := _terms_in_turn(site)) > 1]
     floats = [o.name for o in kernel.operands if o.role != "temp" and o.dtype.is_float]
     if iterations_apart(kernel) is None:
@@ -160,7 +160,7 @@ def _divisors(kernel: Kernel) -> dict[str, float]:
 
 
 def _terms_in_turn(site: Site) -> int:
-    """The terms that one iteration of loops that run in order adds up; 1 where it is no sum inside of one."""
+    """Return the terms that one iteration of loops that run in order adds up; 1 where it is no sum inside of one."""
     if site.assign.op != "add" or not any(a.ordered for a in site.axes):
         return 1
     kept = symbols(site.assign.target) | {a.name for a in site.axes if a.ordered}
@@ -182,7 +182,7 @@ _SPECIAL = np.array([np.nan, np.inf, -np.inf])
 
 
 def with_gaps(array: Array, gap_bytes: int, most_bytes: int) -> Array:
-    """The same elements with so many bytes between rows, and a row between matrices.
+    """Return the same elements with so many bytes between rows, and a row between matrices.
 
     The array itself where it has no rows, or would take more than `most_bytes`.
     """
@@ -207,14 +207,14 @@ def zeros_at_line(count: int, dtype: np.dtype[Any]) -> Array:
 
 
 def taken_bytes(array: Array) -> int:
-    """The memory from an array's first to behind its last element, with gaps between rows."""
+    """Return the memory from an array's first to behind its last element, with gaps between rows."""
     if not array.size:
         return 0
     return array.itemsize + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True))
 
 
 def make_scalars(kernel: Kernel, fill: str = "integers", seed: int = 0) -> dict[str, float]:
-    """A value for each typed scalar parameter: a small integer that is not 0, or what reaches a saturation.
+    """Return a value for each typed scalar parameter: a small integer that is not 0, or what reaches a saturation.
 
     Where a scale decides whether results saturate, `q = sat_i8(round(f32(s) * scale, even))`, floats are
     multiplied with a power of 2 that leaves about as many results within the type as beyond it. In `ties`
@@ -236,7 +236,7 @@ def _drawn_scalars(kernel: Kernel, seed: int = 0) -> dict[str, tuple[DType, int]
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """The extents of an operand whose sizes are bound."""
+    """Return the extents of an operand whose sizes are bound."""
     return tuple(extent.evaluate({}) for extent in operand.shape)
 
 

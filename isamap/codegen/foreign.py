@@ -22,14 +22,14 @@ _CPU = 1
 
 
 def dlpack_code(dtype: DType) -> int:
-    """What DLPack calls a type beside its bits; -1 for none."""
+    """Return what DLPack calls a type beside its bits; -1 for none."""
     if dtype.name == "bf16":
         return _BFLOAT
     return _CODES[dtype.kind] if not dtype.is_float or dtype.bits >= 16 else -1
 
 
 def capsule_of(value: Any) -> Any:
-    """What DLPack says of a tensor of torch, in a fraction of a microsecond; None for all else."""
+    """Return what DLPack says of a tensor of torch, in a fraction of a microsecond; None for all else."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return None
@@ -42,7 +42,7 @@ def capsule_of(value: Any) -> Any:
 
 
 def as_numpy(value: object, name: str) -> NDArray[Any] | None:
-    """An array in the same memory; None for what is no array. Raises: UsageProblem for one out of reach."""
+    """Return an array in the same memory; None for what is no array. Raises: UsageProblem for one out of reach."""
     if not hasattr(value, "__dlpack__") or isinstance(value, np.ndarray):
         return None
     torch = sys.modules.get("torch")

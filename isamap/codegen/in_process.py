@@ -88,7 +88,7 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> int:
-        """The status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
+        """Return the status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
         held, pointer, needed = self._checked(arrays, sizes, scalars)
         if self._is_repeated:
             if len(self._repeated) >= MOST_SIZES:
@@ -105,7 +105,7 @@ class InProcess:
         return self._run(pointer, needed)
 
     def again(self, values: Mapping[str, object], sizes: object) -> int | None:
-        """The status of a call that is like one before, of arrays and scalars by name.
+        """Return the status of a call that is like one before, of arrays and scalars by name.
 
         None, and nothing is done, where it is not, or may not be.
         """
@@ -130,7 +130,7 @@ class InProcess:
         sizes: Mapping[str, int] | None = None,
         scalars: Mapping[str, float] | None = None,
     ) -> Callable[[], int]:
-        """A call of always the same arrays, which are checked now: it gives the status.
+        """Return a call of always the same arrays, which are checked now: it gives the status.
 
         Raises: UsageProblem when arrays do not fit.
         """
@@ -142,7 +142,7 @@ class InProcess:
         return lambda held=held: self._run(pointer, needed)
 
     def moving(self, arrays: Mapping[str, object], order: Sequence[str]) -> Callable[[Sequence[int]], int]:
-        """A call of arrays like these elsewhere: of their addresses in that order it gives the status.
+        """Return a call of arrays like these elsewhere: of their addresses in that order it gives the status.
 
         What lies at the addresses is the caller's word. Raises: UsageProblem when these arrays do not fit.
         """
@@ -172,7 +172,7 @@ class InProcess:
         sizes: Mapping[str, int] | None,
         scalars: Mapping[str, float] | None,
     ) -> tuple[_Held, int, int]:
-        """The arguments, where they lie, and how large a workspace they need. Raises: UsageProblem."""
+        """Return the arguments, where they lie, and how large a workspace they need. Raises: UsageProblem."""
         _, workspace_bytes = self._load()
         call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
@@ -191,7 +191,7 @@ class InProcess:
             self._rooms.append(room)
 
     def _load(self) -> tuple[Any, Any]:
-        """The function and the one that tells its workspace, with the pool that calls use."""
+        """Return the function and the one that tells its workspace, with the pool that calls use."""
         with self._loading:
             if self._functions is None:
                 for component in self.compiled.permissions:
@@ -206,7 +206,7 @@ class InProcess:
             return self._functions
 
     def _take_room(self, needed: int) -> Any:
-        """A workspace that is large enough, and no other call's."""
+        """Return a workspace that is large enough, and no other call's."""
 
         try:
             room = self._rooms.pop()
@@ -341,7 +341,7 @@ def _numbers(values: Sequence[int]) -> Any:
 
 
 def _range(dtype: DType) -> tuple[float, float] | None:
-    """The numbers that C takes for a scalar just as they are, or rounded once; None where it does not."""
+    """Return the numbers that C takes for a scalar just as they are, or rounded once; None where it does not."""
     if dtype.is_integer:
         return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
     return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None
@@ -349,7 +349,7 @@ def _range(dtype: DType) -> tuple[float, float] | None:
 
 @cache
 def _again(compiler: Compiler) -> Callable[..., int]:
-    """The function that looks at a call and makes it. Raises: CompilerRefused, MissingTool."""
+    """Return the function that looks at a call and makes it. Raises: CompilerRefused, MissingTool."""
     text = Path(__file__).with_name(_SOURCE).read_text(encoding="utf-8")
     library = ctypes.PyDLL(str(build(compiler, _FLAGS, {_SOURCE: text}, _SOURCE)))  # keeps Python's lock
     function = library.isamap_again

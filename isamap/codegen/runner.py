@@ -78,7 +78,7 @@ def run_program(
     emulator: Emulator | None = None,
     processor_time: bool = False,
 ) -> RunResult:
-    """What the program does with arrays, which stay as they are; `repeat` more calls are timed.
+    """Return what the program does with arrays, which stay as they are; `repeat` more calls are timed.
 
     By the clock on the wall; `processor_time` is what the calling thread takes of its processor instead.
 
@@ -115,7 +115,7 @@ def run_program(
 
 
 def _place(tensors: tuple[Passed, ...]) -> tuple[list[int], int]:
-    """Where each tensor starts in the shared file, and the file's size."""
+    """Return where each tensor starts in the shared file, and the file's size."""
     offsets: list[int] = []
     total = 0
     for tensor in tensors:
@@ -125,7 +125,7 @@ def _place(tensors: tuple[Passed, ...]) -> tuple[list[int], int]:
 
 
 def _on_threads(compiled: Compiled, threads: int, job: dict[str, Any]) -> dict[str, Any]:
-    """What a job needs besides for running on several threads."""
+    """Return what a job needs besides for running on several threads."""
     if threads == 1 or compiled.pool is None:
         return {"threads": 1}
     return {
@@ -174,21 +174,21 @@ class Packer:
     compiled: Compiled
 
     def symbols(self, sizes: Mapping[str, int]) -> dict[str, int]:
-        """Those of the run-time sizes that it is given."""
+        """Return those of the run-time sizes that it is given."""
         return {name: sizes[name] for name, _, _ in self.compiled.interface.symbols}
 
 
 def compile_packers(
     emitted: EmittedC, machine: Machine, model: bool = False, target: tuple[str, ...] | None = None
 ) -> tuple[Packer, ...]:
-    """The programs that pack what a program takes packed. Raises: as `compile_library`."""
+    """Return the programs that pack what a program takes packed. Raises: as `compile_library`."""
     return tuple(_packer(compile_library(pack, machine, model, target=target)) for pack in emitted.packs)
 
 
 def compile_packers_together(
     programs: Mapping[str, EmittedC], machine: Machine, model: bool = False
 ) -> dict[str, tuple[Packer, ...]]:
-    """The same of several programs by name, as one library. Raises: as `compile_library`."""
+    """Return the same of several programs by name, as one library. Raises: as `compile_library`."""
     packs = [pack for emitted in programs.values() for pack in emitted.packs]
     made = iter(compile_together(packs, machine, model) if packs else ())
     return {name: tuple(_packer(next(made)) for _ in emitted.packs) for name, emitted in programs.items()}
@@ -210,7 +210,7 @@ def packed_arrays(
     limits: Limits | None = None,
     emulator: Emulator | None = None,
 ) -> dict[str, Array]:
-    """The arrays with inputs replaced by what packs them, which runs in a child.
+    """Return the arrays with inputs replaced by what packs them, which runs in a child.
 
     Raises: as `run_program`, and where it writes between rows; UsageProblem when it refuses its arguments.
     """
@@ -230,7 +230,7 @@ def packed_arrays(
 
 
 def pack_in_process(packer: Packer, array: Array, sizes: Mapping[str, int], threads: int = 1) -> Array:
-    """An input packed in this process, where the machine's description is trusted.
+    """Return an input packed in this process, where the machine's description is trusted.
 
     The result begins at a cache line. Raises: UsageProblem when the array does not fit.
     """

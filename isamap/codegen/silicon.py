@@ -61,7 +61,7 @@ class Check:
     trials: int = 0
 
     def diagnostic(self, machine: Machine) -> Diagnostic:
-        """The finding as users read it, at the instruction's place in the description."""
+        """Return the finding as users read it, at the instruction's place in the description."""
         span = machine.instructions[self.instruction].span
         code = "instruction-crashed" if self.verdict == "crashed" else "instruction-differs"
         said = f"`{self.instruction}` does not do what its semantics say"
@@ -89,7 +89,7 @@ def check_machine(
     seed: int = 1,
     emulator: Emulator | None = None,
 ) -> tuple[Check, ...]:
-    """A check of every instruction, or of those named; `model` tries the plain-C models instead.
+    """Return a check of every instruction, or of those named; `model` tries the plain-C models instead.
 
     A constant that only the hardware knows has its default, or what the machine's word says.
 
@@ -186,7 +186,7 @@ def _architecture(machine: Machine) -> tuple[str, ...]:
 
 
 def _as_model(machine: Machine) -> Machine:
-    """The machine of plain-C models, which do what the loops say, in which way ever the hardware differs."""
+    """Return the machine of plain-C models, which do what the loops say, in which way ever the hardware differs."""
     machine = at_one_length(machine)
     instructions = {
         name: replace(e, instruction=replace(e.instruction, numerics=()))
@@ -224,7 +224,7 @@ def _compile(
 def _at_its_place(
     refused: CompilerRefused, forms: tuple[Form, ...], library: Callable[[tuple[Form, ...]], object]
 ) -> CompilerRefused:
-    """What a compiler said, at the instruction that it does not accept even alone.
+    """Return what a compiler said, at the instruction that it does not accept even alone.
 
     It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
     """
@@ -275,7 +275,7 @@ def _try_all(
 
 
 def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list[_Trial], list[list[bytes]]]:
-    """All trials with the initial contents of their operands."""
+    """Return all trials with the initial contents of their operands."""
     trials: list[_Trial] = []
     images: list[list[bytes]] = []
     rng = np.random.default_rng(seed)
@@ -344,7 +344,7 @@ def _run(
 
 
 def _never_began(problem: RunProblem, done: int, crashed: dict[int, str]) -> bool:
-    """Whether an emulator failed by itself, before the first of all trials."""
+    """Return whether an emulator failed by itself, before the first of all trials."""
     return problem.diagnostics[0].code == "program-failed" and done == 0 and not crashed
 
 
@@ -365,7 +365,7 @@ def _is_register(machine: Machine, o: Operand) -> bool:
 
 
 def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -> bytes:
-    """The bytes of an operand: its elements where they lie, and anything between and behind them."""
+    """Return the bytes of an operand: its elements where they lie, and anything between and behind them."""
     array = case.arrays[o.name]
     if _is_register(machine, o):
         size = max(_REGISTER_BYTES, machine.memories[o.memory or ""].register_bytes or 0, array.nbytes)
@@ -397,14 +397,14 @@ def _elements(room: bytearray | bytes, array: NDArray[Any], strides: tuple[int, 
 
 
 def _scalar_bytes(dtype: Any, value: Any) -> bytes:
-    """A scalar parameter as its compute type."""
+    """Return a scalar parameter as its compute type."""
     c_type = compute_type(dtype)
     stored = {"float": np.float32, "double": np.float64, "int": np.int32}.get(c_type)
     return np.asarray(value).astype(stored if stored is not None else dtype.numpy()).tobytes()
 
 
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
-    """What is wrong with the results of a trial, or None."""
+    """Return what is wrong with the results of a trial, or None."""
     found: dict[str, NDArray[Any]] = {}
     for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]

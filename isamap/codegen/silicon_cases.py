@@ -69,7 +69,7 @@ def encodings(instruction: Instruction, rng: np.random.Generator) -> list[dict[s
 
 
 def meets(where: tuple[Constraint, ...], binding: Mapping[str, int]) -> bool:
-    """Whether constraints hold, as far as the binding decides them."""
+    """Return whether constraints hold, as far as the binding decides them."""
     for c in where:
         left, right = c.left.substitute(binding).value, c.right.substitute(binding).value
         if left is None or right is None:
@@ -101,7 +101,7 @@ def make_cases(
 
 
 def _is_tried(instruction: Instruction, sizes: Mapping[str, int]) -> bool:
-    """Whether every operand has elements, as the language knows no arrays without any, and not too many."""
+    """Return whether every operand has elements, as the language knows no arrays without any, and not too many."""
     shapes = [[extent.evaluate(sizes) for extent in o.shape] for o in instruction.operands]
     return all(min(shape, default=1) >= 1 and prod(shape) <= _MOST_ELEMENTS for shape in shapes)
 
@@ -122,7 +122,7 @@ def _drawn(values: range, rng: np.random.Generator) -> int:
 
 
 def _range(p: Param) -> range:
-    """The values of a parameter, of which there may be billions, as far as the interpreter takes them."""
+    """Return the values of a parameter, of which there may be billions, as far as the interpreter takes them."""
     low = p.low.value if p.low is not None else None
     high = p.high.value if p.high is not None else None
     if p.default is not None and (low is None or high is None):
@@ -234,14 +234,14 @@ _SUM_FACTOR = 4.0
 
 
 def is_tame(instruction: Instruction) -> bool:
-    """Whether only numbers of moderate size make sense: sums rounded differently overflow elsewhere."""
+    """Return whether only numbers of moderate size make sense: sums rounded differently overflow elsewhere."""
     return bool(REORDERING.intersection(instruction.numerics))
 
 
 def difference(
     instruction: Instruction, encoded: Mapping[str, int], case: Case, found: Mapping[str, Array]
 ) -> str | None:
-    """The first wrong element, in words; None when all outputs are what the semantics say."""
+    """Return the first wrong element, in words; None when all outputs are what the semantics say."""
     sizes = {**encoded, **dict(case.counts)}
     scalars = dict(case.scalars)
     bound = bind_all(instruction, sizes)
@@ -298,7 +298,7 @@ def _tolerance(
     scalars: Mapping[str, Any],
     expected: Array,
 ) -> Array:
-    """How far from the expected value each element may lie, float64."""
+    """Return how far from the expected value each element may lie, float64."""
     dtype = operand.dtype
     unit = 2.0 ** (1 - dtype.mantissa_bits)
     bias = (1 << (dtype.exponent_bits - 1)) - 1
@@ -319,7 +319,7 @@ def _tolerance(
 
 
 def _chooses(instruction: Instruction) -> bool:
-    """Whether it takes the smaller or larger of two values."""
+    """Return whether it takes the smaller or larger of two values."""
     return any(name in ("min", "max") for stmt in instruction.body for name in _operations(stmt))
 
 

@@ -61,7 +61,7 @@ class Form:
 
 
 def free_axes(operand: Operand) -> tuple[int, ...]:
-    """The axes of an operand in memory whose strides are given at run time."""
+    """Return the axes of an operand in memory whose strides are given at run time."""
     strides = operand.strides or ()
     return tuple(axis for axis, stride in enumerate(strides) if stride is None)
 
@@ -88,7 +88,7 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
 
 
 def _unknown(machine: Machine, instruction: Instruction) -> str | None:
-    """What has to be a number in the code, and is none before the run, or None."""
+    """Return what has to be a number in the code, and is none before the run, or None."""
     given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
     for o in instruction.operands:
         memory = machine.memories[o.memory or ""] if o.role != "temp" else None
@@ -105,7 +105,7 @@ def _unknown(machine: Machine, instruction: Instruction) -> str | None:
 
 
 def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
-    """The file with a function for every form."""
+    """Return the file with a function for every form."""
     names = Names(taken=HELPERS)
     for form in forms:
         names.take(f"check_{form.number}")
@@ -304,7 +304,7 @@ class Move:
 
 
 def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> Move | None:
-    """A load or store for an operand; without `encoded`, one for any of its shapes."""
+    """Return a load or store for an operand; without `encoded`, one for any of its shapes."""
     for entry in machine.instructions.values():
         i = entry.instruction
         if not isinstance(entry.emit, EmitCall | EmitSteps) or len(i.operands) != 2 or not is_copy(i):
@@ -321,7 +321,7 @@ def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bo
 
 
 def is_copy(i: Instruction) -> bool:
-    """Whether an instruction only copies, index by index."""
+    """Return whether an instruction only copies, index by index."""
     body: tuple[Stmt, ...] = i.body
     while len(body) == 1 and isinstance(body[0], Loop) and body[0].guard is None:
         body = body[0].body
@@ -333,7 +333,7 @@ def is_copy(i: Instruction) -> bool:
 
 
 def _solve(i: Instruction, own: Operand, o: Operand, encoded: Mapping[str, int]) -> dict[str, int] | None:
-    """The parameters with which a move's operand has the shape of `o`."""
+    """Return the parameters with which a move's operand has the shape of `o`."""
     found: dict[str, int] = {}
     for mine, wanted in zip(own.shape, o.shape, strict=True):
         target = wanted.substitute(encoded).value

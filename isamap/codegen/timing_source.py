@@ -88,7 +88,7 @@ class Timing:
 
 
 def chained(form: Form, machine: Machine) -> tuple[Operand, Operand] | None:
-    """The operand that an instruction writes, and the one through which it goes in again; None without."""
+    """Return the operand that an instruction writes, and the one through which it goes in again; None without."""
     inside = [o for o in form.passed if machine.memories[o.memory or ""].kind == "registers"]
     for o in inside:
         if o.role == "inout":
@@ -106,7 +106,7 @@ def _shape(o: Operand) -> tuple[str, ...]:
 
 
 def copies_of(form: Form, machine: Machine) -> int:
-    """How many results of an instruction are under way at a time."""
+    """Return how many results of an instruction are under way at a time."""
     written = [o for o in form.passed if o.role != "in"]
     numbered = any(machine.memories[o.memory or ""].named == "immediate" for o in written)
     limit = PLACES if numbered else RESULTS
@@ -122,7 +122,7 @@ def copies_of(form: Form, machine: Machine) -> int:
 
 
 def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
-    """The file with a function for each timing, and `sample`, which calls one and looks at the clock."""
+    """Return the file with a function for each timing, and `sample`, which calls one and looks at the clock."""
     names = Names(taken=HELPERS)
     for word in ("sample", "timed", "trip", "trips", *(t.function for t in timings)):
         names.take(word)
@@ -132,7 +132,7 @@ def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
 
 
 def source_of(machine: Machine, issuer: Issuer, functions: list[list[str]], sampled_by: str) -> str:
-    """The whole file around functions and the text of `sample`, which calls one and looks at a clock."""
+    """Return the whole file around functions and the text of `sample`, which calls one and looks at a clock."""
     headers = sorted(_HEADERS | set(machine.target.headers))
     parts = [list(FIRST), [f"#include <{h}>" for h in headers]]
     used = (issuer.used | {"IN_VECTOR"}) - {"string.h", "math.h"}
@@ -150,7 +150,7 @@ def sampler(clock: str = WALL) -> str:
 
 
 def hidden(name: str, c_type: str) -> str:
-    """The statement after which the compiler knows nothing about a variable."""
+    """Return the statement after which the compiler knows nothing about a variable."""
     return f"HIDE_{'R' if _INTEGER.fullmatch(c_type) else 'V'}({name});"
 
 
@@ -271,7 +271,7 @@ class _Function:
         self.add(self.hide(self.held(r for _, r in results)))
 
     def held(self, refs: Iterable[RegisterRef | MemoryRef]) -> Iterable[str]:
-        """The C variables among references."""
+        """Return the C variables among references."""
         return [r.value for r in refs if isinstance(r, RegisterRef) and r.value in self.c_types]
 
     def reference(self, o: Operand, n: int) -> RegisterRef | MemoryRef:
@@ -345,7 +345,7 @@ class _Function:
 
 
 def highest(form: Form) -> tuple[tuple[str, int], ...]:
-    """All integer parameters of a form: those encoded, and the others as large as they may be."""
+    """Return all integer parameters of a form: those encoded, and the others as large as they may be."""
     counted = [p for p in form.entry.instruction.params if p.name in form.counts]
     return (*form.encoded, *((p.name, _most(p.high)) for p in counted))
 
@@ -355,7 +355,7 @@ def _most(high: Index | None) -> int:
 
 
 def place_elements(o: Operand, form: Form) -> int:
-    """How far apart the places of an operand in memory lie: whole lines. Units: elements."""
+    """Return how far apart the places of an operand in memory lie: whole lines. Units: elements."""
     sizes = dict(highest(form))
     count = 1
     for extent in o.shape:

@@ -37,7 +37,7 @@ _NAMES = ("isamap_pool.c", "isamap_pool.h")
 
 @cache
 def pool_files() -> dict[str, str]:
-    """The files by name."""
+    """Return the files by name."""
     return {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _NAMES}
 
 
@@ -196,7 +196,7 @@ def compile_library(
     compiler: str | None = None,
     target: tuple[str, ...] | None = None,
 ) -> Compiled:
-    """The library of emitted C, from the cache where it was made before.
+    """Return the library of emitted C, from the cache where it was made before.
 
     `compiler` names one of COMPILERS. With a `target` it is a program for that architecture, which performs
     calls (emulated.py). Raises: MissingTool when there is none; CompilerRefused.
@@ -242,12 +242,12 @@ def compile_together(
 
 
 def build_flags(compiler: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What emitted C is built with besides a machine's flags: by every compiler, and by this one only."""
+    """Return what emitted C is built with besides a machine's flags: by every compiler, and by this one only."""
     return _SHOWN, _OF_COMPILER.get(compiler, ())
 
 
 def build_pool(compiler: Compiler) -> Path:
-    """The library of the pool of threads. Raises: CompilerRefused."""
+    """Return the library of the pool of threads. Raises: CompilerRefused."""
     return build(compiler, _POOL_FLAGS, pool_files(), "isamap_pool.c")
 
 
@@ -260,7 +260,7 @@ def build(
     served: Served | None = None,
     links: Sequence[str] = (),
 ) -> Path:
-    """The shared library made of `main`, one or several of `files`; or the program that serves its functions.
+    """Return the shared library made of `main`, one or several of `files`; or the program that serves its functions.
 
     `links` are the paths of the libraries that it calls.
 
@@ -329,12 +329,12 @@ def _perform(
 
 
 def _as_text(content: str | bytes) -> str:
-    """A file as text, one of bytes by its digest."""
+    """Return a file as text, one of bytes by its digest."""
     return content if isinstance(content, str) else hashlib.sha256(content).hexdigest()
 
 
 def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
-    """Two steps: what was emitted with the machine's flags, and all else without, so that one C library does.
+    """Yield two steps: what was emitted with the machine's flags, and all else without, so that one C library does.
 
     A C library for each set of flags would take half a minute each; one takes that once for an architecture.
     """
@@ -370,7 +370,7 @@ def _lacking(message: str, said: str, help_: str) -> MissingTool:
 
 
 def _placed(key: str, library: bytes) -> Path:
-    """Where a library lies to be loaded: kept, or in a folder of this process alone."""
+    """Return where a library lies to be loaded: kept, or in a folder of this process alone."""
     with OnlyWarned():
         return Cache.open(LIBRARIES).keep(key, library)
     return Cache.beneath(own_root(), LIBRARIES).keep(key, library)
@@ -382,7 +382,7 @@ def find_compiler(
     wanted: str | None = None,
     features: Sequence[str] = (),
 ) -> Compiler:
-    """The compiler to use for these flags and for a processor with these features.
+    """Return the compiler to use for these flags and for a processor with these features.
 
     Raises: MissingTool, UsageProblem for a name that is none.
     """
@@ -426,7 +426,7 @@ def installed_compilers() -> tuple[Compiler, ...]:
 
 @lru_cache(maxsize=8)
 def _locate(name: str) -> Compiler | None:
-    """A compiler by its kind, where it is installed."""
+    """Return a compiler by its kind, where it is installed."""
     if name == "zig":
         if importlib.util.find_spec("ziglang") is None:
             return None
@@ -442,7 +442,7 @@ def _locate(name: str) -> Compiler | None:
 
 @lru_cache(maxsize=64)
 def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
-    """Whether a compiler takes the flags."""
+    """Return whether a compiler takes the flags."""
     if compiler.name == "zig":
         return True  # one pinned version, which takes every flag that descriptions may name
     words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
@@ -460,7 +460,7 @@ def _asked(name: str, words: Sequence[str]) -> str | None:
 
 
 def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
-    """The answer of a program, asked again when the program has changed, or where it had none."""
+    """Return the answer of a program, asked again when the program has changed, or where it had none."""
     status = os.stat(words[0])
     key = digest(f"{what} 2", str(status.st_mtime_ns), str(status.st_size), *words)
     with OnlyWarned():
@@ -540,7 +540,7 @@ class Steps:
 
 
 def shared_headers(texts: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The lines that include those headers of the system that most of these C files include, and which do.
+    """Return the lines that include those headers of the system that most of these C files include, and which do.
 
     A file that lacks one of them is none of these: it would no longer be found that it needs it.
     """
@@ -555,7 +555,7 @@ def shared_headers(texts: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
 def library_steps(
     flags: Step, mains: Sequence[str], links: Sequence[str] = (), parsed: Collection[str] = ()
 ) -> Steps:
-    """The calls that make a library of one file, or of several, an object of each.
+    """Return the calls that make a library of one file, or of several, an object of each.
 
     `links` are the paths of libraries that the files call, which are found there again when they run.
     `parsed` are those of the files that include all that a file HEADERS does, which is parsed once.
@@ -605,7 +605,7 @@ def run_steps(
 def run_compiler(
     words: list[str], folder: str | None, seconds: float | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """One call of a compiler, with nothing of the user's environment but where to find programs.
+    """Return one call of a compiler, with nothing of the user's environment but where to find programs.
 
     Raises: OSError where no process can be started, subprocess.TimeoutExpired.
     """
@@ -621,7 +621,7 @@ def run_compiler(
 
 
 def _writable_root() -> Path:
-    """Where compilers keep what they keep."""
+    """Return where compilers keep what they keep."""
     with OnlyWarned():
         return cache_root()
     return own_root()

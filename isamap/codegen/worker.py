@@ -32,20 +32,20 @@ _SCALARS: dict[str, Any] = {
 
 
 def make_arguments(fields: list[tuple[str, str, Any]], pointers: list[int]) -> ctypes.Structure:
-    """The argument struct; a field is (kind, C type, value), a pointer's value its position in `pointers`."""
+    """Return the argument struct; a field is (kind, C type, value), a pointer's value its position in `pointers`."""
     struct = _struct(tuple(["" if kind == "pointer" else c_type for kind, c_type, _ in fields]))
     return struct(*[pointers[value] if kind == "pointer" else value for kind, _, value in fields])
 
 
 @lru_cache(maxsize=64)
 def _struct(c_types: tuple[str, ...]) -> type[ctypes.Structure]:
-    """A struct of such members, "" for pointers. To make one takes longer than all else of a small call."""
+    """Return a struct of such members, "" for pointers. To make one takes longer than all else of a small call."""
     layout = [(f"f{n}", _SCALARS[name] if name else ctypes.c_void_p) for n, name in enumerate(c_types)]
     return type("Arguments", (ctypes.Structure,), {"_fields_": layout})
 
 
 def load_library(library: str) -> ctypes.CDLL:
-    """An emitted library in this process."""
+    """Return an emitted library in this process."""
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)  # libraries are linked against nothing
     return ctypes.CDLL(library)
 
@@ -56,12 +56,12 @@ def unload(library: ctypes.CDLL) -> None:
 
 
 def load_function(library: str, name: str) -> tuple[Any, Any]:
-    """The function of a library and the one that tells its workspace."""
+    """Return the function of a library and the one that tells its workspace."""
     return functions_of(load_library(library), name)
 
 
 def functions_of(loaded: ctypes.CDLL, name: str) -> tuple[Any, Any]:
-    """The same of a library that is loaded."""
+    """Return the same of a library that is loaded."""
     function, size = loaded[name], loaded[f"{name}_workspace_bytes"]
     function.restype, size.restype = ctypes.c_int, ctypes.c_size_t
     function.argtypes = [ctypes.c_void_p] * 3
@@ -91,7 +91,7 @@ class ThreadPool:
 
 
 def ask_permission(component: int) -> bool:
-    """Whether the kernel lets this process use a part of the processor's state."""
+    """Return whether the kernel lets this process use a part of the processor's state."""
     return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, component) == 0
 
 
@@ -138,7 +138,7 @@ def _limit(job: dict[str, Any]) -> None:
 
 
 def _perform(job: dict[str, Any], place: str, inputs: list[bytearray], pool: int | None) -> dict[str, Any]:
-    """One run in fresh memory: the status, the contents afterwards, and the times of repetitions in ns."""
+    """Return one run in fresh memory: the status, the contents afterwards, and the times of repetitions in ns."""
     function, workspace_bytes = load_function(job["library"], job["function"])
     regions = [Region(len(data), place) for data in inputs]
     for region, data in zip(regions, inputs, strict=True):
@@ -168,7 +168,7 @@ class Slot:
         self.end = self.region.address + self.region.size
 
     def place(self, data: bytes, slack: int) -> int:
-        """The address of a copy of data that ends `slack` bytes before the page; poison is around it."""
+        """Return the address of a copy of data that ends `slack` bytes before the page; poison is around it."""
         ctypes.memset(self.region.address, _POISON, self.region.size)
         address = self.end - len(data) - slack
         ctypes.memmove(address, data, len(data))
@@ -237,7 +237,7 @@ def _filled_arena(size: int, source: int) -> Region:
 
 
 def _enough_trips(call: Any, wanted_ns: int) -> int:
-    """How many trips of its loop make a call take so long."""
+    """Return how many trips of its loop make a call take so long."""
     trips = 1
     while (took := min(_sample(call, trips, 3))) < wanted_ns and trips < 1 << 40:
         trips = trips * 2 if took < wanted_ns // 8 else max(trips + 1, trips * wanted_ns // max(took, 1))
@@ -245,7 +245,7 @@ def _enough_trips(call: Any, wanted_ns: int) -> int:
 
 
 def _sample(call: Any, trips: int, count: int) -> list[int]:
-    """The ns that each of so many calls took."""
+    """Return the ns that each of so many calls took."""
     sample, function, data, numbers = call
     ns = (ctypes.c_int64 * count)()
     sample(function, data, numbers, ctypes.c_int64(trips), ctypes.c_int64(count), ns)
@@ -304,7 +304,7 @@ def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str,
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:
-    """What comes of a job, or what this process could not get for it."""
+    """Return what comes of a job, or what this process could not get for it."""
     try:
         return _main(job)
     except MemoryError:

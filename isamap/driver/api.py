@@ -62,7 +62,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     cold: bool = False,
     transform: bool | SupportsIndex = False,
 ) -> CompiledKernel:
-    """The kernel, compiled for a machine, and for so many threads.
+    """Return the kernel, compiled for a machine, and for so many threads.
 
     `kernel` is a shipped name, the path of an .ir file, or a text of the language; `machine` a name, a path
     or "host"; sizes are numbers, or ranges such as "1..8192@512", which stay open until the call. `schedule`
@@ -94,7 +94,7 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
 
 
 def kept_key(kernel: str | Path, machine: str | Path, **asked: Any) -> str | None:
-    """The sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
+    """Return the sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
     return key_of(_plain_request(kernel, machine, **asked))
 
 
@@ -119,14 +119,14 @@ def _plain_request(
 
 
 def is_kept(kernel: str | Path, machine: str | Path, **asked: Any) -> bool:
-    """Whether `compile` would find its answer in the cache. Raises: as `compile`, for what is given."""
+    """Return whether `compile` would find its answer in the cache. Raises: as `compile`, for what is given."""
     return recall_emitted(kept_key(kernel, machine, **asked)) is not None
 
 
 def find_mappings(
     kernel: str | Path, machine: str | Path, sizes: Sizes | None = None, mode: CountMode = "complete"
 ) -> tuple[KernelMapping, ...]:
-    """Every mapping of a kernel onto a machine's instructions; without sizes, for all that it allows.
+    """Return every mapping of a kernel onto a machine's instructions; without sizes, for all that it allows.
 
     `mode` says what is counted: "complete", "fixed" or "amos" (docs/matching.md).
     """
@@ -138,7 +138,7 @@ def find_mappings(
 
 
 def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ()) -> str:
-    """The text of the kernel of the gradients of a kernel's results by its inputs (docs/gradients.md).
+    """Return the text of the kernel of the gradients of a kernel's results by its inputs (docs/gradients.md).
 
     `of` names results, `by` inputs; all of floats, unless some are named.
     Raises: IsamapError where a name is unknown or an operation has no derivative.
@@ -150,7 +150,7 @@ def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ())
 def gradient_pair(
     kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = (), *, keep: Sequence[str]
 ) -> tuple[str, str]:
-    """The texts of the kernel forwards, which hands out the arrays `keep`, and of the one that reads them.
+    """Return the texts of the kernel forwards, which hands out the arrays `keep`, and of the one that reads them.
 
     Raises: IsamapError as `gradient`, and where an array is not one that would be computed again.
     """
@@ -172,7 +172,7 @@ def verify(
     packed: Sequence[str] = (),
     emulator: str | None = None,
 ) -> tuple[Case, ...]:
-    """The comparisons of a compiled kernel with the interpreter; each says whether it is `ok`.
+    """Return the comparisons of a compiled kernel with the interpreter; each says whether it is `ok`.
 
     An `emulator` is a command that runs the one behind it on a processor of its own: "qemu-x86_64 -cpu max".
     """
@@ -182,7 +182,7 @@ def verify(
 
 
 def source_of(kernel: str | Path) -> Source:
-    """The text of a kernel: a shipped one, that of a file, or the text itself. Raises: UsageProblem."""
+    """Return the text of a kernel: a shipped one, that of a file, or the text itself. Raises: UsageProblem."""
     found = given_text("kernel", kernel, "a name, a path or a text")
     if isinstance(found, Path):
         return read_file(found, str(found))
@@ -190,7 +190,7 @@ def source_of(kernel: str | Path) -> Source:
 
 
 def schedule_of(schedule: str | Path | None) -> Source | None:
-    """The text of a schedule: that of a file, or the text itself. Raises: UsageProblem."""
+    """Return the text of a schedule: that of a file, or the text itself. Raises: UsageProblem."""
     if schedule is None:
         return None
     found = given_text("schedule", schedule, "a path or a text") or Source("schedule", "")
@@ -206,7 +206,7 @@ def _request(
     threads: int,
     packed: Sequence[str],
 ) -> Request:
-    """What `compile` and `verify` ask alike, each part of it checked. Raises: UsageProblem."""
+    """Return what `compile` and `verify` ask alike, each part of it checked. Raises: UsageProblem."""
     word = given_word("heuristic", heuristic, "a name")
     check_name("heuristic", word)
     return Request(
@@ -225,7 +225,7 @@ def _limited(asked: Request, limit_s: object) -> Request:
 
 
 def _given_search(search: object, tune: object) -> str:
-    """The name of a searcher, "" for none. Raises: UsageProblem for an unknown one, or without `tune`."""
+    """Return the name of a searcher, "" for none. Raises: UsageProblem for an unknown one, or without `tune`."""
     word = given_word("search", search, "a name") if search != "" else ""
     if word:
         check_name("searcher", word)

@@ -84,7 +84,7 @@ def _turn(folder: Path) -> Generator[bool]:
 
 
 def _waited_for(take: Callable[[], None]) -> bool:
-    """Whether a lock was to be had in time."""
+    """Return whether a lock was to be had in time."""
     end = time.monotonic() + PATIENCE_S
     while True:
         try:
@@ -121,7 +121,7 @@ def _move(made: Path, target: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Whether both folders have each other's name now; False where the system has no such call."""
+    """Return whether both folders have each other's name now; False where the system has no such call."""
     try:
         call = ctypes.CDLL(None, use_errno=True).renameat2
     except (AttributeError, OSError, TypeError):
@@ -154,7 +154,7 @@ FORMAT = 1
 
 
 def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes]) -> str:
-    """The manifest of files that were made from facts."""
+    """Return the manifest of files that were made from facts."""
     digests = {
         name: sha256(content) if isinstance(content, str) else hashlib.sha256(content).hexdigest()
         for name, content in sorted(files.items())
@@ -164,7 +164,7 @@ def manifest_text(facts: Mapping[str, Any], files: Mapping[str, str | bytes]) ->
 
 
 def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool = False) -> tuple[Path, ...]:
-    """The paths of the files of a new folder, which replaces the one that isamap wrote there before.
+    """Return the paths of the files of a new folder, which replaces the one that isamap wrote there before.
 
     `force` replaces files that were changed since, too. Raises: UsageProblem where something else is in the
     way, or nothing can be written.

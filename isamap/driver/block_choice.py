@@ -42,7 +42,7 @@ LEAST_GAIN = 1.05
 def form_in_blocks(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> tuple[Rewrite, tuple[Blocks, ...]]:
-    """A bound kernel as it is matched, and the blocks that its statements share, the outermost first.
+    """Return a bound kernel as it is matched, and the blocks that its statements share, the outermost first.
 
     What is decided, else the model's choice where it is asked for. Raises: as `asked_blocks`, `in_blocks`.
     """
@@ -69,7 +69,7 @@ def form_in_blocks(
 
 
 def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
-    """The kernel with temporaries computed where they are read, where the model finds that cheaper."""
+    """Return the kernel with temporaries computed where they are read, where the model finds that cheaper."""
     written = Rewrite(kernel, ())
     found = inlined(kernel) if request.transform == BEST_FORM and is_rewritable(kernel) else written
     if not found.steps:
@@ -102,7 +102,7 @@ def offered_blocks(
 
 
 def _shrinks(kernel: Kernel, cut: Kernel, own: Sequence[Operand]) -> bool:
-    """Whether one of these temporaries is shorter in a kernel than in another."""
+    """Return whether one of these temporaries is shorter in a kernel than in another."""
     return any(kernel.operand(o.name).shape != cut.operand(o.name).shape for o in own)
 
 

@@ -16,12 +16,12 @@ _KIND = "blocks"
 
 
 def of_nests(fixed: Mapping[str, int | None]) -> dict[str, int | None]:
-    """The decisions that are about single nests."""
+    """Return the decisions that are about single nests."""
     return {name: value for name, value in fixed.items() if not _is_about_blocks(name)}
 
 
 def asked_blocks(request: Request) -> tuple[Blocks, ...]:
-    """The blocks that are decided, the outermost first. Raises: UsageProblem, SyntaxProblem."""
+    """Return the blocks that are decided, the outermost first. Raises: UsageProblem, SyntaxProblem."""
     given = {name: value for name, value in request.fixed.items() if _is_about_blocks(name)}
     decided = {name: value for name, value in given.items() if value is not None}
     if decided:

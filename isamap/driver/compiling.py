@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Outcome:
-    """The files of a compilation with all that is said about it. Raises: IsamapError of every kind.
+    """Return the files of a compilation with all that is said about it. Raises: IsamapError of every kind.
 
     Nothing is recalled where it is to be seen what passes leave.
     """
@@ -71,7 +71,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
 
 
 def _replayed(request: Request, known: Outcome) -> Request:
-    """A request for the schedule that was found before."""
+    """Return a request for the schedule that was found before."""
     name = next(name for name in known.files if name.endswith(".schedule"))
     return replace(request, schedule=Source(name, known.files[name]))
 
@@ -127,7 +127,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
 
 
 def _report(made: Compilation, program: LoweredProgram) -> str:
-    """What was decided, of all versions."""
+    """Return what was decided, of all versions."""
     from isamap.report.compilation import Decided, compilation_report, versions_report
 
     every = tuple(
@@ -142,19 +142,19 @@ def _report(made: Compilation, program: LoweredProgram) -> str:
 
 
 def _where(made: Compilation) -> str:
-    """Which of several schedules the views show."""
+    """Return which of several schedules the views show."""
     if not made.versions or made.schedule is None:
         return ""
     return f"for {', '.join(f'{name} = {value}' for name, value in made.schedule.sizes)}: "
 
 
 def schedules_of(made: Compilation) -> tuple[Schedule, ...]:
-    """The schedule of a compilation, or those of its versions."""
+    """Return the schedule of a compilation, or those of its versions."""
     return tuple(one.schedule for one in made.versions or (made,) if one.schedule)
 
 
 def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
-    """The mapping of each nest."""
+    """Return the mapping of each nest."""
     return [
         {
             "statement": nest.statement,
@@ -167,7 +167,7 @@ def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
 
 
 def _priced(schedule: Schedule) -> dict[str, Any]:
-    """What is known about a schedule's cost."""
+    """Return what is known about a schedule's cost."""
     return {
         "cost": schedule.cost_ns,
         "lower_bound": schedule.lower_bound_ns,
@@ -184,7 +184,7 @@ def _priced(schedule: Schedule) -> dict[str, Any]:
 
 
 def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
-    """What is to be seen of the schedule, as files, and the report with what bounds it."""
+    """Return what is to be seen of the schedule, as files, and the report with what bounds it."""
     import json
 
     from isamap.driver.explaining import explain
@@ -201,7 +201,7 @@ def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
 
 
 def manifest(summary: dict[str, Any], depends: dict[str, Any], files: dict[str, str]) -> str:
-    """The manifest: what was compiled, everything that it depends on, and the digest of each file."""
+    """Return the manifest: what was compiled, everything that it depends on, and the digest of each file."""
     from isamap.driver.artifacts import manifest_text
 
     return manifest_text(summary | {"depends_on": depends}, files)

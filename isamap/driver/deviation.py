@@ -38,7 +38,7 @@ class Deviation:
 
 
 def find_deviation(found: Array, wanted: Expected) -> Deviation:
-    """The element of an output that is nearest to its bound; of a sampled one, among the samples."""
+    """Return the element of an output that is nearest to its bound; of a sampled one, among the samples."""
     values = found[wanted.at] if wanted.at is not None else found
     errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
     with np.errstate(all="ignore"):
@@ -55,14 +55,14 @@ def find_deviation(found: Array, wanted: Expected) -> Deviation:
 
 
 def must_overflow(wanted: Expected) -> Array:
-    """Where a right result is too large for its type, whatever its error."""
+    """Return where a right result is too large for its type, whatever its error."""
     if not wanted.dtype.is_float:
         return np.zeros(wanted.values.shape, np.bool_)
     return _overflows(wanted, -wanted.computed)
 
 
 def _overflows(wanted: Expected, error: Array) -> Array:
-    """Where a finite value becomes none when it is rounded to its type, with its size off by an error."""
+    """Return where a finite value becomes none when it is rounded to its type, with its size off by an error."""
     values = np.asarray(wanted.values.astype(np.float64))
     with np.errstate(all="ignore"):
         rounded = round_to(np.maximum(np.abs(values) + error, 0.0), wanted.dtype).astype(np.float64)
@@ -124,5 +124,5 @@ def find_vague(found: Array, wanted: Expected, given: Mapping[str, Array]) -> Va
 
 
 def _largest(values: Array) -> float:
-    """The largest absolute value of those that are finite."""
+    """Return the largest absolute value of those that are finite."""
     return float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))

@@ -19,7 +19,7 @@ from isamap.source import Diagnostic, UsageProblem
 
 
 def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> Outcome:
-    """The files of a kernel for several machines, one request for each, with all that is said about them.
+    """Return the files of a kernel for several machines, one request for each, with all that is said about them.
 
     Raises: IsamapError of every kind; UsageProblem for machines between which no program can choose.
     """
@@ -46,7 +46,7 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
 
 
 def _renamed(made: Compilation) -> Compilation:
-    """A compilation whose program is called after its machine as well."""
+    """Return a compilation whose program is called after its machine as well."""
     assert made.program is not None
     assert made.machine is not None
     assert made.emitted is not None

@@ -104,7 +104,7 @@ def _advice(statement: Statement) -> str:
 
 
 def _remainders(e: Expr) -> Iterator[Mod]:
-    """The remainders that are compared with in an expression."""
+    """Yield the remainders that are compared with in an expression."""
     for part in walk(e):
         if isinstance(part, Call) and part.op == "eq":
             for index in (a.index for a in part.args if isinstance(a, IndexValue)):
@@ -112,7 +112,7 @@ def _remainders(e: Expr) -> Iterator[Mod]:
 
 
 def _is_wide(option: NestOption, arrays: frozenset[str]) -> bool:
-    """Whether issues perform several iterations, or there is but one: lanes of an empty axis perform none.
+    """Return whether issues perform several iterations, or there is but one: lanes of an empty axis perform none.
 
     What is computed element by element into a buffer first is not: no instruction has the work but the last.
     """
@@ -127,7 +127,7 @@ def _has_lanes(option: NestOption) -> bool:
 
 
 def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
-    """A warning where factors of a sum have offsets, and an instruction performs it faster without them."""
+    """Return a warning where factors of a sum have offsets, and an instruction performs it faster without them."""
     taken = tuple(without_zero_points(kernel)) if is_rewritable(kernel) else ()
     if not taken:
         return ()
@@ -155,14 +155,14 @@ def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def _product(kernel: Kernel, written: tuple[Statement, ...]) -> Statement:
-    """What a rewrite leaves of a product: of the sums that were not written, the one over the most axes."""
+    """Return what a rewrite leaves of a product: of the sums that were not written, the one over the most axes."""
     known = {s.assign for s in written}
     sums = (s for s in statements(kernel) if s.reduction_axes and s.assign not in known)
     return max(sums, key=lambda s: len(s.axes))
 
 
 def _fastest(kernel: Kernel, statement: Statement, machine: Machine) -> tuple[str, float]:
-    """The instruction that performs a statement fastest, and in which time; infinite where none does."""
+    """Return the instruction that performs a statement fastest, and in which time; infinite where none does."""
     found = statement_mappings(statement, 0, machine, kernel=kernel)
     times = [(m.instruction, open_compute_ns(statement, m, machine)) for m in found if not m.composed]
     return min(times, key=lambda t: t[1], default=("", inf))
@@ -171,7 +171,7 @@ def _fastest(kernel: Kernel, statement: Statement, machine: Machine) -> tuple[st
 def schedule_accesses(
     kernel: Kernel, schedule: Schedule, problem: Problem, machine: Machine, convention: Convention
 ) -> tuple[StatementAccesses, ...]:
-    """The counts of each statement of a canonical kernel, in their order, by a schedule that was checked."""
+    """Return the counts of each statement of a canonical kernel, in their order, by a schedule that was checked."""
     home = next(m.name for m in machine.memories.values() if m.kind == "addressable")
     bandwidths = {
         link.target_memory: link.bandwidth_bytes_per_ns
@@ -188,7 +188,7 @@ def schedule_accesses(
 
 
 def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Machine) -> Known:
-    """The facts of a nest, as it is lowered, that access counts depend on."""
+    """Return the facts of a nest, as it is lowered, that access counts depend on."""
     tile = chosen_tile(statements(kernel)[nest.statement], machine, nest)
     operands = (*tile.inputs, *(o for o in (tile.accumulator, tile.held) if o is not None))
     plain: dict[str, tuple[str, int, tuple[Subscript | Index, ...]]] = {}
@@ -252,7 +252,7 @@ def _find_gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iter
 
 
 def statement_extents(kernel: Kernel, sizes: Mapping[str, int | str]) -> tuple[Mapping[str, Index], ...]:
-    """How long the axes of each statement are, over the sizes that may be others under the same loops.
+    """Return how long the axes of each statement are, over the sizes that may be others under the same loops.
 
     A size that is a stride has its number: what tiles touch depends on it.
     """
@@ -275,7 +275,7 @@ def explain(
     cost_model: str,
     ranked: Sequence[Schedule] = (),
 ) -> Explained:
-    """The views of a schedule; `ranked` are the cheapest ones, with which it is compared.
+    """Return the views of a schedule; `ranked` are the cheapest ones, with which it is compared.
 
     Raises: UsageProblem for a cost model that does not load.
     """
@@ -288,7 +288,7 @@ def explain(
 
 
 def _runner(schedule: Schedule, problem: Problem) -> Runner:
-    """A schedule by the decisions that it stands for."""
+    """Return a schedule by the decisions that it stands for."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: dict[str, int | str] = {}
     for question in problem.nests:

@@ -49,7 +49,7 @@ class Plan:
     limit_s: float = 3.0
 
     def request(self, row: SampleRow) -> Request:
-        """The question about a row, of all its mappings."""
+        """Return the question about a row, of all its mappings."""
         sizes, text = dict(row.sizes), named_kernel(row.kernel)
         return Request(text, self.machine, sizes, profile=self.profile, limit_s=self.limit_s, best=LISTED)
 
@@ -78,7 +78,7 @@ Samples = Mapping[SampleRow, Set[str]]
 
 
 def samples_of(plan: Plan, log: Log) -> dict[SampleRow, set[str]]:
-    """What the log has of each row, of this machine with these features. Raises: Unkept."""
+    """Return what the log has of each row, of this machine with these features. Raises: Unkept."""
     shas = {row: sha256(named_kernel(row.kernel).text) for row in plan.rows}
     found: dict[SampleRow, set[str]] = {row: set() for row in plan.rows}
     for record in log.records():
@@ -93,7 +93,7 @@ def samples_of(plan: Plan, log: Log) -> dict[SampleRow, set[str]]:
 def gather(
     plan: Plan, before: Samples, stop: float, watch: Callable[[str], None] = lambda _: None
 ) -> Iterator[Gathered]:
-    """What each visit of a row brought, until `stop` on the monotonic clock; rows with few samples first.
+    """Yield what each visit of a row brought, until `stop` on the monotonic clock; rows with few samples first.
 
     What was timed `before` is not timed again. A row that cannot be compiled here, or of which there is
     nothing new, is not visited again.
@@ -115,7 +115,7 @@ def gather(
 
 
 def _posed(plan: Plan, row: SampleRow) -> _Posed:
-    """The space around what greedy finds of a row. Raises: NoMapping, Infeasible, UsageProblem."""
+    """Return the space around what greedy finds of a row. Raises: NoMapping, Infeasible, UsageProblem."""
     request = plan.request(row)
     made = compile_kernel(request, "pose")
     assert made.machine, "the stages before have run"
@@ -150,7 +150,7 @@ def _visited(row: SampleRow, posed: _Posed, timed: set[str]) -> Gathered:
 
 
 def _drawn(space: SearchSpace, rng: random.Random) -> Iterator[Point]:
-    """The model's best, then points a few changes away from one of these, some of them twice."""
+    """Yield the model's best, then points a few changes away from one of these, some of them twice."""
     starts = (space.first, *space.listed)
     widest = WIDEST * min(point.cost_ns for point in starts)
     yield from (point for point in starts if point.cost_ns <= widest)

@@ -65,7 +65,7 @@ def given_fixes(fix: object, *, has_schedule: bool) -> dict[str, int | None]:
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
-    """A whole number within its limits; 0 for none of them, where that may be. Raises: UsageProblem."""
+    """Return a whole number within its limits; 0 for none of them, where that may be. Raises: UsageProblem."""
     number = whole_number(value)
     if number is not None and (low <= number <= high or (none and number == 0)):
         return number
@@ -74,7 +74,7 @@ def given_count(name: str, value: object, low: int, high: int, *, none: bool = F
 
 
 def given_seconds(name: str, value: object, low: float, high: float) -> float:
-    """A number within its limits. Raises: UsageProblem."""
+    """Return a number within its limits. Raises: UsageProblem."""
     number = real_number(value)
     if number is None or not low <= number <= high:
         raise _wrong(name, f"a number of seconds from {low:g} to {high:g}", value)
@@ -90,7 +90,7 @@ def given_flag(name: str, value: object) -> bool:
 
 
 def given_form(name: str, value: object) -> str | None:
-    """A form of a kernel: True for the best, or its number; False for the one that is written.
+    """Return a form of a kernel: True for the best, or its number; False for the one that is written.
 
     Raises: UsageProblem.
     """
@@ -103,7 +103,7 @@ def given_form(name: str, value: object) -> str | None:
 
 
 def given_choice(name: str, value: object, choices: Sequence[C]) -> C:
-    """One of a few words. Raises: UsageProblem."""
+    """Return one of a few words. Raises: UsageProblem."""
     for choice in choices:
         if isinstance(value, str) and value == choice:
             return choice
@@ -125,14 +125,14 @@ def given_names(name: str, value: object) -> tuple[str, ...]:
 
 
 def given_word(name: str, value: object, what: str) -> str:
-    """A name, or a path as text. Raises: UsageProblem."""
+    """Return a name, or a path as text. Raises: UsageProblem."""
     if not isinstance(value, str | PathLike):
         raise _wrong(name, what, value)
     return str(cast("object", value))
 
 
 def given_text(name: str, value: object, what: str) -> Source | Path | str:
-    """What names a file, or is a text of a language: that has braces, or lines. Raises: UsageProblem."""
+    """Return what names a file, or is a text of a language: that has braces, or lines. Raises: UsageProblem."""
     if isinstance(value, PathLike):
         return Path(cast("PathLike[str]", value))
     word = given_word(name, value, what)
@@ -143,7 +143,7 @@ def given_text(name: str, value: object, what: str) -> Source | Path | str:
 
 
 def _items(name: str, value: object, code: str, example: str) -> list[tuple[str, object]]:
-    """The pairs of a mapping whose keys are names."""
+    """Return the pairs of a mapping whose keys are names."""
     if not isinstance(value, Mapping):
         said = f"`{name}` takes values by name, not {shown(value)}"
         raise UsageProblem(Diagnostic(code, said, help=example))
@@ -156,7 +156,7 @@ def _items(name: str, value: object, code: str, example: str) -> list[tuple[str,
 
 
 def _as_number(name: str, value: object) -> str | None:
-    """How a whole number in other clothes is written: that of a text, or of a float."""
+    """Return how a whole number in other clothes is written: that of a text, or of a float."""
     try:
         number = int(value) if isinstance(value, str) else real_number(value)
     except ValueError:
@@ -173,10 +173,10 @@ def _wrong(name: str, wanted: str, value: object, advice: str | None = None) -> 
 
 
 def load_machine(machine: str | Path) -> Machine:
-    """The machine of a shipped name, a path ending in .yaml, or "host". Raises: UsageProblem, SpecProblem."""
+    """Return the machine of a shipped name, a path ending in .yaml, or "host". Raises: UsageProblem, SpecProblem."""
     return load_named(machine_of(machine))
 
 
 def machine_of(machine: str | Path) -> str:
-    """The machine's name, or path, "host" resolved. Raises: UsageProblem."""
+    """Return the machine's name, or path, "host" resolved. Raises: UsageProblem."""
     return machine_called(given_word("machine", machine, "a name or a path"))

@@ -28,14 +28,14 @@ STDIN = "<stdin>"
 
 
 def read_kernel(word: str) -> Source:
-    """The text of a kernel: a shipped name, the path of an .ir file, or `-`. Raises: UsageProblem."""
+    """Return the text of a kernel: a shipped name, the path of an .ir file, or `-`. Raises: UsageProblem."""
     if word == "-":
         return Source(STDIN, _decode(STDIN, sys.stdin.buffer.read(MAX_BYTES + 1)))
     return named_kernel(word)
 
 
 def named_kernel(word: str) -> Source:
-    """The text of a kernel: a shipped name, or the path of an .ir file. Raises: UsageProblem."""
+    """Return the text of a kernel: a shipped name, or the path of an .ir file. Raises: UsageProblem."""
     if word in list_kernels():
         return read_file(kernel_path(word), f"{word}.ir")
     if word.endswith(".ir") or "/" in word:
@@ -53,7 +53,7 @@ def named_kernel(word: str) -> Source:
 
 
 def read_file(path: Path, name: str) -> Source:
-    """A text file of at most 1 MB. Raises: UsageProblem."""
+    """Return a text file of at most 1 MB. Raises: UsageProblem."""
     try:
         data = read_limited(path, MAX_BYTES)
     except (OSError, ValueError) as error:  # a ValueError where the name holds a zero character
@@ -80,7 +80,7 @@ def check_text(name: str, text: str) -> None:
 
 
 def machine_of(word: str) -> str:
-    """The machine that a word names: `host` is the shipped one that fits this computer best."""
+    """Return the machine that a word names: `host` is the shipped one that fits this computer best."""
     if word != "host":
         return word
     from isamap.machine import detect_machine
@@ -111,7 +111,7 @@ ENVIRONMENT = "ISAMAP_PROFILE"
 
 
 def find_profile(word: str, machine: str) -> Profile | None:
-    """The profile that a word names; None for `none`, and for `default` where nothing is known.
+    """Return the profile that a word names; None for `none`, and for `default` where nothing is known.
 
     By default it is the newest that was measured here of this machine, else what is shipped for the
     processor.
@@ -130,13 +130,13 @@ def find_profile(word: str, machine: str) -> Profile | None:
 
 
 def with_profile(machine: Machine, profile: Profile | None) -> Machine:
-    """The machine with measured figures in the place of stated ones."""
+    """Return the machine with measured figures in the place of stated ones."""
     return machine if profile is None else _laid_over(machine, profile)
 
 
 @lru_cache(maxsize=8)
 def _laid_over(machine: Machine, profile: Profile) -> Machine:
-    """The same object for the same profile, so that facts about it can be kept."""
+    """Return the same object for the same profile, so that facts about it can be kept."""
     from isamap.tune.overlay import lay_over
     from isamap.tune.store import check_names
 

@@ -48,7 +48,7 @@ def choose_kept(
     sizes: Mapping[str, Size],
     watch: Callable[[str], None] = lambda _: None,
 ) -> Kept:
-    """The cheaper of nothing and all that may be kept, and from there whatever is cheaper one by one.
+    """Return the cheaper of nothing and all that may be kept, and from there whatever is cheaper one by one.
 
     Raises: IsamapError where a kernel cannot be performed, or a name is unknown.
     """
@@ -74,7 +74,7 @@ def choose_kept(
 
 
 def _ns(request: Request, kernel: Kernel) -> float:
-    """What is predicted of a kernel. Units: nanoseconds."""
+    """Return what is predicted of a kernel. Units: nanoseconds."""
     source = Source(f"{kernel.name}.ir", print_routine(kernel))
     made = compile_kernel(replace(request, kernel=source), "schedule")
     assert made.schedule is not None, "the stages before have run"

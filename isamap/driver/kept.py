@@ -34,7 +34,7 @@ class Warned:
 
     @staticmethod
     def of(diagnostic: Diagnostic) -> Warned:
-        """The warning of a diagnostic."""
+        """Return the warning of a diagnostic."""
         return Warned(diagnostic.as_json(), diagnostic.render())
 
 
@@ -67,12 +67,12 @@ class Outcome:
 
 
 def key_of(request: Request) -> str | None:
-    """The sha256 under which the request's results are kept; None where they are not."""
+    """Return the sha256 under which the request's results are kept; None where they are not."""
     return request_key(request) if request.cache and not request.measures else None
 
 
 def recall(key: str | None) -> Outcome | None:
-    """The outcome of an equal request; None where there is none yet, or none that can be read."""
+    """Return the outcome of an equal request; None where there is none yet, or none that can be read."""
     with OnlyWarned():
         path = Cache.open(KIND).find(key) if key is not None else None
         return _read(path) if path is not None else None
@@ -99,7 +99,7 @@ def remember(key: str | None, outcome: Outcome) -> None:
 
 
 def recall_emitted(key: str | None) -> EmittedC | None:
-    """The C of an equal request; None where there is none yet, or none that can be read."""
+    """Return the C of an equal request; None where there is none yet, or none that can be read."""
     from isamap.codegen.c import EmittedC
     from isamap.scheduler.process.codec import read
 

@@ -43,7 +43,7 @@ def compile_request(
     watch: Watch = lambda _: None,
     seen: Seen = unseen,
 ) -> Compilation:
-    """The compilation of a request, for one length of vectors or several. Raises: as `compile_kernel`.
+    """Return the compilation of a request, for one length of vectors or several. Raises: as `compile_kernel`.
 
     Stages and passes before the whole program leave what they leave for the typical length.
     """
@@ -83,7 +83,7 @@ def compile_request(
 
 
 def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch: Watch) -> Compilation:
-    """The compilation for another length: by the schedule of the typical one where that can be grown."""
+    """Return the compilation for another length: by the schedule of the typical one where that can be grown."""
     free = replace(request, fixed={}, tune=0, tuned=False, evaluate="")
     grown = [_grown(free, one, lengths) for one in made.versions or (made,)]
     schedules = [schedule for schedule in grown if schedule is not None]
@@ -109,7 +109,7 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
 
 
 def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Schedule | None:
-    """The schedule of a compilation for another length; None where that is no answer there."""
+    """Return the schedule of a compilation for another length; None where that is no answer there."""
     assert one.schedule, "all stages have run"
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))
@@ -123,7 +123,7 @@ def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Sche
 def _joined(
     constant: str, lengths: tuple[int, ...], made: dict[int, Compilation], described: Machine
 ) -> LoweredProgram:
-    """The program of all lengths, with its workspace packed. Raises: UsageProblem."""
+    """Return the program of all lengths, with its workspace packed. Raises: UsageProblem."""
     programs: list[LoweredProgram] = []
     for length in lengths:
         program = made[length].program
@@ -172,7 +172,7 @@ def _check_alone(request: Request, constant: str, typical: int) -> None:
 def at_other_tiles(
     schedule: Schedule, problem: Problem, other: Problem, lengths: tuple[int, int]
 ) -> Schedule | None:
-    """The schedule of a problem as an answer to that of the same machine at another length of its vectors.
+    """Return the schedule of a problem as an answer to that of the same machine at another length of its vectors.
 
     `lengths` are both, in the order of the problems. None where a mapping is not offered there, or cuts its
     axes otherwise. What comes out is judged as any schedule is.
@@ -193,7 +193,7 @@ def at_other_tiles(
 
 
 def _offered(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
-    """The options of a nest's mapping."""
+    """Return the options of a nest's mapping."""
     question: NestProblem = next(one for one in problem.nests if one.statement == nest.statement)
     return (option for option in question.options if option.mapping == nest.mapping)
 
@@ -201,7 +201,7 @@ def _offered(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:
 def _counterpart(
     nest: NestSchedule, options: tuple[NestOption, ...], lengths: tuple[int, int]
 ) -> NestOption | None:
-    """The option that chooses as much of a vector; what does not grow with it is chosen alike."""
+    """Return the option that chooses as much of a vector; what does not grow with it is chosen alike."""
     here, there = lengths
     grown = tuple((name, value * there // here) for name, value in nest.choose)
     chosen = dict(nest.choose)

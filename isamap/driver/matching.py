@@ -38,7 +38,7 @@ from isamap.transform import Rewrite, factorisations, rewrites
 def match_kernel(
     source: Source, machine: Machine, sizes: Mapping[str, Size] | None = None, mode: CountMode = "complete"
 ) -> Matched:
-    """All mappings of a kernel. Raises: IsamapError where its text or its sizes are wrong."""
+    """Return all mappings of a kernel. Raises: IsamapError where its text or its sizes are wrong."""
     kernel = parse_kernel(source)
     if not sizes:
         return match_parsed(kernel, machine, {}, mode)
@@ -49,7 +49,7 @@ def match_kernel(
 def match_parsed(
     kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range], mode: CountMode = "complete"
 ) -> Matched:
-    """All mappings of a kernel whose sizes are bound."""
+    """Return all mappings of a kernel whose sizes are bound."""
     found, groups = find_mappings(kernel, machine, mode), find_groups(kernel, machine, mode)
     profile = {name: typical_size(value) for name, value in sizes.items()}
     return Matched(kernel, machine, found, groups, mode, profile)
@@ -62,7 +62,7 @@ def forms_of(
     mode: CountMode = "complete",
     instruction: str | None = None,
 ) -> tuple[Form, ...]:
-    """The kernel as written, and then its rewrites, those first with which an instruction performs more.
+    """Return the kernel as written, and then its rewrites, those first with which an instruction performs more.
 
     Raises: IsamapError where the kernel's text or a size is wrong.
     """
@@ -108,7 +108,7 @@ def fix_kernel(
     mode: CountMode = "complete",
     instruction: str | None = None,
 ) -> Fixed | None:
-    """The kernel with the nearest refusal answered, of one instruction or of any; None without a known edit.
+    """Return the kernel with the nearest refusal answered, of one instruction or of any; None without a known edit.
 
     Statements that nothing performs come first, and edits that leave the result what it is before others.
     Raises: IsamapError where the kernel's text is wrong.
@@ -128,7 +128,7 @@ def _candidates(matched: Matched, instruction: str | None) -> list[Rejection]:
 
 
 def _first_fix(matched: Matched, candidates: list[Rejection], sizes: Mapping[str, Size]) -> Fix | None:
-    """The first fix that keeps the result, or else the first."""
+    """Return the first fix that keeps the result, or else the first."""
     values = complete_sizes(matched.kernel, sizes) if sizes else None
     other: Fix | None = None
     for candidate in candidates:

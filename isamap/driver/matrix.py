@@ -68,7 +68,7 @@ class Cell:
     seconds: float = 0.0
 
     def as_json(self) -> dict[str, Any]:
-        """The cell as JSON."""
+        """Return the cell as JSON."""
         return asdict(self)
 
     @property
@@ -78,14 +78,14 @@ class Cell:
 
     @staticmethod
     def of(kept: Mapping[str, Any]) -> Cell:
-        """The cell that a line of JSON is."""
+        """Return the cell that a line of JSON is."""
         lists = {name: tuple(kept[name]) for name in ("instructions", "scalar", "ran_on")}
         whole: dict[str, Any] = {**{f.name: kept[f.name] for f in fields(Cell)}, **lists}
         return Cell(**whole)
 
 
 def verify_cell(wanted: Wanted) -> Cell:
-    """The cell. A mistake of the compiler's own fails this one, and no other."""
+    """Return the cell. A mistake of the compiler's own fails this one, and no other."""
     started = time.monotonic()
     uses: list[Use] = []
     cases: list[Case] = []
@@ -102,7 +102,7 @@ def verify_cell(wanted: Wanted) -> Cell:
 
 
 def _verified(wanted: Wanted, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
-    """The verdict and its reason; `uses` and `cases` are filled as far as one comes."""
+    """Return the verdict and its reason; `uses` and `cases` are filled as far as one comes."""
     try:
         for request in wanted.requests:
             prepared = prepare(request, emulator=wanted.emulator)
@@ -127,19 +127,19 @@ def _verified(wanted: Wanted, uses: list[Use], cases: list[Case]) -> tuple[Verdi
 
 
 def _said(error: IsamapError) -> str:
-    """The code and the first of what explains it, for a line."""
+    """Return the code and the first of what explains it, for a line."""
     found = error.diagnostics[0]
     why = found.notes[0].splitlines()[0] if found.notes else found.message
     return f"{found.code}: {why}"
 
 
 def open_sizes(kernel: Source) -> tuple[str, ...]:
-    """The sizes of a kernel that have no default."""
+    """Return the sizes of a kernel that have no default."""
     return tuple(p.name for p in parse_kernel(kernel).params if p.kind == "size" and p.default is None)
 
 
 def sizes_for(kernel: Source, given: Iterable[Sizes] = ()) -> tuple[Sizes, ...]:
-    """Those of the given sets that name all open sizes of a kernel, else two sets of odd sizes of its own.
+    """Return those of the given sets that name all open sizes of a kernel, else two sets of odd sizes of its own.
 
     They are drawn from the kernel's name: a small set, and one beyond the length of most vectors.
     """

@@ -75,7 +75,7 @@ def expect(
     fill: str,
     samples: int | None = None,
 ) -> dict[str, Expected]:
-    """What each output should hold after a run on the fill named.
+    """Return what each output should hold after a run on the fill named.
 
     `samples` asks for that many elements only; by default very large kernels are sampled.
     """
@@ -108,7 +108,7 @@ def _open_at_edges(wanted: Expected, apart: Expected) -> Expected:
 
 
 def measure_of(kernel: Kernel, fill: str) -> Measure:
-    """What the errors of a kernel are measured with: each rounding is off by one unit of what it rounds."""
+    """Return what the errors of a kernel are measured with: each rounding is off by one unit of what it rounds."""
     sums, given = sum_type(kernel), _given(kernel)
     unit = 2.0 ** (1 - sums.mantissa_bits)
     return Measure(
@@ -159,7 +159,7 @@ def _judged(
     measure: Measure,
     lost: float,
 ) -> Expected:
-    """What is expected of these values; numbers smaller than `lost` may be lost."""
+    """Return what is expected of these values; numbers smaller than `lost` may be lost."""
     if not dtype.is_float:
         return Expected(values, magnitude, at, not magnitude.any(), dtype, magnitude)
     if measure.exact_below:
@@ -174,7 +174,7 @@ def _judged(
 
 
 def sum_type(kernel: Kernel) -> DType:
-    """The narrowest float type in which the kernel computes; of one that computes in none, what it stores.
+    """Return the narrowest float type in which the kernel computes; of one that computes in none, what it stores.
 
     A value that is cast and stored, `g[j] = bf16(h[j])`, is rounded once, and not computed in that type.
     """
@@ -189,7 +189,7 @@ def sum_type(kernel: Kernel) -> DType:
 
 
 def last_place(values: Array, dtype: DType) -> Array:
-    """One unit in the last place of values when rounded to a type."""
+    """Return one unit in the last place of values when rounded to a type."""
     _, exponent = np.frexp(np.abs(values))
     lowest = 2 - (1 << (dtype.exponent_bits - 1))
     exponent = np.where(values == 0, lowest, np.maximum(exponent - 1, lowest))
@@ -209,7 +209,7 @@ def _coordinates(shape: tuple[int, ...], samples: int) -> tuple[Array, ...]:
 
 
 def has_sequence(kernel: Kernel) -> bool:
-    """Whether a loop of the kernel runs in order."""
+    """Return whether a loop of the kernel runs in order."""
 
     def ordered(s: Stmt) -> bool:
         return isinstance(s, Loop) and (s.ordered or any(ordered(child) for child in s.body))
@@ -218,7 +218,7 @@ def has_sequence(kernel: Kernel) -> bool:
 
 
 def count_iterations(kernel: Kernel) -> int:
-    """How often the statements of a kernel run, together."""
+    """Return how often the statements of a kernel run, together."""
     return sum(trips for _, trips in _trips(kernel))
 
 
@@ -249,7 +249,7 @@ NO_ARITHMETIC = frozenset(
 
 
 def sums_only(kernel: Kernel) -> bool:
-    """Whether small integers stay integers: additions, products, minima and maxima, whole constants."""
+    """Return whether small integers stay integers: additions, products, minima and maxima, whole constants."""
     exact = {"add", "sub", "mul", "fma", "min", "max", "neg", "abs", "select", "round"}
     return all(
         calls(s.value) <= exact
@@ -262,7 +262,7 @@ def sums_only(kernel: Kernel) -> bool:
 
 
 def calls(e: Expr) -> frozenset[str]:
-    """The operations in an expression, comparisons left out."""
+    """Return the operations in an expression, comparisons left out."""
     found = (part.op for part in walk(e) if isinstance(part, Call))
     return frozenset(op for op in found if OPS[op].result != "bool")
 
@@ -272,7 +272,7 @@ def _trips(kernel: Kernel) -> list[tuple[Assign, int]]:
 
 
 def _assignments(kernel: Kernel) -> list[tuple[Assign, Axes]]:
-    """All assignments with the axes around them and their extents."""
+    """Return all assignments with the axes around them and their extents."""
     found: list[tuple[Assign, Axes]] = []
 
     def visit(s: Stmt, around: Axes) -> None:

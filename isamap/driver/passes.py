@@ -14,7 +14,7 @@ from isamap.transform.statements import statements
 
 @cache
 def has_temporaries(text: str) -> bool:
-    """Whether a kernel keeps values between statements, as a softmax does. Raises: as `parse_kernel`.
+    """Return whether a kernel keeps values between statements, as a softmax does. Raises: as `parse_kernel`.
 
     One that goes step by step does not count: what a step needs of the one before leaves no blocks to choose.
     """
@@ -26,7 +26,7 @@ def has_temporaries(text: str) -> bool:
 
 @cache
 def form_of(text: str) -> str | None:
-    """The form in which a kernel of a whole model is compiled. Raises: as `parse_kernel`.
+    """Return the form in which a kernel of a whole model is compiled. Raises: as `parse_kernel`.
 
     The best one of kernels that sum rows several times, as a norm, a softmax; products are left as written,
     whose forms take longer to search than they save.

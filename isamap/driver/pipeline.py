@@ -81,7 +81,7 @@ def compile_kernel(
     extent: Extent | None = None,
     seen: Seen = unseen,
 ) -> Compilation:
-    """The way from a kernel's text to C, or to the stage or pass named. Raises: IsamapError of every kind.
+    """Return the way from a kernel's text to C, or to the stage or pass named. Raises: IsamapError of every kind.
 
     The problem has as many mappings as `extent` says; without it all of them where it is the last that is
     made, else those that the request needs. `seen` is told what each pass of lowering leaves.
@@ -133,7 +133,7 @@ def compile_kernel(
 
 
 def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[Diagnostic, ...]:
-    """What happened while the schedule was looked for, and what is slow in it."""
+    """Return what happened while the schedule was looked for, and what is slow in it."""
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
     assert made.problem, "the stages before have run"
@@ -167,7 +167,7 @@ def _chosen(
     sizes: Mapping[str, int | Range],
     clock: Clock,
 ) -> tuple[Schedule, Mapping[str, object]]:
-    """The schedule with where it is from. Only what is asked to measures, or simulates."""
+    """Return the schedule with where it is from. Only what is asked to measures, or simulates."""
     if request.tune or request.tuned:
         from isamap.driver.tuning import Question, tuned_schedule  # brings what measures
 
@@ -184,7 +184,7 @@ def _chosen(
 
 @full_collection_put_off()
 def find_schedule(request: Request, problem: Problem, clock: Clock | None = None) -> Schedule:
-    """The schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
+    """Return the schedule that is replayed, recalled or found, checked. Raises: UsageProblem, Infeasible."""
 
     def found(question: Problem, fixed: Mapping[str, int]) -> Schedule:
         key = schedule_key(request, question, fixed) if request.cache else None

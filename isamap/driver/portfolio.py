@@ -94,7 +94,7 @@ class Compared:
 
 
 def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch = lambda _: None) -> Prepared:
-    """The program, or in its place a call of a library that was measured to be faster, and what was found.
+    """Return the program, or in its place a call of a library that was measured to be faster, and what was found.
 
     Raises: MissingTool where no library is installed, or this is no processor for the machine; UsageProblem
     for what no library is called for; RunProblem where our own code fails.
@@ -120,7 +120,7 @@ def with_faster(prepared: Prepared, libraries: Sequence[Library], watch: Watch =
 
 
 def measured_sizes(prepared: Prepared) -> tuple[Sizes, ...]:
-    """The sizes that are measured: those given, and of ranges each value that our code has a schedule for."""
+    """Return the sizes that are measured: those given, and of ranges each value that our code has a schedule for."""
     parsed, summary = parse_kernel(prepared.request.kernel), prepared.program.outcome.summary
     every = [version["sizes"] for version in summary.get("versions", ())] or [prepared.request.sizes]
     typical = [{n: typical_size(v) for n, v in complete_sizes(parsed, given).items()} for given in every]
@@ -160,7 +160,7 @@ def _place(file: str, package: str) -> str:
 def ready_calls(
     prepared: Prepared, installed: Sequence[Installed]
 ) -> tuple[list[Theirs], tuple[Diagnostic, ...]]:
-    """The calls that compute the kernel, and do so rightly; with what is to be said of the others."""
+    """Return the calls that compute the kernel, and do so rightly; with what is to be said of the others."""
     parsed = parse_kernel(prepared.request.kernel)
     kernel = bind(parsed, complete_sizes(parsed, whole_sizes(prepared.request.sizes)))
     assert isinstance(kernel, Kernel)
@@ -194,7 +194,7 @@ def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed:
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:
-    """What is wrong with a library's results, at the sizes measured and the least; None for nothing."""
+    """Return what is wrong with a library's results, at the sizes measured and the least; None for nothing."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, whole_sizes(request.sizes))
@@ -260,7 +260,7 @@ def _choices(prepared: Prepared, ready: Sequence[Theirs], sizes: Sizes) -> list[
 
 
 def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
-    """The sha256 of all that may change which one is faster."""
+    """Return the sha256 of all that may change which one is faster."""
     file = theirs.library.path.stat()
     library = [str(theirs.library.path), theirs.library.origin, file.st_size, file.st_mtime_ns]
     asked = json.dumps([library, sorted(sizes.items()), prepared.request.threads])
@@ -270,7 +270,7 @@ def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
 
 
 def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
-    """What takes turns, with random data, once called. Raises: RunProblem where it fails."""
+    """Return what takes turns, with random data, once called. Raises: RunProblem where it fails."""
     threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
@@ -295,7 +295,7 @@ def _told(
     found: Sequence[Compared],
     findings: tuple[Diagnostic, ...],
 ) -> Prepared:
-    """What performs the kernel, with what was found in the report, the summary and the manifest."""
+    """Return what performs the kernel, with what was found in the report, the summary and the manifest."""
     threads = prepared.request.threads
     told: dict[str, Any] = {
         "chosen": winner.name if winner else OURS,
@@ -326,7 +326,7 @@ def _lines(
     found: Sequence[Compared],
     told: Mapping[str, Any],
 ) -> list[str]:
-    """What the report says."""
+    """Return what the report says."""
     name = prepared.compiled.interface.name
     lines = ["", f"portfolio: {told['chosen']} performs {name}"]
     if winner is not None:

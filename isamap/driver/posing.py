@@ -43,7 +43,7 @@ Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 
 
 def extent_of(request: Request) -> Extent:
-    """How much of the problem a request needs.
+    """Return how much of the problem a request needs.
 
     All of it where a person decides, or where more than the best schedule is asked for; and for cost models
     that have no floors.
@@ -56,7 +56,7 @@ def extent_of(request: Request) -> Extent:
 
 
 def is_own(request: Request) -> bool:
-    """Whether what is left out depends on this program alone, and not on a cost model from a plug-in."""
+    """Return whether what is left out depends on this program alone, and not on a cost model from a plug-in."""
     return not origin(load_cost_model(request.cost_model))
 
 
@@ -68,7 +68,7 @@ def problem_in(
     sizes: Mapping[str, int | Range],
     matches: Sequence[Matches],
 ) -> Problem:
-    """The problem of a canonical kernel, as much of it as is needed, made of its matches.
+    """Return the problem of a canonical kernel, as much of it as is needed, made of its matches.
 
     Raises: NoMapping.
     """
@@ -94,21 +94,21 @@ class Questions:
     )
 
     def matches(self, kernel: Kernel) -> tuple[Matches, ...]:
-        """The mappings of a canonical kernel's statements."""
+        """Return the mappings of a canonical kernel's statements."""
         if kernel not in self.known:
             with self.clock("match"):
                 self.known[kernel] = find_matches(kernel, self.machine)
         return self.known[kernel]
 
     def problem(self, kernel: Kernel, extent: Extent) -> Problem:
-        """The problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
+        """Return the problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
         if (kernel, extent) not in self.posed:
             with self.clock("pose"):
                 self.posed[kernel, extent] = self._asked(kernel, extent)
         return self.posed[kernel, extent]
 
     def _asked(self, kernel: Kernel, extent: Extent) -> Problem:
-        """The problem, recalled or built."""
+        """Return the problem, recalled or built."""
         is_kept = self.request.cache and (extent == "whole" or is_own(self.request))
         key = problem_key(self.request, kernel, extent) if is_kept and isinstance(extent, str) else None
         known = recall_problem(key) if key is not None else None
@@ -152,7 +152,7 @@ ProblemOf = Callable[[Kernel, Extent], Problem]
 def canonical_form(
     request: Request, kernel: Kernel, machine: Machine, problem_of: ProblemOf, clock: Clock
 ) -> Rewrite:
-    """A bound kernel as it is matched: guards explicit and, where forms are chosen, what is dense as one.
+    """Return a bound kernel as it is matched: guards explicit and, where forms are chosen, what is dense as one.
 
     What is read beyond an array lies in a padded copy of it or, where that is cheaper, edges are apart.
     """
@@ -173,7 +173,7 @@ def canonical_form(
 
 
 def _share_ns(request: Request, canonical: Kernel, plan: Plan, written: Set[str]) -> float:
-    """What the statements take in a plan that write some arrays. Units: nanoseconds of the model."""
+    """Return what the statements take in a plan that write some arrays. Units: nanoseconds of the model."""
     known = statements(canonical)
     costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
     nests = zip(plan.problem.nests, costs, strict=True)
@@ -192,7 +192,7 @@ def choose_form(
     problem_of: ProblemOf,
     clock: Clock,
 ) -> Rewrite:
-    """The form to compile, with the steps that lead to it: none for the kernel as written.
+    """Return the form to compile, with the steps that lead to it: none for the kernel as written.
 
     Raises: UsageProblem for the number of a form that there is not.
     """
@@ -221,7 +221,7 @@ def _cheapest(
     problem_of: ProblemOf,
     clock: Clock,
 ) -> Rewrite:
-    """What cannot be performed in any form is left to the pipeline, which says why."""
+    """Return what cannot be performed in any form is left to the pipeline, which says why."""
     written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
     if not found:
@@ -247,7 +247,7 @@ def _cost_ns(
     heuristic: str,
     clock: Clock,
 ) -> float:
-    """What a heuristic's plan of a form costs. Units: nanoseconds of the model."""
+    """Return what a heuristic's plan of a form costs. Units: nanoseconds of the model."""
     try:
         canonical = _dense(bind(kernel, dict(sizes)), machine).kernel
     except (NoMapping, UsageProblem):
@@ -258,7 +258,7 @@ def _cost_ns(
 def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
-    """What a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
+    """Return what a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
     plan = quick_plan(request, canonical, problem_of, heuristic, clock)
     return float("inf") if plan is None else plan.ns
 
@@ -275,7 +275,7 @@ class Plan:
 def quick_plan(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> Plan | None:
-    """A heuristic's plan, where there is one whose cost is known."""
+    """Return a heuristic's plan, where there is one whose cost is known."""
     model = load_cost_model(request.cost_model)
     may_narrow = isinstance(model, FlooredModel)
     try:

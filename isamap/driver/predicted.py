@@ -67,7 +67,7 @@ class Predicted:
     schedule: str = ""
 
     def as_json(self) -> dict[str, object]:
-        """The prediction as JSON."""
+        """Return the prediction as JSON."""
         shown = None if self.utilisation is None else round(self.utilisation, 6)
         found = {
             "ns": self.ns,
@@ -93,7 +93,7 @@ class Asked:
 
 
 def shipped_cases() -> tuple[Case, ...]:
-    """Every shipped kernel at one small size."""
+    """Return every shipped kernel at one small size."""
     usual = usual_sizes()
     sources = [read_kernel(name) for name in list_kernels()]
     found: list[Case] = []
@@ -104,7 +104,7 @@ def shipped_cases() -> tuple[Case, ...]:
 
 
 def predict(asked: Asked) -> Predicted:
-    """What the description promises; what refuses the kernel is part of the answer."""
+    """Return what the description promises; what refuses the kernel is part of the answer."""
     request = Request(
         asked.case.kernel,
         asked.machine,
@@ -174,7 +174,7 @@ class Use:
 
 
 def uses_of(made: Compilation) -> tuple[Use, ...]:
-    """What performs the statements of a schedule that compute."""
+    """Return what performs the statements of a schedule that compute."""
     assert made.schedule is not None, "the stages before have run"
     return tuple(use for nest in made.schedule.nests if (use := _use(made, nest)) is not None)
 
@@ -203,14 +203,14 @@ class Sent:
 
     @staticmethod
     def of(asked: Asked) -> Sent:
-        """What is asked of a description in a folder of its own."""
+        """Return what is asked of a description in a folder of its own."""
         path = Path(asked.machine)
         texts = {file.name: file.read_text(encoding="utf-8") for file in sorted(path.parent.glob("*.yaml"))}
         return Sent(replace(asked, machine=path.name), tuple(texts.items()))
 
 
 def predict_sent(sent: Sent) -> Predicted:
-    """The prediction, where it has arrived."""
+    """Return the prediction, where it has arrived."""
     with TemporaryDirectory() as folder:
         for name, text in sent.files:
             (Path(folder) / name).write_text(text, encoding="utf-8")
@@ -223,7 +223,7 @@ def predict_all(
     seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
     scheduler: str | None = None,
 ) -> list[Predicted]:
-    """The predictions in their order; `seen` is told each as soon as it is there, with its number.
+    """Return the predictions in their order; `seen` is told each as soon as it is there, with its number.
 
     They are made on the cores of this computer, or by the cluster of a Dask `scheduler`: then each machine is
     a description in a folder of its own.

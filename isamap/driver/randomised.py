@@ -31,7 +31,7 @@ class Contraction:
 
 
 def contraction_of(kernel: Kernel) -> Contraction | None:
-    """The kernel as one product of two arrays, None when it is anything else."""
+    """Return the kernel as one product of two arrays, None when it is anything else."""
     if len(kernel.body) != 1 or not isinstance(loop := kernel.body[0], Loop) or len(loop.body) != 1:
         return None
     match loop.body[0]:

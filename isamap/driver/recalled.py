@@ -38,7 +38,7 @@ PROBLEMS, SCHEDULES = "problems", "schedules"
 
 
 def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
-    """The sha256 of everything that a problem depends on; `kernel` has its sizes bound and guards explicit.
+    """Return the sha256 of everything that a problem depends on; `kernel` has its sizes bound and guards explicit.
 
     `extent` says which mappings it has; a cost model decides about those that are left out.
 
@@ -64,7 +64,7 @@ def problem_key(request: Request, kernel: Kernel, extent: str) -> str:
 
 
 def recall_problem(key: str) -> Problem | None:
-    """The problem that was built before; None where there is none, or none that can be read."""
+    """Return the problem that was built before; None where there is none, or none that can be read."""
     try:
         content = _content(PROBLEMS, key)
         found = read(content) if content is not None else None
@@ -80,7 +80,7 @@ def remember_problem(key: str, problem: Problem) -> None:
 
 
 def _content(kind: str, key: str) -> bytes | None:
-    """What is kept under a key; None where nothing is, or nothing can be."""
+    """Return what is kept under a key; None where nothing is, or nothing can be."""
     with OnlyWarned(), suppress(OSError):
         path = Cache.open(kind).find(key)
         return path.read_bytes() if path is not None else None
@@ -88,7 +88,7 @@ def _content(kind: str, key: str) -> bytes | None:
 
 
 def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -> str | None:
-    """The sha256 of everything that a schedule depends on; None where that cannot be known.
+    """Return the sha256 of everything that a schedule depends on; None where that cannot be known.
 
     What a plug-in does may depend on anything.
     """
@@ -100,7 +100,7 @@ def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -
 
 
 def recall_schedule(key: str, problem: Problem) -> Schedule | None:
-    """The schedule that was found before and still answers the problem."""
+    """Return the schedule that was found before and still answers the problem."""
     content = _content(SCHEDULES, key)
     if content is None:
         return None
@@ -123,7 +123,7 @@ ROUNDING = 1e-9
 
 
 def question_of(request: Request) -> str:
-    """How the digest begins of all that a proof depends on, but for what a schedule's text says by itself.
+    """Return how the digest begins of all that a proof depends on, but for what a schedule's text says by itself.
 
     Raises: as `machine_digest`.
     """
@@ -133,7 +133,7 @@ def question_of(request: Request) -> str:
 
 
 def replayed(schedule: Schedule, request: Request, problem: Problem) -> Schedule:
-    """The schedule with its price by the model of today, and with what was proven where that still holds.
+    """Return the schedule with its price by the model of today, and with what was proven where that still holds.
 
     Units: nanoseconds. There is no price where the model cannot say one. Raises: as `load_cost_model`.
     """

@@ -33,7 +33,7 @@ RUNNERS_UP = 5
 
 
 def rank_schedules(request: Request, problem: Problem) -> Ranking:
-    """The `request.best` cheapest schedules by its cost model. Raises: UsageProblem, Infeasible."""
+    """Return the `request.best` cheapest schedules by its cost model. Raises: UsageProblem, Infeasible."""
     from isamap.scheduler import k_best
 
     model = load_cost_model(request.cost_model)
@@ -44,7 +44,7 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
 def evaluate_schedules(
     request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
 ) -> tuple[Evaluated, ...]:
-    """What an evaluator says of each schedule, each looked at once. Raises: UsageProblem, MissingTool."""
+    """Return what an evaluator says of each schedule, each looked at once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, Setting, evaluate_all
 
     versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}
@@ -65,7 +65,7 @@ def searched_schedule(
     sizes: Mapping[str, int | Range],
     first: Schedule,
 ) -> Schedule:
-    """The schedule that `request.evaluate` likes best: of `first`, and of the cheapest ones.
+    """Return the schedule that `request.evaluate` likes best: of `first`, and of the cheapest ones.
 
     It carries a finding that says how it was chosen. Raises: UsageProblem, MissingTool, RunProblem.
     """
@@ -100,7 +100,7 @@ def _chosen(request: Request, evaluated: Sequence[Evaluated], best: Evaluated) -
 
 
 def with_pipelines(schedule: Schedule, kernel: Kernel, machine: Machine, limit_s: float) -> Ordered:
-    """The schedule with a pipeline for each nest that may have one.
+    """Return the schedule with a pipeline for each nest that may have one.
 
     Units: `limit_s` of wall clock, for each of them.
     """

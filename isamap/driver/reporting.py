@@ -82,7 +82,7 @@ class Made:
         )
 
     def profile(self) -> Mapping[str, int]:
-        """The sizes, typical ones of those that are left open."""
+        """Return the sizes, typical ones of those that are left open."""
         return {name: typical_size(read_size(size)) for name, size in self.schedule.sizes}
 
 
@@ -90,7 +90,7 @@ class Made:
 def recording_of(
     request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, wanted: bool = False
 ) -> Recorded | None:
-    """What one call does by the event simulator, where a program fills memories by itself or it is `wanted`.
+    """Return what one call does by the event simulator, where a program fills memories by itself or it is `wanted`.
 
     Raises: UsageProblem where it is wanted of a program for several lengths of vectors.
     """
@@ -107,7 +107,7 @@ def recording_of(
 
 @full_collection_put_off()
 def trace_of(request: Request, compilation: Compilation, recorded: Recorded | None) -> str:
-    """The trace of a call that was recorded, as JSON."""
+    """Return the trace of a call that was recorded, as JSON."""
     assert recorded is not None, "it was wanted"
     made = Made.of(request, compilation)
     timeline = timeline_of(recorded, made.machine)
@@ -122,7 +122,7 @@ def report_of(
     found: Recorded | None,
     watch: Watch = lambda _: None,
 ) -> Report:
-    """The report. Of several schedules for parts of the sizes it shows the last one."""
+    """Return the report. Of several schedules for parts of the sizes it shows the last one."""
     made = Made.of(request, compilation)
     watch("report")
     if not any(memory.kind == "scratchpad" for memory in made.machine.memories.values()):
@@ -163,7 +163,7 @@ def _with_links(shown: Explained, made: Made, found: Recorded) -> tuple[Roofline
 
 
 def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded | None) -> str:
-    """What bounds it, and by how much."""
+    """Return what bounds it, and by how much."""
     took = f" takes {time_text(schedule.cost_ns)} by the model" if schedule.cost_ns is not None else ""
     if found is not None:
         whole = found.simulation.total_ns
@@ -175,7 +175,7 @@ def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded
 
 
 def _largest(shown: Explained) -> Roofline | None:
-    """The roofline of the statement with most operations."""
+    """Return the roofline of the statement with most operations."""
     return max(shown.roofs, key=lambda roof: roof.operations, default=None)
 
 
@@ -213,7 +213,7 @@ def _panes(made: Made, found: Recorded | None) -> Iterator[Pane]:
 
 
 def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
-    """The program in words, as text, as far as it is shown; or why there is none."""
+    """Return the program in words, as text, as far as it is shown; or why there is none."""
     try:
         program = assemble(made.program, made.machine, first=MOST_LISTED)
     except UsageProblem as problem:
@@ -230,7 +230,7 @@ def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
 
 
 def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
-    """The kernel as it was written, or as it was rewritten; and what was scheduled, with places in that."""
+    """Return the kernel as it was written, or as it was rewritten; and what was scheduled, with places in that."""
     rewrite = made.compilation.rewrite
     if rewrite is not None and rewrite.steps:
         text = print_routine(rewrite.kernel)
@@ -241,14 +241,14 @@ def _kernel_text(made: Made) -> tuple[str, str, Kernel]:
 
 
 def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
-    """The text as far as it fits."""
+    """Return the text as far as it fits."""
     ends = accumulate(LINE_BYTES + len(line.text) for line in lines)
     shown = sum(1 for end in ends if end <= MOST_BYTES)
     return Pane(name, title, tuple(lines[:shown]), len(lines) - shown)
 
 
 def _mappings(made: Made, shown: Explained) -> tuple[Row, ...]:
-    """What performs each statement, at which price, of how many ways to do it."""
+    """Return what performs each statement, at which price, of how many ways to do it."""
     costs = {spent.statement: spent.total_ns for spent in shown.spent}
     options: dict[int, tuple[NestOption, ...]] = {n.statement: n.options for n in made.problem.nests}
     rows: list[Row] = [("statement", "computes", "by", "time by the model", "mappings to choose from")]

@@ -33,7 +33,7 @@ _RANGE = re.compile(r"[0-9]{1,24}\.\.[0-9]{1,24}(@[0-9]{1,24}(,[0-9]{1,24}){0,15
 
 
 def is_range(text: str) -> bool:
-    """Whether a text is a range of sizes."""
+    """Return whether a text is a range of sizes."""
     return _RANGE.fullmatch(text) is not None
 
 
@@ -77,7 +77,7 @@ class Request:
     cold: bool = False
 
     def options(self) -> dict[str, object]:
-        """All of it that is neither kernel, machine nor sizes, as JSON."""
+        """Return all of it that is neither kernel, machine nor sizes, as JSON."""
         found: dict[str, object] = {
             "heuristic": self.heuristic,
             "cost_model": self.cost_model,
@@ -107,7 +107,7 @@ class Request:
 
 
 def request_key(request: Request) -> str:
-    """The sha256 of everything that the answer depends on. Raises: as `machine_digest`."""
+    """Return the sha256 of everything that the answer depends on. Raises: as `machine_digest`."""
     name = request.kernel.name
     sizes = dict(sorted(request.sizes.items()))
     parts = [program_state(), ortools_version(), machine_digest(request.machine), request.machine, name]
@@ -116,12 +116,12 @@ def request_key(request: Request) -> str:
 
 
 def sha256(text: str) -> str:
-    """The digest of a text."""
+    """Return the digest of a text."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def ortools_version() -> str:
-    """The installed version of OR-Tools, which is not imported for that."""
+    """Return the installed version of OR-Tools, which is not imported for that."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -132,7 +132,7 @@ def ortools_version() -> str:
 
 @lru_cache(maxsize=1)
 def program_state() -> str:
-    """A digest that changes when any file of this program does."""
+    """Return a digest that changes when any file of this program does."""
     root = Path(__file__).resolve().parents[1]
     state = hashlib.sha256(f"{__version__} {sys.version}".encode())
     for folder in sorted(p for p in root.iterdir() if p.is_dir() and p.name != "__pycache__"):

@@ -13,7 +13,7 @@ from isamap.machine.cache_sets import uncrowding_bytes
 
 
 def with_row_room(canonical: Kernel, kernel: Kernel, machine: Machine) -> Kernel:
-    """The canonical form of a kernel, with rows apart of the arrays that it has and the kernel has not.
+    """Return the canonical form of a kernel, with rows apart of the arrays that it has and the kernel has not.
 
     Of open sizes there are several programs, which have their arrays in common: those stay as they are.
     """

@@ -52,7 +52,7 @@ class Prepared:
     lengths: tuple[tuple[str, Emulator], ...] = ()
 
     def everywhere(self) -> Iterator[tuple[str, Prepared]]:
-        """The same program at each length of vectors that it serves, with what it is called."""
+        """Yield the same program at each length of vectors that it serves, with what it is called."""
         for at, emulator in self.lengths or (("", self.emulator),):
             yield at, replace(self, emulator=emulator)
 
@@ -66,7 +66,7 @@ class Prepared:
 def prepare(
     request: Request, watch: Callable[[str], None] = lambda _: None, emulator: Emulator | None = None
 ) -> Prepared:
-    """The compiled program, made for this processor or for the one that an emulator is said to have.
+    """Return the compiled program, made for this processor or for the one that an emulator is said to have.
 
     Raises: IsamapError of every kind, MissingTool where there is no compiler.
     """
@@ -90,7 +90,7 @@ def prepare(
 
 
 def _lengths(word: str, machine: Machine) -> tuple[tuple[str, Emulator], ...]:
-    """The lengths that a program for a machine serves, with the emulators that have them."""
+    """Return the lengths that a program for a machine serves, with the emulators that have them."""
     if machine.served is None:
         return ()
     (name, given), (constant, values) = split_word(word), machine.served
@@ -99,7 +99,7 @@ def _lengths(word: str, machine: Machine) -> tuple[tuple[str, Emulator], ...]:
 
 
 def is_model(machine: Machine, missing: tuple[str, ...], emulator: Emulator | None) -> bool:
-    """Whether only a plain-C model of a machine can run, on a processor that misses such features."""
+    """Return whether only a plain-C model of a machine can run, on a processor that misses such features."""
     if machine.target.run == "emulator":
         return emulator is None
     return bool(missing) or machine.target.run != "native"
@@ -150,7 +150,7 @@ class CompiledKernel:
         return self.prepared.program.outcome.files
 
     def __call__(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
-        """The outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
+        """Return the outputs by name; arrays and scalars are given by name. Raises: UsageProblem, RunProblem.
 
         Arrays are numpy's, torch's, or of what else speaks DLPack.
         """
@@ -179,7 +179,7 @@ class CompiledKernel:
         return {name: arrays[name] for name in self._outputs}
 
     def bind(self, sizes: Sizes | None = None, /, **values: Any) -> Callable[[], dict[str, Array]]:
-        """A call of always the same arrays and scalars, which are checked now: the cheapest call there is.
+        """Return a call of always the same arrays and scalars, which are checked now: the cheapest call there is.
 
         The arrays are kept as long as it is.
 
@@ -202,7 +202,7 @@ class CompiledKernel:
         return call
 
     def moving(self, **arrays: Any) -> Callable[[Sequence[int]], None]:
-        """A call of arrays like these, which are checked now, that lie elsewhere: it takes their addresses.
+        """Return a call of arrays like these, which are checked now, that lie elsewhere: it takes their addresses.
 
         For callers that know what lies there: types, shapes and strides are those of these arrays, and an
         output overlaps nothing. Raises: UsageProblem for arrays that do not fit.
@@ -240,7 +240,7 @@ class CompiledKernel:
         return numbers, {n: v for n, v in values.items() if n not in names}, scalars
 
     def _of_packer(self, packer: Packer, sizes: object) -> object:
-        """The sizes without those that only a call takes."""
+        """Return the sizes without those that only a call takes."""
         if not isinstance(sizes, Mapping):
             return {} if sizes is None else sizes
         own = {name for name, _, _ in packer.compiled.interface.symbols}

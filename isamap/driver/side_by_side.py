@@ -19,14 +19,14 @@ Found = TypeVar("Found")
 
 
 def all_jobs() -> int:
-    """How many cores may be used."""
+    """Return how many cores may be used."""
     return len(os.sched_getaffinity(0))
 
 
 def done_side_by_side(
     do: Callable[[Work], Found], wanted: Sequence[Work], jobs: int, *, here: bool = False
 ) -> Iterator[tuple[int, Found]]:
-    """What is found for each piece of work with its number, in the order in which they end.
+    """Yield what is found for each piece of work with its number, in the order in which they end.
 
     With `here`, this process is one of them, and takes pieces from the end.
     """

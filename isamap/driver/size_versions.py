@@ -32,7 +32,7 @@ PRECISION = 1.125
 
 
 def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tuple[Size, ...]:
-    """The parts of a size, one for each of its profile values; `whole` are the sizes with one of these each.
+    """Return the parts of a size, one for each of its profile values; `whole` are the sizes with one of these each.
 
     Raises: UsageProblem for profile values outside the range, or not in order.
     """
@@ -61,7 +61,7 @@ def parts_of_size(request: Request, name: str, whole: Mapping[str, Size]) -> tup
 
 
 def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: int) -> int:
-    """The last value that is left to the first of two schedules: the better one `below`, the other `beyond`.
+    """Return the last value that is left to the first of two schedules: the better one `below`, the other `beyond`.
 
     `costs` prices both at a value.
     """
@@ -75,7 +75,7 @@ def end_of_first(costs: Callable[[int], Sequence[float]], below: int, beyond: in
 def _asked(
     request: Request, whole: Mapping[str, Size], name: str, low: int, high: int, profile: int
 ) -> Request:
-    """The request for one schedule for all values of a size."""
+    """Return the request for one schedule for all values of a size."""
     return replace(request, sizes={**whole, name: f"{low}..{high}@{profile}"}, evaluate="", tune=0)
 
 
@@ -86,7 +86,7 @@ def _schedule(request: Request) -> Schedule:
 
 
 def _costs(request: Request, schedules: Sequence[Schedule]) -> list[float]:
-    """What schedules cost at a profile value; infinite where the model cannot say. Units: nanoseconds."""
+    """Return what schedules cost at a profile value; infinite where the model cannot say. Units: nanoseconds."""
     named = {nest.mapping for schedule in schedules for nest in schedule.nests}
     problem = compile_kernel(request, "pose", extent=tuple(sorted(named))).problem
     assert problem, "this stage has run"
@@ -118,7 +118,7 @@ def compile_sizes(
     watch: Watch = lambda _: None,
     seen: Seen = unseen,
 ) -> Compilation:
-    """The compilation of a request, whether that has one schedule or several. Raises: as `compile_kernel`."""
+    """Return the compilation of a request, whether that has one schedule or several. Raises: as `compile_kernel`."""
     texts = split_versions(request.schedule) if request.schedule is not None else ()
     if len(texts) < 2 and not has_versions(request.sizes):
         return compile_kernel(request, stop_after, watch, seen=seen)
@@ -139,7 +139,7 @@ def _joined(
     watch: Watch,
     seen: Seen,
 ) -> Compilation:
-    """The program of all versions, with what is known of the last of them."""
+    """Return the program of all versions, with what is known of the last of them."""
     clock, last = Clock(watch), made[-1]
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, request.sizes)
@@ -176,7 +176,7 @@ def _joined(
 
 
 def _of_profiles(request: Request) -> Iterator[Request]:
-    """A request for each version."""
+    """Yield a request for each version."""
     whole = whole_sizes(request.sizes)
     count = prod(str(value).count(",") + 1 for value in request.sizes.values())
     if count > MOST_VERSIONS:
@@ -194,7 +194,7 @@ def _of_profiles(request: Request) -> Iterator[Request]:
 
 
 def _of_text(request: Request) -> Iterator[Request]:
-    """A request for each schedule of a text. Raises: UsageProblem, SyntaxProblem."""
+    """Yield a request for each schedule of a text. Raises: UsageProblem, SyntaxProblem."""
     assert request.schedule, "there is a text"
     texts = split_versions(request.schedule)
     given = [dict(parse_schedule(text).sizes) for text in texts]

@@ -10,7 +10,7 @@ from isamap.source import Diagnostic, UsageProblem
 
 
 def read_size(value: Size) -> int | Range:
-    """The size that a number or the text of a range stands for.
+    """Return the size that a number or the text of a range stands for.
 
     Raises: UsageProblem for several profile values.
     """
@@ -29,19 +29,19 @@ def read_size(value: Size) -> int | Range:
 
 
 def read_profiles(value: str) -> tuple[int, int, tuple[int, ...]]:
-    """The lowest and highest value of a range, and its profile values as they are written."""
+    """Return the lowest and highest value of a range, and its profile values as they are written."""
     low, _, rest = value.partition("..")
     high, _, profiles = rest.partition("@")
     return int(low), int(high), tuple(int(word) for word in profiles.split(",") if word)
 
 
 def has_versions(sizes: Mapping[str, Size]) -> bool:
-    """Whether some size has several profile values: a schedule for each is asked for."""
+    """Return whether some size has several profile values: a schedule for each is asked for."""
     return any(isinstance(value, str) and "," in value for value in sizes.values())
 
 
 def whole_sizes(sizes: Mapping[str, Size]) -> dict[str, Size]:
-    """The same ranges, each with the largest of its profile values."""
+    """Return the same ranges, each with the largest of its profile values."""
     whole: dict[str, Size] = {}
     for name, value in sizes.items():
         whole[name] = value
@@ -52,6 +52,6 @@ def whole_sizes(sizes: Mapping[str, Size]) -> dict[str, Size]:
 
 
 def complete_sizes(kernel: Kernel, sizes: Mapping[str, Size]) -> dict[str, int | Range]:
-    """The sizes given, and the defaults of the others."""
+    """Return the sizes given, and the defaults of the others."""
     defaults = {p.name: p.default for p in kernel.params if p.default is not None and p.dtype is None}
     return {**defaults, **{name: read_size(value) for name, value in sizes.items()}}

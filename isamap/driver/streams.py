@@ -25,7 +25,7 @@ MOST_FILE_BYTES = 64 << 20
 def compile_words(
     request: Request, watch: Callable[[str], None] = lambda _: None
 ) -> tuple[ProgramFile, Compilation]:
-    """The words of a kernel, with the compilation behind them. Raises: IsamapError of every kind."""
+    """Return the words of a kernel, with the compilation behind them. Raises: IsamapError of every kind."""
     sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
     if open_ones := [name for name, size in sizes.items() if isinstance(size, Range)]:
         said = f"a program is made for numbers, and {open_ones[0]} is a range"
@@ -38,7 +38,7 @@ def compile_words(
 
 
 def load_program(path: str, machine: Machine) -> ProgramFile:
-    """The program in a file, for this machine. Raises: UsageProblem, VerificationFailed."""
+    """Return the program in a file, for this machine. Raises: UsageProblem, VerificationFailed."""
     try:
         data = read_limited(Path(path), MOST_FILE_BYTES)
     except (OSError, ValueError) as error:
@@ -58,7 +58,7 @@ def load_program(path: str, machine: Machine) -> ProgramFile:
 
 
 def program_kernel(program: ProgramFile, source: Source) -> Kernel:
-    """A kernel with the sizes of a program that performs it. Raises: UsageProblem where it does not."""
+    """Return a kernel with the sizes of a program that performs it. Raises: UsageProblem where it does not."""
     parsed = parse_kernel(source)
     names = {param.name for param in parsed.params}
     kernel = bind(parsed, {name: size for name, size in program.sizes.items() if name in names})
@@ -75,7 +75,7 @@ def program_kernel(program: ProgramFile, source: Source) -> Kernel:
 
 
 def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill: str) -> Case:
-    """A program performed on one fill, and its results held against the oracle."""
+    """Return a program performed on one fill, and its results held against the oracle."""
     arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel, fill)
     try:
         found = execute_program(program, machine, arrays)
@@ -88,7 +88,7 @@ def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill:
 def program_cases(
     program: ProgramFile, machine: Machine, kernel: Kernel, fills: tuple[str, ...]
 ) -> Iterator[Case]:
-    """The comparisons of one program."""
+    """Return the comparisons of one program."""
     made = [verify_program(program, machine, kernel, fill) for fill in fills or fills_of(kernel)]
     return with_unverified(made)
 

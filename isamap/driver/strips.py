@@ -34,7 +34,7 @@ SAME = 1.1
 def in_strips(
     request: Request, kernel: Kernel, whole: Kernel, problem_of: ProblemOf, clock: Clock
 ) -> tuple[Kernel, tuple[Blocks, ...]] | None:
-    """A bound kernel in strips, with the blocks that these are; None where there are none, or dearer ones.
+    """Return a bound kernel in strips, with the blocks that these are; None where there are none, or dearer ones.
 
     `whole` is its canonical form, whose plan says what a register holds.
     """
@@ -57,7 +57,7 @@ def _is_elementwise(s: Statement) -> bool:
 
 
 def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
-    """One iteration of each axis but the innermost, and as many of that as half of the registers hold.
+    """Return one iteration of each axis but the innermost, and as many of that as half of the registers hold.
 
     What statements pass on takes registers, a temporary or what is read and written.
     """
@@ -72,7 +72,7 @@ def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
 
 
 def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
-    """The kernel in these blocks, where all of them stand around its ordered loops."""
+    """Return the kernel in these blocks, where all of them stand around its ordered loops."""
     own = ordered_axes(kernel)
     for one in blocks:
         found = shared_blocks(kernel, one, own)

@@ -55,7 +55,7 @@ class Question:
     sizes: Mapping[str, int | Range]
 
     def trial(self, schedule: Schedule) -> Trial:
-        """A schedule on trial."""
+        """Return a schedule on trial."""
         return Trial(self.kernel, self.machine, self.problem, schedule, self.sizes)
 
     @property
@@ -77,7 +77,7 @@ class Question:
 def tuned_schedule(
     question: Question, model_choice: Callable[[], Schedule]
 ) -> tuple[Schedule, Mapping[str, object]]:
-    """The schedule that was measured to be the fastest, now (`--tune`) or before, and where it is from.
+    """Return the schedule that was measured to be the fastest, now (`--tune`) or before, and where it is from.
 
     Where none was kept, it is what `model_choice` finds, with a warning. Raises: as `tune`.
     """
@@ -93,7 +93,7 @@ def tuned_schedule(
 
 
 def kept_schedule(question: Question) -> tuple[Schedule | None, Winner | None]:
-    """The schedule that was kept, judged like a new one; None where there is none, or none that fits."""
+    """Return the schedule that was kept, judged like a new one; None where there is none, or none that fits."""
     winner = _found(question)
     return (_replayed(winner, question.problem), winner) if winner is not None else (None, None)
 
@@ -118,7 +118,7 @@ def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
 
 
 def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
-    """The fastest of the contenders, of which `first` is the model's choice, with how it was found.
+    """Return the fastest of the contenders, of which `first` is the model's choice, with how it was found.
 
     What an equal question has found is taken, and a tournament that was stopped goes on.
     Raises: UsageProblem, MissingTool, RunProblem.
@@ -157,7 +157,7 @@ def tune(question: Question, first: Schedule) -> tuple[Schedule, Winner]:
 
 
 def tuning_json(winner: Winner) -> dict[str, object]:
-    """How a schedule was found by measuring, for manifests."""
+    """Return how a schedule was found by measuring, for manifests."""
     return {
         "time": winner.time,
         "place": winner.place,
@@ -225,23 +225,23 @@ def _listed(request: Request, problem: Problem, first: Schedule) -> tuple[Schedu
 
 
 def _given(request: Request) -> dict[str, int]:
-    """The decisions that are fixed to a number."""
+    """Return the decisions that are fixed to a number."""
     return {name: value for name, value in request.fixed.items() if value is not None}
 
 
 def _like(schedule: Schedule, first: Schedule) -> Schedule:
-    """A schedule as an answer to the question of the model's first choice."""
+    """Return a schedule as an answer to the question of the model's first choice."""
     return _bounded(replace(schedule, profile=first.profile, question=first.question), first)
 
 
 def _bounded(schedule: Schedule, first: Schedule) -> Schedule:
-    """A schedule with what is proven of the model's first choice: no schedule of the problem costs less."""
+    """Return a schedule with what is proven of the model's first choice: no schedule of the problem costs less."""
     known = max(schedule.lower_bound_ns or 0.0, first.lower_bound_ns or 0.0)
     return replace(schedule, lower_bound_ns=min(known, schedule.cost_ns or known))
 
 
 def _replayed(winner: Winner, problem: Problem) -> Schedule | None:
-    """A winner's schedule where it still is one."""
+    """Return a winner's schedule where it still is one."""
     try:
         schedule = parse_schedule(Source("schedule from the tuning database", winner.schedule))
     except IsamapError:
@@ -254,7 +254,7 @@ def _is_enough(known: Winner, asked: int, state: str) -> bool:
 
 
 def _state(question: Question) -> str:
-    """The digest of all that takes part in choosing what is measured, and in measuring it."""
+    """Return the digest of all that takes part in choosing what is measured, and in measuring it."""
     found = (program_state(), Measured().depends_on(question.machine)["compiler"])
     return digest(*found, *([question.request.search] if question.request.search else []))
 

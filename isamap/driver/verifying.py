@@ -132,7 +132,7 @@ def _nearest_allowed(
 
 
 def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guard: bool = True) -> Case:
-    """The comparison for one set of sizes and one fill.
+    """Return the comparison for one set of sizes and one fill.
 
     Of `FILLS_APART` rows lie apart in memory: programs have a version of their own for rows that do not.
     """
@@ -161,7 +161,7 @@ def verify_case(prepared: Prepared, sizes: Mapping[str, int], fill: str, *, guar
 
 
 def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) -> dict[str, Array]:
-    """The arrays with gaps between their rows.
+    """Return the arrays with gaps between their rows.
 
     Dense stay those whose strides the program or the kernel's `where` fixes, those of which dimensions have
     become one, and those that would grow much.
@@ -178,7 +178,7 @@ def rows_apart(arrays: Mapping[str, Array], kernel: Kernel, prepared: Prepared) 
 
 
 def symbols_of(prepared: Prepared, sizes: Mapping[str, int]) -> dict[str, int]:
-    """The sizes that the program is given when it is called."""
+    """Return the sizes that the program is given when it is called."""
     return {name: sizes[name] for name, _, _ in prepared.compiled.interface.symbols}
 
 
@@ -192,7 +192,7 @@ def compare(
     fill: str,
     guard: bool,
 ) -> Case:
-    """A result held against the oracle."""
+    """Return a result held against the oracle."""
     if result.status != 0:
         said = f"the program refused its arguments: {result.meaning}"
         refused = (Diagnostic("program-refused", said),)
@@ -222,7 +222,7 @@ def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Cas
 
 
 def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
-    """What is compared: outputs as a whole, and those of a recurrence from the program's own state, too.
+    """Yield what is compared: outputs as a whole, and those of a recurrence from the program's own state, too.
 
     Where the whole is too vague to tell anything, the iterations alone decide, which is as much.
     """
@@ -245,7 +245,7 @@ def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple
 
 
 def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
-    """What says that an output was compared with a bound that tells nothing."""
+    """Return what says that an output was compared with a bound that tells nothing."""
     large = (
         f"its bound, {vague.bound:.3g}, is larger than a tenth of its values, which reach {vague.size:.3g}"
     )
@@ -305,7 +305,7 @@ def _check_product(
 
 
 def all_cases(prepared: Prepared, fills: tuple[str, ...], *, guard: bool) -> Iterator[Case]:
-    """The comparisons of one program: all its sizes with all fills, at each length that it serves.
+    """Yield the comparisons of one program: all its sizes with all fills, at each length that it serves.
 
     Without fills they are those that the kernel's operations ask for.
     """
@@ -362,7 +362,7 @@ class Timed:
 
 
 def profile_sizes(prepared: Prepared) -> dict[str, int]:
-    """The sizes that are timed: those given, and the profile values of ranges."""
+    """Return the sizes that are timed: those given, and the profile values of ranges."""
     sizes = complete_sizes(parse_kernel(prepared.request.kernel), whole_sizes(prepared.request.sizes))
     return {n: typical_size(v) for n, v in sizes.items()}
 

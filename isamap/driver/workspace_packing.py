@@ -19,14 +19,14 @@ MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is ju
 
 
 def judged(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program, ready to be emitted: it touches nothing beside its tensors and buffers."""
+    """Return the program, ready to be emitted: it touches nothing beside its tensors and buffers."""
     outside = check_touched(program, machine, _sizes_at_ends(program))
     assert not outside, f"lowering broke its rules: {outside[0]}"
     return program
 
 
 def finished(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program with its workspace packed, ready to be emitted."""
+    """Return the program with its workspace packed, ready to be emitted."""
     return judged(pack_workspace(program, machine), machine)
 
 
@@ -43,7 +43,7 @@ def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
 
 
 def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program with offsets for its buffers; those that never live at one time may share bytes.
+    """Return the program with offsets for its buffers; those that never live at one time may share bytes.
 
     So are those that pack its operands.
     """

@@ -79,7 +79,7 @@ class Element:
         return self.at, self.low, self.high, self.count
 
     def with_parts(self, parts: tuple[Index, ...]) -> Element:
-        """The element with other `parts`."""
+        """Return the element with other `parts`."""
         at, low, high, count = parts
         return replace(self, at=at, low=low, high=high, count=count)
 

@@ -44,12 +44,12 @@ class Range:
 
 
 def typical_size(value: int | Range) -> int:
-    """The number that stands for a size which may be a range."""
+    """Return the number that stands for a size which may be a range."""
     return value if isinstance(value, int) else value.typical
 
 
 def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:
-    """The routine with its parameters replaced by numbers, defaults applied, ranges kept as symbols.
+    """Return the routine with its parameters replaced by numbers, defaults applied, ranges kept as symbols.
 
     Raises: UsageProblem when a size is unknown, missing, out of its range, or breaks `where` or a limit, or
     when a cast may overflow.
@@ -68,7 +68,7 @@ def bind(routine: R, sizes: Mapping[str, int | Range]) -> R:
 
 
 def comparison_holds(left: int, comparison: str, right: int) -> bool:
-    """Whether a comparison of two numbers is true."""
+    """Return whether a comparison of two numbers is true."""
     return {
         "==": left == right,
         "!=": left != right,
@@ -107,7 +107,7 @@ def _check_names(routine: Routine, sizes: Mapping[str, int | Range]) -> None:
 def _bind_params(
     routine: Routine, sizes: Mapping[str, int | Range]
 ) -> tuple[tuple[Param, ...], dict[str, Index | int]]:
-    """The parameters that stay, and the numbers of the others."""
+    """Return the parameters that stay, and the numbers of the others."""
     kept: list[Param] = []
     numbers: dict[str, Index | int] = {}
     missing: list[Param] = []
@@ -179,7 +179,7 @@ def _check_range(param: Param, given: Range, low: Index | None, high: Index | No
 def _bind_lets(
     routine: Routine, numbers: dict[str, Index | int]
 ) -> tuple[tuple[Let, ...], dict[str, Index | int]]:
-    """The lets that stay symbolic, and all replacements together."""
+    """Return the lets that stay symbolic, and all replacements together."""
     bindings = dict(numbers)
     kept: list[Let] = []
     for let in routine.lets:

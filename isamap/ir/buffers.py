@@ -30,14 +30,14 @@ class Box:
     counts: tuple[int, ...]
 
     def values(self, position: int) -> Array:
-        """The axis as an array of the box's rank, of length 1 in all other dimensions."""
+        """Return the axis as an array of the box's rank, of length 1 in all other dimensions."""
         shape = [1] * len(self.names)
         shape[position] = self.counts[position]
         start = self.starts[position]
         return np.arange(start, start + self.counts[position], dtype=np.int64).reshape(shape)
 
     def symbols(self) -> dict[str, int | Array]:
-        """All axes by name."""
+        """Return all axes by name."""
         return {name: self.values(i) for i, name in enumerate(self.names)}
 
 
@@ -47,7 +47,7 @@ class Box:
 def take_arrays(
     routine: Routine, arrays: Mapping[str, Array], exact: bool, rng: np.random.Generator | None
 ) -> dict[str, Array]:
-    """A fresh array for every operand: those given, converted, and the fill of the others.
+    """Return a fresh array for every operand: those given, converted, and the fill of the others.
 
     What an `out` operand held before counts only when it is to be kept. Floats are rounded to the operand's
     type, then widened to float64 when `exact`.
@@ -64,7 +64,7 @@ def take_arrays(
 
 
 def take_scalars(routine: Routine, scalars: Mapping[str, float]) -> dict[str, Array]:
-    """Every typed scalar parameter in its type. Raises: UsageProblem when one is missing or unknown."""
+    """Return every typed scalar parameter in its type. Raises: UsageProblem when one is missing or unknown."""
     wanted = dict(_typed_scalars(routine))
     for name in scalars:
         if name not in wanted:
@@ -82,7 +82,7 @@ def _typed_scalars(routine: Routine) -> Iterator[tuple[str, DType]]:
 
 
 def shape_of(operand: Operand) -> tuple[int, ...]:
-    """The operand's extents; its routine is bound, so they are numbers."""
+    """Return the operand's extents; its routine is bound, so they are numbers."""
     return tuple(int(evaluate_index(e, {})) for e in operand.shape)
 
 
@@ -105,13 +105,13 @@ def _take(
 
 
 def storage(values: Array, dtype: DType, exact: bool) -> Array:
-    """A copy that the interpreter may change, in float64 where floats are exact."""
+    """Return a copy that the interpreter may change, in float64 where floats are exact."""
     # An array in every case: what numpy computes of an array without axes is a number that cannot be changed.
     return np.array(values, np.float64 if exact and dtype.is_float else dtype.numpy())
 
 
 def _admit(given: Array, o: Operand) -> Array:
-    """The array in the operand's type."""
+    """Return the array in the operand's type."""
     if o.dtype.is_float:
         source = given.astype(np.float64) if given.dtype.kind in "iub" else given
         return round_to(source, o.dtype)
@@ -122,7 +122,7 @@ def _admit(given: Array, o: Operand) -> Array:
 
 
 def poison(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator | None) -> Array:
-    """What memory holds before it is written: NaN or a bit pattern, or random values when `rng` is given."""
+    """Return what memory holds before it is written: NaN or a bit pattern, or random values when `rng` is given."""
     if rng is not None:
         if dtype.is_float:
             return round_to(rng.normal(size=shape) * 64, dtype)
@@ -143,7 +143,7 @@ def _refuse(code: str, message: str, *notes: str) -> UsageProblem:
 
 
 def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]) -> Array:
-    """What an access reads at all points of a box; outside the buffer its fill.
+    """Return what an access reads at all points of a box; outside the buffer its fill.
 
     An access that leaves the buffer without a fill is behind a guard: there it reads any element, and the
     guard drops it. Shapes: the box's rank, with length 1 where an axis does not matter.
@@ -156,7 +156,7 @@ def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]
 
 
 def gather(buffer: Array, positions: list[Array], inside: Array | None, read: Read) -> Array:
-    """The elements at positions that lie inside; where they did not, the access's fill."""
+    """Return the elements at positions that lie inside; where they did not, the access's fill."""
     found = np.asarray(buffer[tuple(positions)])
     if inside is None or read.fill is None:
         return found
@@ -166,7 +166,7 @@ def gather(buffer: Array, positions: list[Array], inside: Array | None, read: Re
 def locate(
     shape: tuple[int, ...], index: tuple[Index, ...], symbols: Mapping[str, int | Array]
 ) -> tuple[list[Array], Array | None]:
-    """The position of every point, moved inside the buffer, and where it was inside; None for everywhere."""
+    """Return the position of every point, moved inside the buffer, and where it was inside; None for everywhere."""
     inside: Array | None = None
     positions: list[Array] = []
     for subscript, extent in zip(index, shape, strict=True):
@@ -182,7 +182,7 @@ def locate(
 def slices(
     buffer: Array, index: tuple[Index, ...], box: Box, symbols: Mapping[str, int | Array]
 ) -> Array | None:
-    """A view of the buffer laid out like the box, where each subscript is at most one axis; else None.
+    """Return a view of the buffer laid out like the box, where each subscript is at most one axis; else None.
 
     The view shares memory, so that assigning to it writes the buffer.
     """

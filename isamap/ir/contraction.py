@@ -24,7 +24,7 @@ ELEMENTS = 4_000_000
 
 
 def factors_of(e: Expr) -> tuple[Expr, ...]:
-    """What an expression is the product of; itself when it is no product."""
+    """Return what an expression is the product of; itself when it is no product."""
     match e:
         case Call("mul", (left, right), _, _, _):
             return factors_of(left) + factors_of(right)
@@ -33,7 +33,7 @@ def factors_of(e: Expr) -> tuple[Expr, ...]:
 
 
 def written_by(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """The buffers that statements assign."""
+    """Return the buffers that statements assign."""
     found: set[str] = set()
     for statement in body:
         match statement:
@@ -50,7 +50,7 @@ def boxes(
     last: frozenset[str],
     limit: int | None = None,
 ) -> Iterator[Box]:
-    """The iteration space in boxes, in order, each with at most `limit` (`ELEMENTS`) elements in `arrays`.
+    """Yield the iteration space in boxes, in order, each with at most `limit` (`ELEMENTS`) elements in `arrays`.
 
     `arrays` are the axes that each array of a box has; those in `last` are cut only where nothing else helps.
     """
@@ -88,7 +88,7 @@ _EXACT = 2.0**53
 
 
 def sum_of_products(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
-    """The product of all factors summed over the axes that are not kept; those keep length 1.
+    """Return the product of all factors summed over the axes that are not kept; those keep length 1.
 
     Floats are summed in float64; integers exactly modulo 2**64, as int64 or uint64. Shapes: each factor has
     one axis per extent, of that length or of length 1.
@@ -102,13 +102,13 @@ def sum_of_products(factors: Sequence[Array], extents: tuple[int, ...], kept: fr
 
 
 def _sums_early(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> bool:
-    """Whether some factor is multiplied with a sum of the others, which is not the sum of its products."""
+    """Return whether some factor is multiplied with a sum of the others, which is not the sum of its products."""
     summed = [axis for axis, n in enumerate(extents) if axis not in kept and n > 1]
     return any(f.shape[axis] == 1 for f in factors for axis in summed)
 
 
 def _with_infinities(factors: Sequence[Array], extents: tuple[int, ...], kept: frozenset[int]) -> Array:
-    """The sum of products that may be infinite or no number, as if each of them were there.
+    """Return the sum of products that may be infinite or no number, as if each of them were there.
 
     (x + y) * inf is infinite where x * inf + y * inf is none, so terms are counted instead: contractions of
     ones and of signs say how many are infinite, of which sign, and how many are no number.
@@ -163,7 +163,7 @@ class _Roles(NamedTuple):
 
 
 def _pair(a: Array, b: Array, kept: frozenset[int] | set[int]) -> Array:
-    """The product of two, summed over what is not kept and occurs in both or in either."""
+    """Return the product of two, summed over what is not kept and occurs in both or in either."""
     rank = a.ndim
     a, b = _sum(a, _only_in(a, b, kept)), _sum(b, _only_in(b, a, kept))
     both = [axis for axis in range(rank) if a.shape[axis] > 1 and b.shape[axis] > 1]

@@ -29,7 +29,7 @@ _Meeting = Callable[[Read, Site, Read, Site, tuple[str, ...]], tuple[str, str | 
 def check_dependences(
     routine: Routine, known: Known, constants: tuple[Param, ...] = ()
 ) -> Iterator[Diagnostic]:
-    """A finding for every pair of accesses that iterations of a `for` may have in common."""
+    """Yield a finding for every pair of accesses that iterations of a `for` may have in common."""
 
     def meeting(f: Read, a: Site, g: Read, b: Site, axes: tuple[str, ...]) -> tuple[str, str | None]:
         found = (find_meeting(routine, Access(f, a), Access(g, b), axis, constants) for axis in axes)
@@ -100,7 +100,7 @@ def _against(
     proofs: _Proofs,
     meeting: _Meeting,
 ) -> Iterator[Diagnostic]:
-    """A finding for each statement before, and for this one itself, that has elements in common with it."""
+    """Yield a finding for each statement before, and for this one itself, that has elements in common with it."""
     site, said = target.site, set[int]()
     op = site.assign.op
     for (_, other_op), other in [*writes.get(target.place, {}).items(), ((None, op), target)]:
@@ -130,7 +130,7 @@ class _Proofs:
         self.made: dict[tuple[object, ...], tuple[str, ...]] = {}
 
     def shared_axes(self, one: _Sorted, other: _Sorted, *, by_guards: bool = False) -> tuple[str, ...]:
-        """The unordered axes of which two iterations may touch one element."""
+        """Return the unordered axes of which two iterations may touch one element."""
         self.pairs += 1
         depth = _common_depth(one.loops, other.loops)
         apart = tuple(map(sub, one.constants, other.constants))
@@ -144,7 +144,7 @@ class _Proofs:
 
 
 def _common_depth(one: tuple[int, ...], other: tuple[int, ...]) -> int:
-    """How many axes two sites have in common, the outermost ones."""
+    """Return how many axes two sites have in common, the outermost ones."""
     differ = (n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
     return next(differ, min(len(one), len(other)))
 

@@ -20,7 +20,7 @@ NO_SIZES: Mapping[str, int] = MappingProxyType({})
 
 
 def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Array]:
-    """The inputs of a bound routine that have a domain, as int64.
+    """Return the inputs of a bound routine that have a domain, as int64.
 
     Raises: UsageProblem when one holds a value that its declaration excludes.
     """
@@ -33,7 +33,7 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
 
 
 def largest_value(index: Index) -> Index:
-    """What an index is at most, whatever data says: each element of an array at the end of its range."""
+    """Return what an index is at most, whatever data says: each element of an array at the end of its range."""
     return _end_of(index, upper=True)
 
 
@@ -63,7 +63,7 @@ def _end_of_atom(atom: Atom, *, upper: bool) -> Index:
 
 
 def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:
-    """The operands whose values indices may be made of."""
+    """Yield the operands whose values indices may be made of."""
     for operand in routine.operands:
         if operand.domain is not None:
             yield operand, operand.domain

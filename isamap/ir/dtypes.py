@@ -77,7 +77,7 @@ class DType:
         return self.smallest_normal * 2.0 ** (1 - self.mantissa_bits)
 
     def numpy(self) -> np.dtype[np.generic]:
-        """The numpy type that stores it (sub-byte integers in one byte, tf32 in a float32)."""
+        """Return the numpy type that stores it (sub-byte integers in one byte, tf32 in a float32)."""
         return _numpy_dtype(self.name)
 
     def __str__(self) -> str:
@@ -129,7 +129,7 @@ def _numpy_dtype(name: str) -> np.dtype[np.generic]:
 
 
 def converts_exactly(source: DType, target: DType) -> bool:
-    """Whether every value of `source` is a value of `target`: such a cast never rounds or overflows."""
+    """Return whether every value of `source` is a value of `target`: such a cast never rounds or overflows."""
     if source == target:
         return True
     if source.kind == "bool":
@@ -146,7 +146,7 @@ def converts_exactly(source: DType, target: DType) -> bool:
 
 
 def passes_through(source: DType, between: DType, target: DType) -> bool:
-    """Whether a cast may be taken apart into two, the first of which loses nothing: i8 to f32 through i32.
+    """Return whether a cast may be taken apart into two, the first of which loses nothing: i8 to f32 through i32.
 
     What the second does, rounding and wrapping included, it does to the very number that there was.
     """
@@ -171,5 +171,5 @@ FLUSHING = frozenset(("flush_inputs", "flush_results"))
 
 
 def strict_forbids(words: Iterable[str]) -> tuple[str, ...]:
-    """Those of an instruction's words that a `strict` kernel does not allow, in alphabetical order."""
+    """Return those of an instruction's words that a `strict` kernel does not allow, in alphabetical order."""
     return tuple(sorted((REORDERING | FLUSHING).intersection(words)))

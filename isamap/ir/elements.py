@@ -89,7 +89,7 @@ def evaluate_samples(
 
 
 def _without_temps(routine: Routine) -> Routine:
-    """The routine without its temporaries, which may be too large to be made."""
+    """Return the routine without its temporaries, which may be too large to be made."""
     return replace(routine, operands=tuple(o for o in routine.operands if o.role != "temp"))
 
 
@@ -161,7 +161,7 @@ def _ask(buffer: str, at: list[Array], shape: tuple[int, ...], before: int, work
 def _solve(
     step: _Step, at: list[Array], shape: tuple[int, ...], work: _Work
 ) -> tuple[dict[str, Array], Array]:
-    """The axes' values in the iteration that writes each element, and where there is one."""
+    """Return the axes' values in the iteration that writes each element, and where there is one."""
     hit = np.ones(shape, np.bool_)
     extents = dict(step.axes)
     solved: dict[str, Array] = {}
@@ -206,7 +206,7 @@ def _linear(
 
 
 def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
-    """The elements after a step; `old` before it, None where it does not matter."""
+    """Return the elements after a step; `old` before it, None where it does not matter."""
     s = asked.step.assign
     operand = work.routine.operand(s.target.buffer)
     dtype = operand.dtype if s.op is None else operand.accumulate or operand.dtype
@@ -230,7 +230,7 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
 
 
 def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Tally | None]:
-    """What a step starts from, and the tally of a reduction; `again` where one went before it."""
+    """Return what a step starts from, and the tally of a reduction; `again` where one went before it."""
     if old is None or s.op is None:
         return old, None
     values, sizes = old
@@ -283,7 +283,7 @@ def _perform_box(
 
 
 def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:
-    """The axes: those that an element determines over the elements, the others over trailing dimensions."""
+    """Return the axes: those that an element determines over the elements, the others over trailing dimensions."""
     rank = len(box.names)
     own = {
         n: np.broadcast_to(v, asked.shape).reshape(asked.shape + (1,) * rank)
@@ -293,7 +293,7 @@ def _symbols(asked: _Asked, box: Box) -> dict[str, int | Array]:
 
 
 def _holds(asked: _Asked, box: Box, symbols: dict[str, int | Array], work: _Work) -> Array:
-    """Where the step runs: an iteration exists for the element, and the guards hold."""
+    """Return where the step runs: an iteration exists for the element, and the guards hold."""
     runs = asked.hit.reshape(asked.shape + (1,) * len(box.names))
     for guard, before in asked.step.guards:
         reader = _Reader(symbols, before, work, {})

@@ -39,7 +39,7 @@ class _Assumed:
 
 
 def never_meet(f: Read, g: Read, a: Site, b: Site, axis: str, equal: Iterable[str], known: Known) -> bool:
-    """Whether iterations that differ in `axis` touch no element by f in a and by g in b, both let through.
+    """Return whether iterations that differ in `axis` touch no element by f in a and by g in b, both let through.
 
     `equal` are axes of which both have the same value. Sound, not complete: False means "not proved".
     """
@@ -118,7 +118,7 @@ def _solve(assumed: _Assumed) -> bool:
 
 
 def _gives(equation: Index, name: str) -> bool:
-    """Whether the equation is `name = …` without it on the right."""
+    """Return whether the equation is `name = …` without it on the right."""
     slope = equation.coefficient(name)
     if slope is None or slope.value not in (1, -1):
         return False
@@ -142,7 +142,7 @@ class _Digits:
 def shared_axes(
     f: Read, g: Read, a: Site, b: Site, common: tuple[AxisAt, ...], known: Known, *, by_guards: bool = False
 ) -> tuple[str, ...]:
-    """The unordered axes of which two different iterations may touch one element.
+    """Return the unordered axes of which two different iterations may touch one element.
 
     Guards count where asked: an iteration that a guard keeps out reads nothing, but may write back what is
     there, so that two writes have to be apart without guards.
@@ -175,7 +175,7 @@ def _determines(
     equal: set[str],
     known: Known,
 ) -> bool:
-    """Whether equal elements of f and g imply equal `axis` (or cannot be equal at all)."""
+    """Return whether equal elements of f and g imply equal `axis` (or cannot be equal at all)."""
     solved = equal_axes(f, g, a, b, common, equal, known, until=axis)
     return solved is None or axis in solved
 
@@ -191,7 +191,7 @@ def equal_axes(
     *,
     until: str | None = None,
 ) -> frozenset[str] | None:
-    """The axes of which f in a and g in b have equal values wherever they touch one element.
+    """Return the axes of which f in a and g in b have equal values wherever they touch one element.
 
     None when they never touch one. `equal` are axes that are taken to be equal; axes that are not `common`
     are of one site each, whatever they are called. The search ends when `until` is found.
@@ -288,7 +288,7 @@ def _moves(atom: Atom, extents: dict[str, Index]) -> bool:
 
 
 def _span(atom: Atom, extents: dict[str, Index], facts: Facts) -> Index | None:
-    """The largest difference of two values of an unknown, None where it is not known."""
+    """Return the largest difference of two values of an unknown, None where it is not known."""
     match atom:
         case str():
             return extents[atom] - 1 if atom in extents else None
@@ -311,7 +311,7 @@ def _magnitude(c: Index, facts: Facts) -> Index | None:
 
 
 def _is_leading(unknown: Atom, digits: _Digits, facts: Facts) -> bool:
-    """Whether one step of this unknown outweighs everything else, so that the sum is 0 only if it is."""
+    """Return whether one step of this unknown outweighs everything else, so that the sum is 0 only if it is."""
     slope = _magnitude(digits.shared[unknown][0], facts)
     others = _reach({u: v for u, v in digits.shared.items() if u != unknown}, digits, facts)
     constant = _magnitude(digits.constant, facts)

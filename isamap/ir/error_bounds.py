@@ -37,21 +37,21 @@ class Measure:
     flushes: bool = False
 
     def errors(self, magnitudes: Array) -> Array:
-        """The largest errors of floats with these magnitudes."""
+        """Return the largest errors of floats with these magnitudes."""
         return np.where(magnitudes < self.exact_below, 0.0, self.scale * magnitudes)
 
     def as_magnitudes(self, errors: Array) -> Array:
-        """The magnitudes that have these errors."""
+        """Return the magnitudes that have these errors."""
         return errors / self.scale if self.scale else np.zeros(errors.shape)
 
     def may_be_zero(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
-        """Where a value may be 0 although it is another one, or another one although it is 0."""
+        """Return where a value may be 0 although it is another one, or another one although it is 0."""
         lost = dtype.smallest_normal if self.flushes else dtype.smallest_subnormal
         within = self.scale * np.where(np.isfinite(magnitudes), magnitudes, 0.0)
         return (magnitudes > 0) & (np.abs(values) <= within + lost)
 
     def beyond(self, magnitudes: Array, values: Array, dtype: DType) -> Array:
-        """The magnitudes of what is computed with; infinite where a value may have overflowed in its type.
+        """Return the magnitudes of what is computed with; infinite where a value may have overflowed in its type.
 
         What follows from an overflow may be an infinity, a NaN or, where both meet a bound, a number.
         """
@@ -62,7 +62,7 @@ class Measure:
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
 
     def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
-        """What a rounding to a type adds to magnitudes: nothing to small integers, where those are exact."""
+        """Return what a rounding to a type adds to magnitudes: nothing to small integers, where those are exact."""
         if self.exact_below:
             return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
         if dtype.mantissa_bits >= self.mantissa_bits:
@@ -70,7 +70,7 @@ class Measure:
         return self.as_magnitudes(2.0**-dtype.mantissa_bits * size_of(values()))
 
     def storing(self, magnitudes: Array, values: Callable[[], Array], operand: Operand) -> Array:
-        """What a rounding of sums in a wider type to their operand's adds to magnitudes."""
+        """Return what a rounding of sums in a wider type to their operand's adds to magnitudes."""
         if operand.accumulate is None or not operand.dtype.is_float:
             return np.zeros(())
         return self.narrowing(magnitudes, values, operand.dtype)
@@ -86,12 +86,12 @@ def size_of(values: Array) -> Array:
 
 
 def count_roundings(e: Expr) -> int:
-    """How many operations of an expression may round."""
+    """Return how many operations of an expression may round."""
     return sum(2 if part.op == "fma" else 1 for part in walk(e) if isinstance(part, Call))
 
 
 def is_one_rounding(e: Expr, measure: Measure) -> bool:
-    """Whether an expression has one value only: what is given, or one operation that rounds correctly."""
+    """Return whether an expression has one value only: what is given, or one operation that rounds correctly."""
     match e:
         case Call("add" | "sub" | "mul" | "div" | "sqrt" | "fma", args):
             return all(_is_given(a, measure) for a in args)
@@ -132,12 +132,12 @@ class Tally:
 
 
 def is_tallied(s: Assign, measure: Measure, again: bool = False) -> bool:
-    """Whether a statement is a reduction of floats that adds errors; `again` to what one has rounded."""
+    """Return whether a statement is a reduction of floats that adds errors; `again` to what one has rounded."""
     return s.value.dtype.is_float and (s.op == "mul" or (s.op == "add" and (again or measure.growth > 0)))
 
 
 def begin_tally(op: str, values: Array, magnitudes: Array, stored: Array) -> Tally:
-    """The tally of elements that hold these values before a reduction."""
+    """Return the tally of elements that hold these values before a reduction."""
     touched = np.zeros(values.shape, np.bool_)
     if op == "mul":
         return Tally(*split_factors(values, magnitudes + stored), touched, stored)
@@ -173,7 +173,7 @@ class Reduction:
 
 
 def finish_tally(r: Reduction, tally: Tally, totals: Array, magnitudes: Array, measure: Measure) -> Array:
-    """The magnitudes of the elements after a reduction, with the errors of its own roundings.
+    """Return the magnitudes of the elements after a reduction, with the errors of its own roundings.
 
     A sum of n terms to nearest, in any order, blocked or not, is off by at most n·u·Σ|t| (Rump, "Error
     estimation of floating-point summation and dot product", BIT 52, 2012: for all n). That is what a sum gets

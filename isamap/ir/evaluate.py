@@ -66,7 +66,7 @@ _OF_PATTERNS = frozenset(("popcount",))
 
 
 def evaluate_expr(e: Expr, env: Env) -> Array:
-    """The values of an expression at all points, in numpy's type for its dtype (float64 for exact floats).
+    """Return the values of an expression at all points, in numpy's type for its dtype (float64 for exact floats).
 
     Shapes: broadcast; an axis that the expression does not mention has length 1.
     """
@@ -89,7 +89,7 @@ def evaluate_expr(e: Expr, env: Env) -> Array:
 
 
 def evaluate_index(index: Index, symbols: Mapping[str, int | Array]) -> Array:
-    """The values of an index expression, int64. Shapes: those of its symbols, broadcast."""
+    """Return the values of an index expression, int64. Shapes: those of its symbols, broadcast."""
     total: int | Array = 0
     for monomial, coefficient in index.terms:
         product: int | Array = coefficient
@@ -100,14 +100,14 @@ def evaluate_index(index: Index, symbols: Mapping[str, int | Array]) -> Array:
 
 
 def make_value(value: float | bool, dtype: DType) -> Array:
-    """A number in a type: floats rounded, integers as they are (they fit)."""
+    """Return a number in a type: floats rounded, integers as they are (they fit)."""
     if dtype.is_float:
         return round_to(np.asarray(value, np.float64), dtype)
     return np.asarray(value, dtype.numpy())
 
 
 def folded(cast: Cast) -> Expr:
-    """A cast of a number as the number that it is; others as they are.
+    """Return a cast of a number as the number that it is; others as they are.
 
     So is one to a wider type, as instructions that widen what they read take such a number in its own type,
     and one of a number that the type does not hold, which is a finding.

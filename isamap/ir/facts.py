@@ -44,7 +44,7 @@ class Known:
 
 
 def known_facts(routine: Routine, constants: Iterable[Param] = ()) -> Known:
-    """The facts that hold in the whole routine, and the replacement of lets and of determined sizes."""
+    """Return the facts that hold in the whole routine, and the replacement of lets and of determined sizes."""
     params = [p for p in (*constants, *routine.params) if p.dtype is None]
     lows = {p.name: _low(p) for p in params}
     bindings: dict[str, Index | int] = {}
@@ -101,7 +101,7 @@ def _single_symbol(index: Index) -> str | None:
 
 
 def constraint_facts(c: Constraint) -> list[Index]:
-    """The terms that are >= 0 when a comparison holds."""
+    """Return the terms that are >= 0 when a comparison holds."""
     return _comparison_facts(c.comparison, c.left, c.right)
 
 
@@ -122,7 +122,7 @@ def _comparison_facts(comparison: str, left: Index, right: Index) -> list[Index]
 
 
 def guard_facts(guard: Expr | None) -> list[Index]:
-    """The terms that are >= 0 where a guard holds: its comparisons of index expressions, joined by `&`."""
+    """Return the terms that are >= 0 where a guard holds: its comparisons of index expressions, joined by `&`."""
     match guard:
         case Call("and", (left, right), _, _, _):
             return guard_facts(left) + guard_facts(right)
@@ -149,7 +149,7 @@ def _index_value(index: Index, span: Span | None) -> Expr:
 
 
 def unequal_gaps(guard: Expr) -> list[Index]:
-    """The terms that are not 0 where a guard holds: the differences of what it says is unequal."""
+    """Return the terms that are not 0 where a guard holds: the differences of what it says is unequal."""
     match guard:
         case Call("and", (left, right), _, _, _):
             return unequal_gaps(left) + unequal_gaps(right)
@@ -205,7 +205,7 @@ class Site:
 
 
 def find_sites(routine: Routine) -> tuple[Site, ...]:
-    """All assignments of a routine, in order."""
+    """Return all assignments of a routine, in order."""
     sites: list[Site] = []
     loops = 0
 
@@ -231,7 +231,7 @@ def _with_guard(conditions: tuple[Expr, ...], guard: Expr | None) -> tuple[Expr,
 
 
 def facts_of(conditions: tuple[Expr, ...]) -> tuple[Index, ...]:
-    """The terms that are >= 0 where all conditions hold."""
+    """Return the terms that are >= 0 where all conditions hold."""
     return tuple(fact for condition in conditions for fact in guard_facts(condition))
 
 

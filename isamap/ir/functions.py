@@ -41,7 +41,7 @@ MOST_NODES = 5000
 
 
 def inlined(function: Function, args: Sequence[Expr], span: Span | None) -> Expr | None:
-    """The result with arguments put in; None where that would become enormous."""
+    """Return the result with arguments put in; None where that would become enormous."""
     known: dict[str, Expr] = {p.name: a for p, a in zip(function.params, args, strict=True)}
     for name, value in function.steps:
         known[name] = _put_in(value, known, span)
@@ -66,5 +66,5 @@ def _put_in(e: Expr, known: Mapping[str, Expr], span: Span | None) -> Expr:
 
 
 def count_nodes(e: Expr) -> int:
-    """How many nodes an expression has."""
+    """Return how many nodes an expression has."""
     return sum(1 for _ in walk(e))

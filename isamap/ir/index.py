@@ -26,7 +26,7 @@ def _atom_key(atom: Atom) -> tuple[int, str]:
 
 @lru_cache(maxsize=1 << 16)
 def _atom_text(atom: FloorDiv | Mod | MinMax | Element) -> str:
-    """The text of an atom, by which terms are ordered: asked for the same few atoms over and over."""
+    """Return the text of an atom, by which terms are ordered: asked for the same few atoms over and over."""
     return str(atom)
 
 
@@ -51,7 +51,7 @@ class Index:
 
     @staticmethod
     def of(value: Index | int | Atom) -> Index:
-        """An index from a number, a symbol's name, an atom, or an index itself."""
+        """Return an index from a number, a symbol's name, an atom, or an index itself."""
         return value if isinstance(value, Index) else _index_of(value)
 
     def __add__(self, other: Index | int) -> Index:
@@ -142,7 +142,7 @@ class Index:
         return self._symbols
 
     def coefficient(self, symbol: str) -> Index | None:
-        """What multiplies `symbol`; None when it occurs other than linearly."""
+        """Return what multiplies `symbol`; None when it occurs other than linearly."""
         found: list[tuple[Monomial, int]] = []
         for m, c in self.terms:
             count = m.count(symbol)
@@ -156,13 +156,13 @@ class Index:
         return _collect(found)
 
     def is_affine_in(self, symbols: Iterable[str]) -> bool:
-        """Whether it is linear in each of `symbols`, and no product of two of them occurs."""
+        """Return whether it is linear in each of `symbols`, and no product of two of them occurs."""
         wanted = set(symbols)
         inside = ([a for a in m if not wanted.isdisjoint(_atom_symbols(a))] for m, _ in self.terms)
         return all(not found or (len(found) == 1 and isinstance(found[0], str)) for found in inside)
 
     def substitute(self, bindings: Mapping[str, Index | int]) -> Index:
-        """The expression with symbols replaced."""
+        """Return the expression with symbols replaced."""
         if not (self.symbols & bindings.keys()):
             return self
         terms: list[tuple[Monomial, int]] = []
@@ -177,7 +177,7 @@ class Index:
         return _collect(terms)
 
     def evaluate(self, env: Mapping[str, N], number: Callable[[int], N] | None = None) -> N:
-        """Its value for numbers or numpy arrays bound to its symbols; KeyError when one is missing."""
+        """Return its value for numbers or numpy arrays bound to its symbols; KeyError when one is missing."""
         total: Any = number(0) if number else 0
         for m, c in self.terms:
             factor: Any = number(c) if number else c
@@ -236,12 +236,12 @@ ONE = Index((((), 1),))
 
 
 def index_min(left: Index | int, right: Index | int) -> Index:
-    """The smaller of two, folded when both are numbers or equal."""
+    """Return the smaller of two, folded when both are numbers or equal."""
     return _min_max("min", Index.of(left), Index.of(right))
 
 
 def index_max(left: Index | int, right: Index | int) -> Index:
-    """The larger of two, folded when both are numbers or equal."""
+    """Return the larger of two, folded when both are numbers or equal."""
     return _min_max("max", Index.of(left), Index.of(right))
 
 
@@ -253,7 +253,7 @@ def _min_max(op: str, left: Index, right: Index) -> Index:
 
 
 def product(factors: Iterable[Index | int]) -> Index:
-    """The product of indices."""
+    """Return the product of indices."""
     return reduce(lambda a, b: a * b, (Index.of(f) for f in factors), ONE)
 
 
@@ -297,19 +297,19 @@ def _rejoin_division(sums: dict[Monomial, int], divided: Iterable[Monomial]) -> 
 
 
 def elements_of(index: Index) -> Iterator[Element]:
-    """The elements of arrays that an index reads, each behind those inside of it."""
+    """Yield the elements of arrays that an index reads, each behind those inside of it."""
     for monomial, _ in index.terms:
         for atom in monomial:
             yield from _elements_in(atom)
 
 
 def has_elements(index: Index) -> bool:
-    """Whether data decides what an index is."""
+    """Return whether data decides what an index is."""
     return any(True for _ in elements_of(index))
 
 
 def typical_value(index: Index, sizes: Mapping[str, int]) -> int | None:
-    """The number that an index is at these sizes; where data says it, one that is typical of such data.
+    """Return the number that an index is at these sizes; where data says it, one that is typical of such data.
 
     None where a size is not known.
     """
@@ -332,7 +332,7 @@ def _elements_in(atom: Atom) -> Iterator[Element]:
 
 
 def _is_bound(monomial: Monomial, bindings: Mapping[str, object]) -> bool:
-    """Whether a symbol of a term is to be replaced."""
+    """Return whether a symbol of a term is to be replaced."""
     for atom in monomial:
         if atom in bindings if type(atom) is str else not bindings.keys().isdisjoint(_atom_symbols(atom)):
             return True

@@ -22,7 +22,7 @@ CHECKED_WHEN_BOUND = 32
 
 
 def check_casts(routine: Routine, known: Known, *, bound: bool) -> Iterator[Diagnostic]:
-    """A finding for every cast of an index that is not proved to keep its value; of all types once bound."""
+    """Yield a finding for every cast of an index that is not proved to keep its value; of all types once bound."""
     seen: set[Cast] = set()
     for expr, extents, conditions in _expressions(routine):
         for cast, index in _index_casts(expr):
@@ -77,7 +77,7 @@ def _finding(cast: Cast, index: Index, inside: Index, facts: Facts) -> Diagnosti
 
 
 def as_performed(assign: Assign) -> Assign:
-    """The assignment with every cast to a narrower integer as one that wraps, a choice for each condition.
+    """Return the assignment with every cast to a narrower integer as one that wraps, a choice for each condition.
 
     The cast was proved to keep the value, and no machine has an instruction that would ask. Vector units
     compare and choose at once: `select(p | q, a, b)` is `select(p, a, select(q, a, b))`.
@@ -101,7 +101,7 @@ def _as_performed(e: Expr) -> Expr:
 
 
 def _is_of_data(condition: Expr) -> bool:
-    """Whether a condition reads elements: one of indices is decided for whole tiles at once."""
+    """Return whether a condition reads elements: one of indices is decided for whole tiles at once."""
     return next(iter(reads(condition)), None) is not None
 
 

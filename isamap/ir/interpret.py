@@ -105,7 +105,7 @@ def interpret_magnitude(
 
 
 def bind_all(routine: Routine, sizes: Mapping[str, int]) -> Routine:
-    """The routine with every symbol replaced; `sizes` may also hold constants of the routine's machine.
+    """Return the routine with every symbol replaced; `sizes` may also hold constants of the routine's machine.
 
     Raises: UsageProblem when a symbol is left.
     """
@@ -201,7 +201,7 @@ def _run_body(loop: Loop, nest: Nest, state: State) -> None:
 
 
 def _finish(name: str, state: State, rng: np.random.Generator | None) -> Array:
-    """The output, with what `outside` says where an output with an old value was not written."""
+    """Return the output, with what `outside` says where an output with an old value was not written."""
     values = state.values[name]
     if name in state.written:
         operand = state.routine.operand(name)
@@ -255,7 +255,7 @@ class State:
     reduced: set[str] = field(default_factory=set[str])
 
     def reads(self, e: Expr | None) -> frozenset[str]:
-        """The buffers that an expression reads."""
+        """Return the buffers that an expression reads."""
         return frozenset(r.buffer for r in reads(e)) if e is not None else frozenset()
 
 
@@ -311,7 +311,7 @@ def _finish_tally(s: Assign, nest: Nest, state: State, tally: Tally) -> None:
 
 
 def _arrays(s: Assign, nest: Nest, by_products: bool) -> tuple[frozenset[str], ...]:
-    """The axes of the arrays that computing a statement makes."""
+    """Return the axes of the arrays that computing a statement makes."""
     everything = frozenset(name for name, _ in nest.axes)
     target = symbols(s.target)
     if not by_products:
@@ -329,12 +329,12 @@ def flush(name: str, state: State) -> None:
 
 
 def accumulator(operand: Operand) -> DType:
-    """The type in which sums into an operand run."""
+    """Return the type in which sums into an operand run."""
     return operand.accumulate or operand.dtype
 
 
 def guard_values(guard: Expr, nest: Nest, state: State) -> Array:
-    """Where a loop's guard holds before its body runs. Shapes: one dimension per unordered axis."""
+    """Return where a loop's guard holds before its body runs. Shapes: one dimension per unordered axis."""
     for name in state.reads(guard) & state.sums.keys():
         flush(name, state)
     box = Box(tuple(n for n, _ in nest.axes), (0,) * len(nest.axes), tuple(n for _, n in nest.axes))
@@ -370,7 +370,7 @@ def _in_steps(s: Assign, nest: Nest, state: State) -> None:
 
 
 def _guards_at(nest: Nest, at: Mapping[str, int]) -> tuple[Expr | Array, ...]:
-    """The guards, those with values cut at a point of some axes, whose dimensions vanish."""
+    """Return the guards, those with values cut at a point of some axes, whose dimensions vanish."""
 
     def cut(guard: Array) -> Array:
         names = [name for name, _ in nest.axes[: guard.ndim]]
@@ -434,7 +434,7 @@ def _values(s: Assign, env: Env, cells: Cells, by_products: bool) -> tuple[Array
 
 
 def _home(s: Assign, operand: Operand, state: State) -> Array:
-    """The array that a statement changes: the operand's own, or that of its running sums."""
+    """Return the array that a statement changes: the operand's own, or that of its running sums."""
     acc = accumulator(operand)
     if s.op is None or acc == operand.dtype or (state.exact and acc.is_float):
         return state.values[operand.name]

@@ -33,7 +33,7 @@ _KEEPS_OVERFLOW = ("neg", "abs", "min", "max", "select", "exp", "tanh", "sigmoid
 def evaluate_magnitude(
     e: Expr, env: Env, load_magnitude: Loader, measure: Measure = PLAIN, *, summed: bool = False
 ) -> Array:
-    """The magnitudes of an expression at all points, float64; of floats never below finite absolute values.
+    """Return the magnitudes of an expression at all points, float64; of floats never below finite absolute values.
 
     `env` gives the values and `load_magnitude` the magnitudes of what is read. Elementwise functions pass an
     error on by the size of their derivative, to first order; a rounding to whole numbers by as many of them
@@ -86,11 +86,11 @@ class _Work:
                 assert_never(e)
 
     def operand(self, e: Expr) -> Array:
-        """The magnitudes of a float that something is computed with."""
+        """Return the magnitudes of a float that something is computed with."""
         return self.measure.beyond(self.floats(e), self.value(e), e.dtype)
 
     def _settled(self, e: Call, magnitude: Array, args: list[Array]) -> Array:
-        """The magnitude of what an operation gives: 0 of what is infinite or NaN for certain."""
+        """Return the magnitude of what an operation gives: 0 of what is infinite or NaN for certain."""
         odd = ~np.isfinite(self.value(e))
         vague = self._is_vague(e, args)
         if not odd.any() and not vague.any() and np.isfinite(magnitude).all():
@@ -101,7 +101,7 @@ class _Work:
         return np.where(certain, 0.0, np.where(odd | vague | np.isnan(magnitude), np.inf, magnitude))
 
     def _is_vague(self, e: Call, args: list[Array]) -> Array:
-        """Where an operation may be infinite or NaN, or may not be.
+        """Return where an operation may be infinite or NaN, or may not be.
 
         Such are quotients by what may be 0, products of that and infinity, logarithms and roots of it, and
         overflows of f64, which values are computed in.
@@ -134,7 +134,7 @@ class _Work:
         return found
 
     def _rounded(self, e: Expr, magnitude: Array, rounds: bool) -> Array:
-        """The magnitude with the rounding of a type that is narrower than the measure's."""
+        """Return the magnitude with the rounding of a type that is narrower than the measure's."""
         return (
             magnitude + self.measure.narrowing(magnitude, lambda: self.value(e), e.dtype)
             if rounds
@@ -166,7 +166,7 @@ class _Work:
                 raise AssertionError(e.op)
 
     def _product(self, left: Expr, right: Expr, a: Array, b: Array) -> Array:
-        """Two bounds: products of terms, and errors passed on by the other factor's value and error.
+        """Return two bounds: products of terms, and errors passed on by the other factor's value and error.
 
         The first is the smaller one for what is read, the second for what was computed, step after step.
         """
@@ -217,7 +217,7 @@ class _Work:
         return np.where(np.isfinite(steps), steps, 0.0)  # an infinity has no neighbours
 
     def _ends(self, e: Expr) -> tuple[Array, Array]:
-        """The lowest and the highest that a float may be; whole numbers stay whole, and so do their sums."""
+        """Return the lowest and the highest that a float may be; whole numbers stay whole, and so do their sums."""
         match e:
             case Call("round", (value,), _, mode):
                 low, high = self._ends(value)
@@ -250,7 +250,7 @@ class _Work:
         return value - errors, value + errors
 
     def _declared(self, e: Expr) -> Array:
-        """The values of floats, rounded as their types say."""
+        """Return the values of floats, rounded as their types say."""
         return evaluate_expr(e, replace(self.env, exact=False)).astype(np.float64)
 
     # --- integers -----------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class _Work:
                 return anything(np.sum(np.broadcast_arrays(*args), axis=0), e.dtype)
 
     def _partly(self, e: Call) -> Callable[[Array], Array]:
-        """An operation of two integers as a function of the first."""
+        """Return an operation of two integers as a function of the first."""
         second = evaluate_expr(e.args[1], self.env).astype(np.int64)
         more = () if e.mode is None else (e.mode,)
         return lambda x: np.asarray(OPS[e.op].compute(x, second, *more))
@@ -318,7 +318,7 @@ class _Work:
 
 
 def anything(radius: Array, dtype: DType) -> Array:
-    """Where an integer may differ, by all that its type allows."""
+    """Return where an integer may differ, by all that its type allows."""
     return np.where(radius > 0, float(dtype.high - dtype.low), 0.0)
 
 

@@ -67,7 +67,7 @@ def _as_is(values: Array) -> Array:
 
 
 def most_hits(index: tuple[Index, ...], axes: Mapping[str, int]) -> int:
-    """How often at most one element is written, by a target with these subscripts inside axes with extents.
+    """Return how often at most one element is written, by a target with these subscripts inside axes with extents.
 
     A subscript settles one of its axes once the others are known: the longest of those in no other subscript.
     """
@@ -85,13 +85,13 @@ def most_hits(index: tuple[Index, ...], axes: Mapping[str, int]) -> int:
 
 
 def _linear(subscript: Index) -> frozenset[str]:
-    """The symbols of which a subscript is a multiple, plus others: one value of each for given others."""
+    """Return the symbols of which a subscript is a multiple, plus others: one value of each for given others."""
     single = ((m[0], c) for m, c in subscript.terms if len(m) == 1 and isinstance(m[0], str))
     return frozenset(name for name, c in single if name not in (subscript - Index.of(name) * c).symbols)
 
 
 def fill_magnitude(fill: Const) -> float:
-    """The magnitude of what is read outside an operand: that of a constant."""
+    """Return the magnitude of what is read outside an operand: that of a constant."""
     size = abs(float(fill.value))
     return size if fill.dtype.is_float and isfinite(size) else 0.0
 
@@ -123,7 +123,7 @@ def with_storage(magnitudes: Array, load: Callable[[], Array], operand: Operand,
 
 
 def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured) -> Array:
-    """The magnitudes of the values, those of a sum of products already summed."""
+    """Return the magnitudes of the values, those of a sum of products already summed."""
 
     def load_magnitude(read: Read) -> Array:
         source = measured.magnitudes[read.buffer]
@@ -158,7 +158,7 @@ def _sizes(s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measu
 
 
 def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measure: Measure) -> Array:
-    """The magnitudes of sums of products whose factors are off: Σ (Π (|x| + s·m) - Π |x|) / s, without loss.
+    """Return the magnitudes of sums of products whose factors are off: Σ (Π (|x| + s·m) - Π |x|) / s, without loss.
 
     Of what was computed from sums it is far less than the sums of products of magnitudes.
     """
@@ -172,7 +172,7 @@ def _passed_on(values: list[Array], magnitudes: list[Array], cells: Cells, measu
 def _vague_products(
     values: list[Array], sizes: list[Array], dtype: DType, cells: Cells, measure: Measure
 ) -> Array:
-    """Where a term is infinity times what may be 0, whose sum may be anything."""
+    """Return where a term is infinity times what may be 0, whose sum may be anything."""
     found, infinite = np.zeros((), np.bool_), [np.isinf(v) for v in values]
     if any(i.any() for i in infinite):
         near = [measure.may_be_zero(m, v, dtype) for m, v in zip(sizes, values, strict=True)]
@@ -195,7 +195,7 @@ def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
 def _written(
     s: Assign, env: Env, cells: Cells, by_products: bool, measured: Measured
 ) -> tuple[Array, str | None]:
-    """The magnitudes of what is no reduction of floats that rounds, and how they are reduced."""
+    """Return the magnitudes of what is no reduction of floats that rounds, and how they are reduced."""
     sizes = _sizes(s, env, cells, by_products, measured)
     if s.op is None:
         return with_roundings(sizes, s.value, evaluate_expr(s.value, env), measured.measure), None
@@ -209,7 +209,7 @@ def _written(
 
 
 def _is_given(value: Expr, measure: Measure) -> bool:
-    """Whether a value is a product of what is given, whose magnitude is its absolute value."""
+    """Return whether a value is a product of what is given, whose magnitude is its absolute value."""
 
     def bare(e: Expr) -> Expr:
         return bare(e.value) if isinstance(e, Cast) and e.value.dtype.is_float else e

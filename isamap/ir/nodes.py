@@ -263,11 +263,11 @@ class Routine:
     span: Span | None = field(default=None, compare=False, repr=False)
 
     def operand(self, name: str) -> Operand:
-        """The operand of that name; it exists, for the resolver has checked it."""
+        """Return the operand of that name; it exists, for the resolver has checked it."""
         return next(o for o in self.operands if o.name == name)
 
     def param(self, name: str) -> Param:
-        """The parameter of that name; it exists, for the resolver has checked it."""
+        """Return the parameter of that name; it exists, for the resolver has checked it."""
         return next(p for p in self.params if p.name == name)
 
 

@@ -123,7 +123,7 @@ def _rounding_shift(x: Any, n: Any, mode: str) -> Any:
 
 
 def _popcount(x: Any) -> Any:
-    """How many bits of a pattern without a sign are 1."""
+    """Return how many bits of a pattern without a sign are 1."""
     return np.bitwise_count(x).astype(np.int64)
 
 

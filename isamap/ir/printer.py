@@ -45,25 +45,25 @@ _SPELLED_REDUCTIONS = {name: spelling for spelling, name in REDUCTIONS.items()}
 
 
 def print_module(module: Module, comments: Sequence[str] = ()) -> str:
-    """The text of a module; `comments` become lines at its top."""
+    """Return the text of a module; `comments` become lines at its top."""
     head = "".join(f"# {line}\n" for line in comments)
     separated = "\n\n".join(_declaration(d) for d in module.declarations)
     return layout(f"{head}\n{separated}" if head else separated)
 
 
 def print_routine(routine: Routine) -> str:
-    """The text of a kernel or an instruction."""
+    """Return the text of a kernel or an instruction."""
     return layout(_routine(routine))
 
 
 def print_stmt(statement: Stmt) -> str:
-    """The text of a statement, without a line end after it; an assignment is one line, however long."""
+    """Return the text of a statement, without a line end after it; an assignment is one line, however long."""
     text = _statement(statement)
     return one_line(text) if isinstance(statement, Assign) else layout(text).rstrip("\n")
 
 
 def print_expr(e: Expr) -> str:
-    """The text of an expression where its type is known from around it: one line, however long."""
+    """Return the text of an expression where its type is known from around it: one line, however long."""
     return one_line(_expr(e, typed=True))
 
 
@@ -179,7 +179,7 @@ def _statement(s: Stmt) -> str:
 
 
 def _expr(e: Expr, above: int = 0, typed: bool = False) -> str:
-    """The expression, in parentheses when it binds less tightly than `above`.
+    """Return the expression, in parentheses when it binds less tightly than `above`.
 
     `typed`: whether what stands around it gives literals their type; else the first literal says its own.
     """
@@ -227,7 +227,7 @@ def _call(name: str, args: tuple[Expr, ...], mode: str | None, typed: bool) -> t
 
 
 def _is_bare(e: Expr) -> bool:
-    """Whether an expression prints as literals only, so that its text has no type of its own."""
+    """Return whether an expression prints as literals only, so that its text has no type of its own."""
     match e:
         case Const(value, _, _):
             return not isinstance(value, bool)

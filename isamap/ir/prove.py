@@ -154,7 +154,7 @@ def _prove_by_steps(e: Index, search: _Search, deep: int) -> bool:
 
 
 def _is_a_fact(e: Index, facts: Facts) -> bool:
-    """Whether a fact says it, perhaps with less: what a guard repeats need not be taken apart."""
+    """Return whether a fact says it, perhaps with less: what a guard repeats need not be taken apart."""
     negative = [(m, c) for m, c in e.terms if c < 0 and m]
     for fact in facts.nonnegative:
         given = dict(fact.terms)
@@ -181,7 +181,7 @@ def _shift(e: Index, facts: Facts) -> Index | None:
 
 
 def _next_atom(e: Index, facts: Facts) -> Atom | None:
-    """What to replace next: divisions first, outermost first, then axes, innermost first."""
+    """Return what to replace next: divisions first, outermost first, then axes, innermost first."""
     atoms = {a for m, _ in e.terms for a in m}
     for name in reversed(facts.extents):  # an end that data says stands beside other elements of that array
         if name in atoms and has_elements(facts.extents[name]):
@@ -231,7 +231,7 @@ def _without(atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, d
 def _element(
     atom: Element, c: Index, rest: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """The other elements of an ascending array on the worse side of it, and the end of its range."""
+    """Yield the other elements of an ascending array on the worse side of it, and the end of its range."""
     others = {a for m, _ in rest.terms for a in m if isinstance(a, Element) and a.buffer == atom.buffer}
     for other in sorted(others, key=str) if atom.ascending else ():
         if _prove(atom.at - other.at if rising else other.at - atom.at, search, deep):
@@ -242,7 +242,7 @@ def _element(
 def _bounded_by_facts(
     atom: Atom, c: Index, rest: Index, rising: bool, search: _Search, deep: int
 ) -> Iterator[Index]:
-    """The same by facts: s*atom + t >= 0 with s >= 1 gives s*(c*atom + rest) >= s*rest - c*t where c >= 0."""
+    """Yield the same by facts: s*atom + t >= 0 with s >= 1 gives s*(c*atom + rest) >= s*rest - c*t where c >= 0."""
     sign = 1 if rising else -1
     for fact in search.facts.nonnegative:
         split = _split(fact, atom)
@@ -281,7 +281,7 @@ def _division(
 
 
 def _divides(divisor: Index, value: Index, facts: Facts) -> bool:
-    """Whether facts such as `M % G == 0` say that a division leaves nothing."""
+    """Return whether facts such as `M % G == 0` say that a division leaves nothing."""
     for fact in facts.nonnegative:
         match fact.terms:
             case (((Mod(multiple, d),), -1),) if d == divisor:
@@ -292,7 +292,7 @@ def _divides(divisor: Index, value: Index, facts: Facts) -> bool:
 
 
 def _modulo(value: Index, multiple: Index) -> Index:
-    """The terms of a value that are no multiples of the other one."""
+    """Return the terms of a value that are no multiples of the other one."""
     if len(multiple.terms) != 1:
         return Index() if value == multiple else value
     return Index(tuple(t for t in value.terms if Index((t,)).divide_exactly(multiple) is None))

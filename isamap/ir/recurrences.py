@@ -47,7 +47,7 @@ class Apart:
 
 
 def iterations_apart(kernel: Kernel) -> Apart | None:
-    """The kernel whose iterations begin with given results; None where no output shows what is carried."""
+    """Return the kernel whose iterations begin with given results; None where no output shows what is carried."""
     shown: dict[str, str] = {}
     body = _all_apart(kernel.body, frozenset(), frozenset(), kernel, shown)
     if not shown:
@@ -75,7 +75,7 @@ def _all_apart(
 def _apart(
     s: Stmt, around: frozenset[str], later: frozenset[str], kernel: Kernel, shown: dict[str, str]
 ) -> Stmt:
-    """The statement with what its ordered loops carry read from results, as far as those show it.
+    """Return the statement with what its ordered loops carry read from results, as far as those show it.
 
     An array that is assigned `later` no longer holds what the loop left.
     """
@@ -139,7 +139,7 @@ def _assigns(body: tuple[Stmt, ...]) -> Iterator[Assign]:
 
 
 def _copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -> Read | None:
-    """The whole array from inside that an output copies, each iteration to a place of its own."""
+    """Return the whole array from inside that an output copies, each iteration to a place of its own."""
     if assign.op is not None or assign.guard is not None or not isinstance(assign.value, Read):
         return None
     source, target = kernel.operand(assign.value.buffer), kernel.operand(assign.target.buffer)
@@ -154,7 +154,7 @@ def _copied(assign: Assign, axis: str, around: frozenset[str], kernel: Kernel) -
 
 
 def _is_alone(assign: Assign, written: list[Assign]) -> bool:
-    """Whether nothing else assigns to the same output."""
+    """Return whether nothing else assigns to the same output."""
     return sum(other.target.buffer == assign.target.buffer for other in written) == 1
 
 
@@ -172,7 +172,7 @@ def _start(target: Read, copied: Read, axis: str, kernel: Kernel, shown: dict[st
 
 
 def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
-    """The name of the input that holds what a program has left in an output."""
+    """Return the name of the input that holds what a program has left in an output."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     name = f"{output}_found"
     while name in taken:
@@ -201,12 +201,12 @@ def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]
 
 
 def _of_axis(read: Read, axis: str) -> tuple[Index, ...]:
-    """The subscripts that move with the axis; 0 for the others."""
+    """Return the subscripts that move with the axis; 0 for the others."""
     return tuple(i if axis in i.symbols else Index.of(0) for i in read.index)
 
 
 def _with_reads(s: Stmt, change: Callable[[Read], Read]) -> Stmt:
-    """The statement with what its values and guards read changed."""
+    """Return the statement with what its values and guards read changed."""
     guard = map_reads(s.guard, change) if s.guard is not None else None
     match s:
         case Assign():

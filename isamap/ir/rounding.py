@@ -109,7 +109,7 @@ def _with_extremes(result: Array, x: Array, y: Array, z: Array) -> Array:
 
 
 def _nearest(value: Fraction) -> float:
-    """The float64 nearest to a fraction."""
+    """Return the float64 nearest to a fraction."""
     try:
         return float(value)
     except OverflowError:

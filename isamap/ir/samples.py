@@ -68,7 +68,7 @@ def _allowed(routine: Routine, params: list[Param], steps: Mapping[str, int]) ->
 
 
 def _offsets(n: int) -> Iterator[tuple[int, ...]]:
-    """How far above its smallest value each parameter is: telling patterns first, then a grid."""
+    """Yield how far above its smallest value each parameter is: telling patterns first, then a grid."""
     yield (0,) * n
     yield tuple(1 + i % 3 for i in range(n))
     yield tuple(3 - i % 3 for i in range(n))
@@ -103,7 +103,7 @@ def _holds(c: Constraint, env: Mapping[str, int]) -> bool:
 
 
 def grid(extents: Mapping[str, Index], env: Mapping[str, int], limit: int) -> dict[str, np.ndarray] | None:
-    """All points of axes as flat arrays, None when there are more than `limit`."""
+    """Return all points of axes as flat arrays, None when there are more than `limit`."""
     sizes = {name: max(0, typical_value(e, env) or 0) for name, e in extents.items()}
     total = 1
     for size in sizes.values():
@@ -119,7 +119,7 @@ def grid(extents: Mapping[str, Index], env: Mapping[str, int], limit: int) -> di
 def evaluate_on(
     index: Index, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray:
-    """The values of an index expression at all points, as an array of `count` numbers."""
+    """Return the values of an index expression at all points, as an array of `count` numbers."""
     names: dict[str, np.ndarray | int] = {**env, **points}
     value = index.evaluate(names)
     return np.broadcast_to(np.asarray(value, dtype=np.int64), (count,))
@@ -128,7 +128,7 @@ def evaluate_on(
 def may_hold_on(
     condition: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray:
-    """Where a condition holds for some data, as `count` flags."""
+    """Return where a condition holds for some data, as `count` flags."""
     match condition:
         case Call("and" | "or" as op, (left, right), _, _, _):
             sides = (may_hold_on(left, env, points, count), may_hold_on(right, env, points, count))
@@ -141,7 +141,7 @@ def may_hold_on(
 def _value_on(
     e: Expr, env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> np.ndarray | None:
-    """The values of an expression at all points, None where they depend on data."""
+    """Return the values of an expression at all points, None where they depend on data."""
     match e:
         case IndexValue(index, _, _):
             return evaluate_on(index, env, points, count)
@@ -177,7 +177,7 @@ class Access:
 
 
 def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
-    """Whether, all extents being small numbers, listing all elements shows that no two iterations meet."""
+    """Return whether, all extents being small numbers, listing all elements shows that no two iterations meet."""
     axes = (*f.site.axes, *g.site.axes)
     if any(x.ordered or x.extent.value is None for x in axes):
         return False
@@ -191,7 +191,7 @@ def listed_apart(f: Access, g: Access, unordered: list[str]) -> bool:
 
 
 def find_meeting(routine: Routine, f: Access, g: Access, axis: str, constants: Iterable[Param]) -> str | None:
-    """Two iterations that differ in an axis and touch one element, in words; None where none is found."""
+    """Return two iterations that differ in an axis and touch one element, in words; None where none is found."""
     loop = next(x.loop for x in f.site.axes if x.name == axis)
     outer = [x.name for x in f.site.axes if x.ordered and x.loop < loop]
     for env in sample_sizes(routine, constants, _SAMPLES):
@@ -222,7 +222,7 @@ def _in_words(
 def _touched(
     access: Access, fixed: Iterable[str], axes: list[str], env: Mapping[str, int], limit: int
 ) -> dict[_Key, set[_Key]] | None:
-    """The values of axes that touch each element, at each value of the fixed ones; None where too many."""
+    """Return the values of axes that touch each element, at each value of the fixed ones; None where too many."""
     site = access.site
     points = grid(site.extents, env, limit)
     if points is None:

@@ -37,7 +37,7 @@ R = TypeVar("R", bound=Routine)
 
 
 def substitute_expr(e: Expr, bindings: Bindings) -> Expr:
-    """The expression with symbols of its subscripts and index values replaced."""
+    """Return the expression with symbols of its subscripts and index values replaced."""
     match e:
         case Const() | Scalar():
             return e
@@ -55,12 +55,12 @@ def substitute_expr(e: Expr, bindings: Bindings) -> Expr:
 
 
 def substitute_read(e: Read, bindings: Bindings) -> Read:
-    """The access with symbols of its subscripts replaced."""
+    """Return the access with symbols of its subscripts replaced."""
     return replace(e, index=tuple(i.substitute(bindings) for i in e.index))
 
 
 def substitute_stmt(s: Stmt, bindings: Bindings) -> Stmt:
-    """The statement with symbols replaced; loops keep their axes' names."""
+    """Return the statement with symbols replaced; loops keep their axes' names."""
     guard = substitute_expr(s.guard, bindings) if s.guard is not None else None
     match s:
         case Assign(target, _, value, _, _):
@@ -78,7 +78,7 @@ def substitute_stmt(s: Stmt, bindings: Bindings) -> Stmt:
 
 
 def substitute_operand(o: Operand, bindings: Bindings) -> Operand:
-    """The operand with symbols of shape, strides and placement replaced."""
+    """Return the operand with symbols of shape, strides and placement replaced."""
     strides = o.strides
     if strides is not None:
         strides = tuple(None if s is None else s.substitute(bindings) for s in strides)
@@ -100,12 +100,12 @@ def _placement(p: Placement, bindings: Bindings) -> Placement:
 
 
 def substitute_constraint(c: Constraint, bindings: Bindings) -> Constraint:
-    """The constraint with symbols replaced."""
+    """Return the constraint with symbols replaced."""
     return replace(c, left=c.left.substitute(bindings), right=c.right.substitute(bindings))
 
 
 def substitute_routine(r: R, bindings: Bindings) -> R:
-    """The routine with symbols replaced everywhere; parameters and lets themselves stay listed."""
+    """Return the routine with symbols replaced everywhere; parameters and lets themselves stay listed."""
     bound = replace(
         r,
         operands=tuple(substitute_operand(o, bindings) for o in r.operands),

@@ -51,7 +51,7 @@ class _Word:
 
 
 def layout(text: str) -> str:
-    """The text in canonical layout, ending with one line end (empty for an empty text)."""
+    """Return the text in canonical layout, ending with one line end (empty for an empty text)."""
     words = _words(text)
     lines: list[str] = []
     position, depth = 0, 0
@@ -78,7 +78,7 @@ def one_line(text: str) -> str:
 
 
 def _after_brace(words: list[_Word], position: int) -> bool:
-    """Whether the last word before a position, comments behind it apart, opened a block (or is none)."""
+    """Return whether the last word before a position, comments behind it apart, opened a block (or is none)."""
     while position > 0 and words[position - 1].kind == "comment" and words[position - 1].lines_before == 0:
         position -= 1
     return position == 0 or words[position - 1].text == "{"
@@ -95,7 +95,7 @@ def _words(text: str) -> list[_Word]:
 
 
 def _line_end(words: list[_Word], start: int, depth: int) -> int:
-    """Where the line that starts at `start` ends: after `;`, `{`, `}`, a comment, or a whole short loop."""
+    """Return where the line that starts at `start` ends: after `;`, `{`, `}`, a comment, or a whole short loop."""
     first = words[start]
     if first.kind == "comment" or first.text == "}":
         return start + 1
@@ -114,7 +114,7 @@ def _line_end(words: list[_Word], start: int, depth: int) -> int:
 
 
 def _short_loop_end(words: list[_Word], start: int, brace: int) -> int | None:
-    """The end of a loop with one assignment and no comment, else None."""
+    """Return the end of a loop with one assignment and no comment, else None."""
     for i in range(brace + 1, len(words)):
         if words[i].kind == "comment" or words[i].text == "{":
             return None
@@ -126,7 +126,7 @@ def _short_loop_end(words: list[_Word], start: int, brace: int) -> int | None:
 
 
 def _set_line(chunk: list[_Word], indent: str) -> list[str]:
-    """The lines of one statement: one if it fits, else broken at spaces; comments end their line."""
+    """Return the lines of one statement: one if it fits, else broken at spaces; comments end their line."""
     lines: list[str] = []
     inside = indent + INDENT * 2
     part: list[_Word] = []
@@ -145,7 +145,7 @@ def _set_line(chunk: list[_Word], indent: str) -> list[str]:
 
 
 def _broken(words: list[_Word], indent: str, inside: str) -> list[str]:
-    """The words as lines that fit where possible: broken before `where`, then where brackets are fewest."""
+    """Return the words as lines that fit where possible: broken before `where`, then where brackets are fewest."""
     pieces = _pieces(words)
     lines: list[str] = []
     while pieces:
@@ -157,7 +157,7 @@ def _broken(words: list[_Word], indent: str, inside: str) -> list[str]:
 
 
 def _break_at(pieces: list[tuple[str, int]], room: int) -> int:
-    """How many pieces stand on the next line."""
+    """Return how many pieces stand on the next line."""
     used, fitting = -1, 0
     for text, _ in pieces:
         used += 1 + len(text)
@@ -189,7 +189,7 @@ def _spaced(words: list[_Word]) -> str:
 
 
 def _space_between(words: list[_Word], i: int) -> bool:
-    """Whether a space stands before word `i`."""
+    """Return whether a space stands before word `i`."""
     left, right = words[i - 1], words[i]
     if left.text in _TIGHT_AFTER or right.text in _TIGHT_BEFORE or _is_sign(words, i - 1):
         return False
@@ -205,7 +205,7 @@ def _is_sign(words: list[_Word], i: int) -> bool:
 
 
 def _tight_product(words: list[_Word], i: int) -> bool:
-    """Whether the `*` at `i` joins two plain names or numbers, as in `2*k`."""
+    """Return whether the `*` at `i` joins two plain names or numbers, as in `2*k`."""
     if i == 0 or i + 1 >= len(words):
         return False
     after = words[i + 2].text if i + 2 < len(words) else ""

@@ -44,7 +44,7 @@ class Cells:
         return frozenset(i for i, name in enumerate(self.box.names) if name in names)
 
     def reduced(self) -> Cells:
-        """The same elements, of a box in which what is summed over has one point."""
+        """Return the same elements, of a box in which what is summed over has one point."""
         counts = tuple(n if i in self.kept else 1 for i, n in enumerate(self.box.counts))
         return replace(self, box=replace(self.box, counts=counts))
 
@@ -116,12 +116,12 @@ def widen(values: Array) -> Array:
 
 
 def full_rank(values: Array, rank: int) -> Array:
-    """The same values with as many dimensions, the first ones of length 1."""
+    """Return the same values with as many dimensions, the first ones of length 1."""
     return values.reshape((1,) * (rank - values.ndim) + values.shape)
 
 
 def identity(op: str, dtype: DType) -> Any:
-    """The value that changes nothing under a reduction, in the type that reductions of `dtype` run in."""
+    """Return the value that changes nothing under a reduction, in the type that reductions of `dtype` run in."""
     match OPS[op].identity:
         case "lowest":
             return -np.inf if dtype.is_float else _wide(dtype.low, dtype)
@@ -144,7 +144,7 @@ def _wide(value: int, dtype: DType) -> np.generic:
 
 
 def are_distinct(positions: list[Array], shape: tuple[int, ...]) -> bool:
-    """Whether no two points have the same position."""
+    """Return whether no two points have the same position."""
     flat = np.asarray(0, np.int64)
     for at, extent in zip(positions, shape, strict=True):
         flat = flat * extent + at
@@ -152,7 +152,7 @@ def are_distinct(positions: list[Array], shape: tuple[int, ...]) -> bool:
 
 
 def are_cells_distinct(cells: Cells, shape: tuple[int, ...]) -> bool:
-    """Whether points that differ in a kept dimension have different elements."""
+    """Return whether points that differ in a kept dimension have different elements."""
     names = [s for i in cells.index for s in i.symbols if s in cells.box.names]
     if len(set(names)) == len(names) and all(len(i.terms) <= 2 for i in cells.index):
         plain = all(

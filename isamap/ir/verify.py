@@ -53,7 +53,7 @@ _PLACEMENT_POINTS = 300_000
 
 
 def check_placements(routine: Routine, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
-    """A finding for every placement that is not one-to-one."""
+    """Yield a finding for every placement that is not one-to-one."""
     for operand in routine.operands:
         if operand.placement is None:
             continue
@@ -106,7 +106,7 @@ def _check_points(
 
 
 def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
-    """A finding when a view's bytes are not bytes of its memory, or two of them are one byte."""
+    """Yield a finding when a view's bytes are not bytes of its memory, or two of them are one byte."""
     placement = view.placement
     if placement is None:
         return
@@ -137,7 +137,7 @@ def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...])
 
 
 def _bytes_of(memory: MemoryDecl) -> dict[str, Index]:
-    """What the bytes of a memory are counted by, outermost first: registers, rows, bytes."""
+    """Return what the bytes of a memory are counted by, outermost first: registers, rows, bytes."""
     given = {name: value for name, value in memory.attributes if isinstance(value, Index)}
     count = {"register": given.get("count", ONE)}
     if "bytes" in given:
@@ -171,7 +171,7 @@ def _point(points: dict[str, np.ndarray], at: int) -> str:
 
 
 def verify(routine: Routine, constants: Iterable[Param] = ()) -> tuple[Diagnostic, ...]:
-    """All findings about a routine; `constants` are the machine constants that it may mention."""
+    """Return all findings about a routine; `constants` are the machine constants that it may mention."""
     given = tuple(constants)
     accesses = _accesses_of(routine, given)
     if accesses is not None and _is_sound(accesses):
@@ -208,7 +208,7 @@ class _Accesses:
 
 @lru_cache(maxsize=1024)
 def _is_sound(accesses: _Accesses) -> bool:
-    """Whether nothing but a cast can be wrong with a routine of these accesses."""
+    """Return whether nothing but a cast can be wrong with a routine of these accesses."""
     routine, given = accesses.routine, accesses.constants
     known = known_facts(routine, given)
     return not (
@@ -221,7 +221,7 @@ def _is_sound(accesses: _Accesses) -> bool:
 
 
 def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
-    """What every check but that of casts looks at; None where a guard, whose values count, takes part."""
+    """Return what every check but that of casts looks at; None where a guard, whose values count, takes part."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
         return None
@@ -489,7 +489,7 @@ def _check_read(
 def _elements(
     read: Read, shape: tuple[int, ...], env: Mapping[str, int], points: Mapping[str, np.ndarray], count: int
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """The element of every point, and whether it lies inside."""
+    """Return the element of every point, and whether it lies inside."""
     index = [evaluate_on(i, env, points, count) for i in read.index]
     inside = np.ones(count, dtype=np.bool_)
     for values, extent in zip(index, shape, strict=True):
@@ -520,7 +520,7 @@ _RANGE_POINTS = 20_000
 
 
 def check_ranges(routine: Routine, known: Known, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
-    """A finding for every subscript that is not proved to stay inside."""
+    """Yield a finding for every subscript that is not proved to stay inside."""
     seen: set[tuple[object, ...]] = set()
     for access, axes, conditions in _accesses(routine):
         shape = routine.operand(access.buffer).shape
@@ -552,7 +552,7 @@ def _accesses(routine: Routine) -> Iterator[tuple[Read, tuple[AxisAt, ...], tupl
 def _in_index(
     index: Index, access: Read, axes: tuple[AxisAt, ...], conditions: tuple[Expr, ...]
 ) -> Iterator[tuple[Read, tuple[AxisAt, ...], tuple[Expr, ...]]]:
-    """The elements of arrays that an index reads: accesses where it stands."""
+    """Yield the elements of arrays that an index reads: accesses where it stands."""
     for element in elements_of(index):
         yield replace(access, buffer=element.buffer, index=(element.at,), fill=None), axes, conditions
 

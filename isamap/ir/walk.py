@@ -14,7 +14,7 @@ from isamap.ir.nodes import Call, Cast, Expr, IndexValue, Read
 
 
 def parts_of(e: Expr) -> tuple[Expr, ...]:
-    """The operands of the outermost operation, from left to right."""
+    """Return the operands of the outermost operation, from left to right."""
     match e:
         case Call(_, args):
             return args
@@ -25,7 +25,7 @@ def parts_of(e: Expr) -> tuple[Expr, ...]:
 
 
 def with_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """The outermost operation on changed operands; what has none as it stands."""
+    """Return the outermost operation on changed operands; what has none as it stands."""
     match e:
         case Call(_, args):
             return replace(e, args=tuple(map(change, args)))
@@ -36,7 +36,7 @@ def with_parts(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 
 def walk(e: Expr) -> Iterator[Expr]:
-    """The expression and all that stands in it, operations before their operands, from left to right."""
+    """Yield the expression and all that stands in it, operations before their operands, from left to right."""
     waiting = [e]
     while waiting:
         e = waiting.pop()
@@ -45,17 +45,17 @@ def walk(e: Expr) -> Iterator[Expr]:
 
 
 def reads(e: Expr) -> tuple[Read, ...]:
-    """All reads in an expression, in order."""
+    """Return all reads in an expression, in order."""
     return tuple(part for part in walk(e) if isinstance(part, Read))
 
 
 def distinct_reads(e: Expr) -> tuple[Read, ...]:
-    """The elements that an expression reads, in order: what it reads twice is brought once."""
+    """Return the elements that an expression reads, in order: what it reads twice is brought once."""
     return tuple(dict.fromkeys(reads(e)))
 
 
 def indices(e: Expr) -> Iterator[Index]:
-    """All index expressions that an expression depends on: subscripts, and indices used as values."""
+    """Yield all index expressions that an expression depends on: subscripts, and indices used as values."""
     for part in walk(e):
         if isinstance(part, Read):
             yield from part.index
@@ -74,5 +74,5 @@ def symbols_of_values(e: Expr) -> frozenset[str]:
 
 
 def map_reads(e: Expr, change: Callable[[Read], Expr]) -> Expr:
-    """The expression with every read changed."""
+    """Return the expression with every read changed."""
     return change(e) if isinstance(e, Read) else with_parts(e, lambda part: map_reads(part, change))

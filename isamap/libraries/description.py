@@ -101,12 +101,12 @@ class Library:
     """The texts that all of this is read from."""
 
     def variables(self, threads: int) -> dict[str, str]:
-        """The environment in which it takes so many threads."""
+        """Return the environment in which it takes so many threads."""
         return {**dict(self.environment), **dict.fromkeys(self.threads, str(threads))}
 
 
 def shipped_libraries() -> tuple[Library, ...]:
-    """All libraries that isamap ships a description of."""
+    """Return all libraries that isamap ships a description of."""
     return _shipped()
 
 
@@ -117,13 +117,13 @@ def _shipped() -> tuple[Library, ...]:
 
 
 def shipped_library(name: str) -> Library:
-    """The one of that name, which is shipped."""
+    """Return the one of that name, which is shipped."""
     path = FOLDER / f"{name}{SUFFIX}"
     return _read(_source(path, path.name), FOLDER)
 
 
 def read_library(path: Path, name: str) -> Library:
-    """The library that a file describes. Raises: UsageProblem, SpecProblem."""
+    """Return the library that a file describes. Raises: UsageProblem, SpecProblem."""
     return _read(_source(path, name), path.parent)
 
 
@@ -137,7 +137,7 @@ def _source(path: Path, name: str) -> Source:
 
 @lru_cache(maxsize=32)
 def _read(source: Source, folder: Path) -> Library:
-    """The library of a description's text. Raises: SpecProblem with all that is wrong."""
+    """Return the library of a description's text. Raises: SpecProblem with all that is wrong."""
     findings = Findings()
     keys = read_mapping(read_tree(source), "a library", LIBRARY, findings)
     texts = {key: _text(keys, key, findings) for key in ("library", "summary", "link", "symbols")}
@@ -186,7 +186,7 @@ def _read(source: Source, folder: Path) -> Library:
 
 
 def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
-    """The text of an interface, beside the description or shipped."""
+    """Return the text of an interface, beside the description or shipped."""
     name = read_text(node, "an interface", findings)
     if name is None:
         return None
@@ -228,7 +228,7 @@ def _call(
     symbols: str,
     findings: Findings,
 ) -> LibraryCall | None:
-    """A member of the family that a call is."""
+    """Return a member of the family that a call is."""
     text = read_text(call.get("prototype"), "`prototype`", findings)
     if text is None or not check_variables((row,), (text,), findings):
         return None
@@ -284,7 +284,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
 
 
 def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
-    """Whether a parameter takes it: a pointer tensors, one to what may be written no inputs."""
+    """Return whether a parameter takes it: a pointer tensors, one to what may be written no inputs."""
     if argument.kind == "number" and "." in argument.text and parameter.most is not None:
         return False
     if argument.kind == "pointer" and kernel.operand(argument.text).role == "in" and not parameter.is_const:
@@ -293,7 +293,7 @@ def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
 
 
 def _argument(word: str, kernel: Kernel) -> Argument | None:
-    """What a word stands for in a kernel; None for nothing."""
+    """Return what a word stands for in a kernel; None for nothing."""
     if _NUMBER.fullmatch(word):
         return Argument("address", word[1:]) if word[0] == "&" else Argument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:

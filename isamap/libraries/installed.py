@@ -32,7 +32,7 @@ class Installed:
 
 
 def find_installed(library: Library) -> Installed | None:
-    """The file of the first place that has one; None where none has."""
+    """Return the file of the first place that has one; None where none has."""
     for place in library.places:
         found = _in_package(place) if place.package else _in_system(place, library.folder)
         if found is not None:
@@ -52,7 +52,7 @@ def _in_package(place: Place) -> Path | None:
 
 
 def _in_system(place: Place, folder: Path) -> Path | None:
-    """A file of the loader's folders; one with a folder in its name counts from the description's own."""
+    """Return a file of the loader's folders; one with a folder in its name counts from the description's own."""
     if os.sep in place.file:
         path = folder / place.file
         return path if path.is_file() else None

@@ -54,7 +54,7 @@ class Prototype:
 
 
 def read_prototype(text: str, types: Mapping[str, str]) -> Prototype | str:
-    """The prototype, `types` standing for those that the library has names for; or what is wrong with it."""
+    """Return the prototype, `types` standing for those that the library has names for; or what is wrong with it."""
     whole = _WHOLE.fullmatch(text)
     if whole is None:
         return "a prototype is `void NAME(TYPE name, …)`"

@@ -45,7 +45,7 @@ class Performed:
 
 
 def find_call(kernel: Kernel, library: Library, features: frozenset[str]) -> Performed | None:
-    """The first call of a library that computes a kernel, whose sizes may be bound, on such a processor."""
+    """Return the first call of a library that computes a kernel, whose sizes may be bound, on such a processor."""
     if kernel.strict:  # its sums have an order, which no library promises
         return None
     for call in library.calls:
@@ -80,7 +80,7 @@ def _performed(kernel: Kernel, call: LibraryCall, form: Form) -> Performed | Non
 def _renamings(
     mine: tuple[Statement, ...], theirs: tuple[Statement, ...], known: _Renaming
 ) -> Iterator[_Renaming]:
-    """The ways in which the statements of a form become those of a kernel, one by one."""
+    """Yield the ways in which the statements of a form become those of a kernel, one by one."""
     if not mine:
         yield known
         return
@@ -103,7 +103,7 @@ def _of_statement(own: Statement, other: Statement, known: _Renaming) -> Iterato
 def _with_bindings(
     bindings: tuple[Binding, ...], own: Statement, other: Statement, known: _Renaming
 ) -> _Renaming | None:
-    """The renaming with what a statement adds; None where that contradicts it."""
+    """Return the renaming with what a statement adds; None where that contradicts it."""
     tensors, values, axes = dict(known.tensors), dict(known.values), dict[str, str]()
     for binding in bindings:
         match binding.subject:
@@ -138,14 +138,14 @@ def _is_symbol(index: Index) -> bool:
 
 
 def _agree(own: Index, other: Index, sizes: dict[str, Index]) -> bool:
-    """Whether an extent of a form can be one of the kernel; notes what a size stands for."""
+    """Return whether an extent of a form can be one of the kernel; notes what a size stands for."""
     if _is_symbol(own):
         return sizes.setdefault(str(own), other) == other
     return own.substitute(sizes) == other
 
 
 def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | None:
-    """The renaming where all operands of the kernel are there, and are declared alike; None elsewhere."""
+    """Return the renaming where all operands of the kernel are there, and are declared alike; None elsewhere."""
     sizes = dict(found.sizes)
     for own in form.operands:
         if own.name not in found.tensors:
@@ -165,7 +165,7 @@ def _with_shapes(found: _Renaming, form: Kernel, kernel: Kernel) -> _Renaming | 
 
 
 def _called(found: _Renaming, kernel: Kernel, call: LibraryCall, form: Form) -> Performed | None:
-    """The call with its arguments; None where it could never be made at these sizes."""
+    """Return the call with its arguments; None where it could never be made at these sizes."""
     meanings: dict[str, Index | int] = dict(found.sizes)
     for own in form.kernel.operands:
         strides = tensor_strides(kernel.operand(found.tensors[own.name]))
@@ -203,12 +203,12 @@ def _passed(argument: Argument, found: _Renaming, meanings: dict[str, Index | in
 
 
 def _is_about_layout(check: Constraint) -> bool:
-    """Whether a relation is about strides or alignments, and not about sizes alone."""
+    """Return whether a relation is about strides or alignments, and not about sizes alone."""
     return any("." in s or "(" in s for s in check.left.symbols | check.right.symbols)
 
 
 def _truth(check: Constraint, kernel: Kernel) -> bool | None:
-    """Whether a relation of numbers holds; None where it is not known before the call."""
+    """Return whether a relation of numbers holds; None where it is not known before the call."""
     if check.comparison == "<=":
         check = replace(check, left=_largest(check.left, kernel))
     gap = (check.right - check.left).value
@@ -216,6 +216,6 @@ def _truth(check: Constraint, kernel: Kernel) -> bool | None:
 
 
 def _largest(index: Index, kernel: Kernel) -> Index:
-    """The most that a size of a kernel may be, where that is a number; anything else as it is."""
+    """Return the most that a size of a kernel may be, where that is a number; anything else as it is."""
     highs = {p.name: p.high for p in kernel.params if p.high is not None and p.high.value is not None}
     return highs.get(str(index), index)

@@ -9,5 +9,5 @@ SUFFIX = ".yaml"
 
 
 def shipped_descriptions() -> tuple[Path, ...]:
-    """The files of descriptions and interfaces, sorted."""
+    """Return the files of descriptions and interfaces, sorted."""
     return tuple(sorted(FOLDER.glob(f"*{SUFFIX}")))

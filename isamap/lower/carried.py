@@ -34,13 +34,13 @@ class _Kept:
 
 
 def in_turns(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
-    """A block of issues in the ordered loop over the axis that is carried; as it is where none is."""
+    """Return a block of issues in the ordered loop over the axis that is carried; as it is where none is."""
     axes = [axis for axis in tile.statement.sequence if axis.name == carried]
     return _looped(axes[0], body, machine) if axes else body
 
 
 def _looped(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """The loop over `axis` around a block of issues, whose kept registers are loaded once in front of it."""
+    """Return the loop over `axis` around a block of issues, whose kept registers are loaded once in front of it."""
     kept = _kept(axis.name, body, machine)
     if not kept:
         return (For(axis.name, axis.extent, body),)
@@ -64,7 +64,7 @@ def _looped(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node,
 
 
 def _kept(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
-    """What stays in registers. All of the body has to be issues, whose order is the order of its effects."""
+    """Return what stays in registers. All of the body has to be issues, whose order is the order of its effects."""
     if not all(isinstance(node, Declare | Issue) for node in body):
         return []
     issues = [node for node in body if isinstance(node, Issue)]
@@ -85,7 +85,7 @@ def _kept(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
 
 
 def _at_start(load: Issue, axis: str) -> Issue:
-    """The load of the first iteration. What it copies it takes as it is: no parameter depends on it."""
+    """Return the load of the first iteration. What it copies it takes as it is: no parameter depends on it."""
     first = {axis: ZERO}
     return replace(
         load,
@@ -99,7 +99,7 @@ def _at_start(load: Issue, axis: str) -> Issue:
 def _moved(
     issue: Issue, values: Mapping[str, Value], machine: Machine, how: Literal["loads", "stores"]
 ) -> tuple[str, MemoryRef] | None:
-    """The register and the place between which an issue copies all elements as they are; None of others."""
+    """Return the register and the place between which an issue copies all elements as they are; None of others."""
     pattern = pattern_of(machine.instructions[issue.instruction].instruction)
     if pattern is None or pattern.statement.assign.op is not None or not isinstance(pattern.value, Read):
         return None
@@ -117,7 +117,7 @@ def _moved(
 
 
 def _can_share(loaded: Value, stored: Value, issues: Sequence[Issue], machine: Machine) -> bool:
-    """Whether one register may hold both: nothing needs the first one when the second one is there."""
+    """Return whether one register may hold both: nothing needs the first one when the second one is there."""
     alike = replace(loaded, name=stored.name) == stored != loaded
     named = machine.memories[loaded.memory].named == "immediate"
     last = max(n for n, issue in enumerate(issues) if _uses(issue, loaded.name))
@@ -130,7 +130,7 @@ def _uses(issue: Issue, value: str) -> bool:
 
 
 def _in_place(issue: Issue, value: str, machine: Machine) -> bool:
-    """Whether an instruction may write to that register: it does not read it, or lane by lane."""
+    """Return whether an instruction may write to that register: it does not read it, or lane by lane."""
     pattern = pattern_of(machine.instructions[issue.instruction].instruction)
     names = {name for name, ref in issue.operands if ref == RegisterRef(value)}
     found = [] if pattern is None else [r for r in reads(pattern.value) if r.buffer in names]

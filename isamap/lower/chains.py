@@ -47,7 +47,7 @@ class Core:
 
 
 def side_by_side(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program with chains of long functions side by side, and all others as they are."""
+    """Return the program with chains of long functions side by side, and all others as they are."""
     issues = [issue for issue in issues_in(program.body) if isinstance(issue, Issue)]
     times = {one.instruction: _interval_ns(one, machine) for one in issues}
     shortest = min((t for t in times.values() if t > 0), default=0.0)
@@ -74,7 +74,7 @@ def _nodes(nodes: tuple[Node, ...], core: Core) -> tuple[Node, ...]:
 
 
 def _side_by_side(run: Sequence[Declare | Issue], core: Core) -> Sequence[Node]:
-    """A straight piece of code with its chains in groups."""
+    """Return a straight piece of code with its chains in groups."""
     issues = [node for node in run if isinstance(node, Issue)]
     touched = [_touched(issue, core) for issue in issues]
     values = {value.name: value for node in run if isinstance(node, Declare) for value in node.values}
@@ -108,7 +108,7 @@ def _touched(issue: Issue, core: Core) -> Touched:
 
 
 def _may_move(touched: Sequence[Touched], values: Mapping[str, Value], machine: Machine) -> bool:
-    """Whether each value is written once, here, in registers that the C compiler names, and no array is read
+    """Return whether each value is written once, here, in registers that the C compiler names, and no array is read
     that is written."""
     written = [name for one in touched for name in one.writes]
     loads = {name for one in touched for name in one.loads}
@@ -131,7 +131,7 @@ def _chains(touched: Sequence[Touched]) -> Iterator[list[int]]:
 
 
 def _waits(chain: Sequence[int], touched: Sequence[Touched]) -> bool:
-    """Whether a long function waits for another."""
+    """Return whether a long function waits for another."""
     behind: set[str] = set()
     for one in (touched[n] for n in chain):
         waits = bool(one.reads & behind)
@@ -148,7 +148,7 @@ def _most(
     values: Mapping[str, Value],
     machine: Machine,
 ) -> int:
-    """How many chains stand side by side: in half of the registers that what several of them read leaves."""
+    """Return how many chains stand side by side: in half of the registers that what several of them read leaves."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}
     own = {
         name

@@ -35,7 +35,7 @@ Nodes = tuple[Node, ...]
 def dma_loops(
     copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...] | None:
-    """The loops of a copy to or from a scratchpad; None where it is none, or no single instruction serves."""
+    """Return the loops of a copy to or from a scratchpad; None where it is none, or no single instruction serves."""
     buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
     if not buffers & suppliers.homes.keys():
         return None
@@ -67,7 +67,7 @@ def mover_loops(found: Dma | BlockMove, trips: Mapping[str, Index], names: Names
 
 
 def _given(value: Index | Expr, bindings: Mapping[str, Index]) -> Index | Expr | int:
-    """A parameter as an issue has it: a number where it is one."""
+    """Return a parameter as an issue has it: a number where it is one."""
     if not isinstance(value, Index):
         return value
     here = value.substitute(bindings)
@@ -110,7 +110,7 @@ def _clearing(found: Clearing, buffer: str, offset: Index, elements: int) -> Iss
 def copy_loops(
     copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
-    """The loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
+    """Return the loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
     if any(count.value is not None and count.value <= 0 for count in counts.values()):
         return ()  # what would be filled ahead of the last block
     moved = dma_loops(copy, counts, suppliers, names)
@@ -129,7 +129,7 @@ def copy_loops(
 
 
 def block_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> BlockMove | None:
-    """The block in which a copy moves; None where other moves serve as well."""
+    """Return the block in which a copy moves; None where other moves serve as well."""
     known = {c: n.value for c, n in counts.items() if n.value is not None}
     block = find_block(copy, known, suppliers)
     other = find_transfer(copy, counts, suppliers) if block is not None else None
@@ -137,14 +137,14 @@ def block_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> B
 
 
 def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
-    """The loops of a copy that moves in blocks: of counters beside `counts` there is one block."""
+    """Return the loops of a copy that moves in blocks: of counters beside `counts` there is one block."""
     sizes = dict(block.sizes)
     trips = {c: Index.of(1) for c in sizes} | {c: n.floordiv(sizes.get(c, 1)) for c, n in counts.items()}
     return mover_loops(block, trips, names)
 
 
 def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer:
-    """How a copy moves its elements. Raises: NoMapping when the machine cannot even move one."""
+    """Return how a copy moves its elements. Raises: NoMapping when the machine cannot even move one."""
     found = find_transfer(copy, counts, suppliers)
     if found is None:
         dtype = copy.value.dtype
@@ -162,7 +162,7 @@ def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -
 
 
 def _named(e: Expr) -> str:
-    """An expression as it is written in the text, or what it is read from where it stands in none."""
+    """Return an expression as it is written in the text, or what it is read from where it stands in none."""
     if e.span is not None:
         return f"`{' '.join(e.span.text.split())}`"
     names = dict.fromkeys(r.buffer for r in reads(e))

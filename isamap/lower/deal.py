@@ -69,7 +69,7 @@ def begun(dealt: Dealt, names: Names) -> tuple[Dealt, tuple[Node, ...]]:
 
 
 def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
-    """How many loops count the pieces of each part of some work: as few as make a piece for each trip.
+    """Return how many loops count the pieces of each part of some work: as few as make a piece for each trip.
 
     With several for each, they are the more alike the smaller they are: at least four, or as many for all.
     """
@@ -88,14 +88,14 @@ def _depths(nodes: tuple[Node, ...], trips: Index) -> tuple[int, ...]:
 
 
 def is_even(dealt: Dealt) -> bool:
-    """Whether every trip performs the same number of pieces, known before the run."""
+    """Return whether every trip performs the same number of pieces, known before the run."""
     pieces = product(count for _, count in counted(_guarded(dealt.make())[1])[0])
     trips = dealt.trips
     return bool(pieces.value and trips.value) and pieces.constant % trips.constant == 0
 
 
 def has_rows(dealt: Dealt) -> bool:
-    """Whether pieces stand in rows, of which each trip of the last host has as many."""
+    """Return whether pieces stand in rows, of which each trip of the last host has as many."""
     return _rows_of(dealt) is not None
 
 
@@ -117,7 +117,7 @@ class _Rows:
 
 
 def _rows_of(dealt: Dealt) -> _Rows | None:
-    """The rows of some work; None where it is none, or how many there are is not known before the run."""
+    """Return the rows of some work; None where it is none, or how many there are is not known before the run."""
     conditions, nodes = _guarded(dealt.make())
     around: list[For] = []
     while len(nodes) == 1 and isinstance(nodes[0], For):
@@ -139,7 +139,7 @@ def _rows_of(dealt: Dealt) -> _Rows | None:
 
 
 def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
-    """What the trip at `place` performs."""
+    """Return what the trip at `place` performs."""
     if dealt.by_rows:
         return _share_of_rows(dealt, place, names)
     made, trips = dealt.make(), dealt.trips
@@ -165,7 +165,7 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
 
 
 def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
-    """What the trip at `place` performs of its rows: lines go round the trips of the loops around.
+    """Return what the trip at `place` performs of its rows: lines go round the trips of the loops around.
 
     So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of
     lines that are fewer than those trips, each has a part of the rows: all of them in the first trips would
@@ -203,7 +203,7 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
 
 
 def _guarded(nodes: tuple[Node, ...]) -> tuple[tuple[Condition, ...], tuple[Node, ...]]:
-    """The conditions around all of the work, and the work."""
+    """Return the conditions around all of the work, and the work."""
     conditions: tuple[Condition, ...] = ()
     while len(nodes) == 1 and isinstance(nodes[0], If):
         conditions += nodes[0].conditions

@@ -30,7 +30,7 @@ Steps = tuple[Step, ...]
 
 
 def expand_nest(kernel: Kernel, tree: Tree, suppliers: Suppliers, names: Names) -> Nodes:
-    """The loops, copies and issues of one statement of a kernel, and of those that it takes along."""
+    """Return the loops, copies and issues of one statement of a kernel, and of those that it takes along."""
     tile, nest = tree.tile, tree.schedule
     finish = finish_of(kernel, tile, nest, suppliers) if tile.accumulator else Finish((), ())
     seen = seen_where(kernel, tile.statement)
@@ -101,7 +101,7 @@ def _repeat(
     scope: Scope,
     inside: Build,
 ) -> Nodes:
-    """A loop, or its body alone when it runs once; the first iteration apart where it differs."""
+    """Return a loop, or its body alone when it runs once; the first iteration apart where it differs."""
 
     def turn(trip: Index) -> Nodes:
         now = {variable: trip}
@@ -120,7 +120,7 @@ def _repeat(
 
 
 def _turn(nest: Nest, step: Turns, scope: Scope, inside: Build) -> Nodes:
-    """The body of a loop."""
+    """Return the body of a loop."""
     own = shares(nest, step, scope)
     within, at_once = with_hints(nest, step, scope)
     return (*own, *at_once, *inside(within))

@@ -13,7 +13,7 @@ from isamap.match import Copy, OperandTile, Suppliers
 
 
 def covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
-    """How many cells of a tile, from its first on, a copy fills without a gap; 0 where that is not seen."""
+    """Return how many cells of a tile, from its first on, a copy fills without a gap; 0 where that is not seen."""
     moved = prod(n.value or 0 for n in counts.values())
     rows = copy.target.index[1] if len(operand.cell_shape) > 1 else ZERO
     whole = next((n.value or 0 for c, n in counts.items() if rows == Index.of(c)), 0)
@@ -29,7 +29,7 @@ def cleared_tile(
     first: int = 0,
     cells: int | None = None,
 ) -> tuple[Node, ...]:
-    """A tile of nothing but the operand's fill, from a cell on, or so many cells."""
+    """Return a tile of nothing but the operand's fill, from a cell on, or so many cells."""
     cells = prod(operand.cell_shape) if cells is None else cells
     if operand.fill.value == 0:
         return clear(buffer, operand.dtype, offset + first, cells - first, suppliers, names)

@@ -56,7 +56,7 @@ class Finish:
 
 
 def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Suppliers) -> Finish:
-    """The finish of a nest that sums."""
+    """Return the finish of a nest that sums."""
     own = (own_sum(tile),)
     if not nest.fused:
         return Finish(own, own)
@@ -78,7 +78,7 @@ def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Supplie
 def before_tiles(
     finish: Finish, tile: Tile, nest: NestSchedule, suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
-    """What is brought once, for what is computed of all tiles on their way out."""
+    """Return what is brought once, for what is computed of all tiles on their way out."""
     acc = tile.accumulator
     home = next((s.memory for s in nest.stages if acc is not None and s.operand == acc.name), "")
     if acc is None or not home or finish.whole == finish.partial:
@@ -88,12 +88,12 @@ def before_tiles(
 
 
 def where_first(tile: Tile, place: Place) -> Index:
-    """An expression that is 0 where nothing has been summed yet, and more elsewhere."""
+    """Return an expression that is 0 where nothing has been summed yet, and more elsewhere."""
     return _sum(place.position[a.name] for a in tile.axes if a.is_reduction)
 
 
 def where_last(tile: Tile, place: Place) -> Index:
-    """An expression that is 0 where all will have been summed behind this place, and more elsewhere."""
+    """Return an expression that is 0 where all will have been summed behind this place, and more elsewhere."""
     return _sum(a.extent - place.position[a.name] - place.left[a.name] for a in tile.axes if a.is_reduction)
 
 
@@ -105,7 +105,7 @@ def _sum(parts: Iterable[Index]) -> Index:
 
 
 def at_end(finish: Finish, tile: Tile, place: Place, write: Write) -> tuple[Node, ...]:
-    """What is written behind a place: finished sums, or partial ones."""
+    """Return what is written behind a place: finished sums, or partial ones."""
     if finish.whole == finish.partial:
         return write(finish.whole)
     return in_case(where_last(tile, place), lambda: write(finish.whole), lambda: write(finish.partial))
@@ -120,7 +120,7 @@ def copied_in(
     suppliers: Suppliers,
     names: Names,
 ) -> tuple[Node, ...]:
-    """The buffer of a staged accumulator filled: from its array, or as a companion says."""
+    """Return the buffer of a staged accumulator filled: from its array, or as a companion says."""
     args = (tile, loops, place, suppliers, names)
     if finish.first is None:
         return copy_tiles(staged, *args)
@@ -141,7 +141,7 @@ def copied_back(
     suppliers: Suppliers,
     names: Names,
 ) -> tuple[Node, ...]:
-    """What is written from the buffer of a staged accumulator."""
+    """Return what is written from the buffer of a staged accumulator."""
 
     def write(every: tuple[Written, ...]) -> tuple[Node, ...]:
         copies = (copy_tiles(staged, tile, loops, place, suppliers, names, back=w) for w in every)
@@ -155,7 +155,7 @@ def copied_back(
 def in_case(
     measure: Index, zero: Callable[[], tuple[Node, ...]], more: Callable[[], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """What happens where a measure is 0, and where it is more: only one of them where it is known."""
+    """Return what happens where a measure is 0, and where it is more: only one of them where it is known."""
     if measure.value == 0:
         return zero()
     if _is_never_zero(measure):
@@ -166,6 +166,6 @@ def in_case(
 
 
 def _is_never_zero(measure: Index) -> bool:
-    """Whether no values of its symbols make a measure 0: 172 - 128*k is none."""
+    """Return whether no values of its symbols make a measure 0: 172 - 128*k is none."""
     steps = gcd(*(c for monomial, c in measure.terms if monomial))
     return measure.value is not None or (measure.constant % steps != 0)

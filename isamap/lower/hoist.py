@@ -24,13 +24,13 @@ Nodes = tuple[Node, ...]
 
 
 def with_copies_in_front(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """The program with copies in front of all ordered loops in which they are alike."""
+    """Return the program with copies in front of all ordered loops in which they are alike."""
     addressed = frozenset(b.name for b in program.buffers if b.memory)
     return replace(program, body=_hoisted(program.body, machine, addressed))
 
 
 def _hoisted(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes:
-    """The nodes around the nests: ordered loops, and blocks of statements in them."""
+    """Return the nodes around the nests: ordered loops, and blocks of statements in them."""
     found: list[Node] = []
     for node in nodes:
         if not isinstance(node, For):
@@ -69,7 +69,7 @@ def _without(body: Nodes, moved: list[Block]) -> Nodes:
 
 
 def _is_alike(copy: Block, loop: For, machine: Machine) -> bool:
-    """Whether a copy finds and leaves the same in each iteration of a loop."""
+    """Return whether a copy finds and leaves the same in each iteration of a loop."""
     if loop.variable in {s for index in _indices(copy) for s in index.symbols}:
         return False
     written, changed = list(_written(copy.body, machine)), list(_written(loop.body, machine))
@@ -78,7 +78,7 @@ def _is_alike(copy: Block, loop: For, machine: Machine) -> bool:
 
 
 def _indices(item: object) -> Iterator[Index]:
-    """All index expressions in a node."""
+    """Yield all index expressions in a node."""
     if isinstance(item, Index):
         yield item
     elif isinstance(item, tuple):

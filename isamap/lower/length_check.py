@@ -36,7 +36,7 @@ Nodes = tuple[Node, ...]
 
 
 def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str:
-    """What differs at which length; "" where nothing does."""
+    """Return what differs at which length; "" where nothing does."""
     assert joint.lengths is not None
     for n, own in enumerate(programs):
         at = joint.lengths.at(n)
@@ -68,7 +68,7 @@ def _at_length(nodes: Nodes, at: Mapping[str, Index | int], names: frozenset[str
 
 
 def _decided(condition: tuple[Index, str, Index], names: frozenset[str]) -> bool:
-    """Whether a condition is about the length alone."""
+    """Return whether a condition is about the length alone."""
     left, _, right = condition
     return bool(left.symbols | right.symbols) and left.symbols | right.symbols <= names
 
@@ -90,7 +90,7 @@ class _Spelled:
     indices: dict[Index, Index] = field(default_factory=dict[Index, Index])
 
     def spelled(self, nodes: Nodes, at: Mapping[str, Index | int]) -> list[Any]:
-        """The nodes as lists of words and numbers."""
+        """Return the nodes as lists of words and numbers."""
         own = {b.name: b.elements for b in self.buffers}
         declared = frozenset(own) | frozenset(_declared(nodes))
         found = [self._any(node, declared, at) for node in nodes]
@@ -131,7 +131,7 @@ class _Spelled:
 
 @cache
 def _told(kind: type[Any]) -> tuple[str, ...]:
-    """The fields of a node that are compared."""
+    """Return the fields of a node that are compared."""
     return tuple(f.name for f in dataclasses.fields(kind) if f.name not in UNTOLD)
 
 

@@ -52,7 +52,7 @@ Nodes = tuple[Node, ...]
 def join_lengths(
     constant: str, values: Values, programs: Sequence[LoweredProgram], machine: Machine
 ) -> LoweredProgram:
-    """The program that performs each of the others where the constant has its value; no buffer has a place.
+    """Return the program that performs each of the others where the constant has its value; no buffer has a place.
 
     They are of one kernel and its sizes, in this order for these values, the machine at any of them.
     """
@@ -101,7 +101,7 @@ class _Join:
     # --- bodies
 
     def block(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
-        """What bodies have alike at their beginnings; what comes then, each under its own condition."""
+        """Return what bodies have alike at their beginnings; what comes then, each under its own condition."""
         front = self._alike(bodies, which)
         rests = [body[len(front) :] for body in bodies]
         if len(which) == 1:
@@ -126,7 +126,7 @@ class _Join:
         return tuple(found)
 
     def _tried(self, make: Callable[[], T]) -> T | None:
-        """What is made, or None, and nothing is known that was not before."""
+        """Return what is made, or None, and nothing is known that was not before."""
         before = len(self.trail)
         try:
             return make()
@@ -142,7 +142,7 @@ class _Join:
     # --- nodes
 
     def node(self, nodes: Sequence[Node], which: Which) -> Node:
-        """One node for those of the programs. Raises: _NotAlike."""
+        """Return one node for those of the programs. Raises: _NotAlike."""
         first = nodes[0]
         match first:
             case Issue():
@@ -196,7 +196,7 @@ class _Join:
         return Declare(tuple(values))
 
     def _value(self, values: Sequence[Value], which: Which) -> Value:
-        """A value of the shape of the longest; C has a type for all lengths."""
+        """Return a value of the shape of the longest; C has a type for all lengths."""
         _same([(v.memory, v.dtype, v.registers, v.register, len(v.shape)) for v in values])
         widest = max(values, key=lambda v: prod(v.shape))
         return replace(widest, name=self._named([v.name for v in values], which))
@@ -252,7 +252,7 @@ class _Join:
         return MemoryRef(name, offset, tuple(strides))
 
     def _argument(self, given: Sequence[Argument], which: Which, *, is_encoded: bool) -> Argument:
-        """An argument; one that is encoded in the instruction, or chosen, is a number, alike for all."""
+        """Return an argument; one that is encoded in the instruction, or chosen, is a number, alike for all."""
         if all(one == given[0] for one in given) and isinstance(given[0], int):
             return given[0]
         numbers = [Index.of(one) for one in given if isinstance(one, int | Index)]
@@ -311,14 +311,14 @@ class _Join:
         self.trail.append((kept, name))
 
     def _named(self, own: Sequence[str], which: Which) -> str:
-        """The joint name of what is declared here."""
+        """Return the joint name of what is declared here."""
         name = self.names.exactly(own[0])
         for n, one in zip(which, own, strict=True):
             self._keep(self.known[n], one, name)
         return name
 
     def _given(self, own: Sequence[str], which: Which) -> str:
-        """The joint name of what was declared."""
+        """Return the joint name of what was declared."""
         names = {self.known[n].get(one) for n, one in zip(which, own, strict=True)}
         found = names.pop()
         if found is None or names:
@@ -326,7 +326,7 @@ class _Join:
         return found
 
     def _array(self, own: Sequence[str], which: Which) -> str:
-        """The joint name of a tensor or a buffer."""
+        """Return the joint name of a tensor or a buffer."""
         if own[0] in self.global_names:
             return _same(own)
         if not any(one in self.known[n] for n, one in zip(which, own, strict=True)):
@@ -344,7 +344,7 @@ class _Join:
         self._keep(self.claimed, self._named(own, which), buffers)
 
     def buffer(self, name: str) -> Buffer:
-        """A buffer that has room for what it holds at any of the lengths."""
+        """Return a buffer that has room for what it holds at any of the lengths."""
         of = self.claimed[name]
         which = tuple(of)
         sizes = [self._renamed(b.elements, n) for n, b in of.items()]
@@ -358,7 +358,7 @@ class _Join:
 
 
 def _all(kind: type[T], given: Sequence[object]) -> list[T]:
-    """The given, all of one kind. Raises: _NotAlike."""
+    """Return the given, all of one kind. Raises: _NotAlike."""
     found = [one for one in given if isinstance(one, kind)]
     if len(found) < len(given):
         raise _NotAlike
@@ -366,14 +366,14 @@ def _all(kind: type[T], given: Sequence[object]) -> list[T]:
 
 
 def _same(given: Sequence[T]) -> T:
-    """What all of the given are. Raises: _NotAlike."""
+    """Return what all of the given are. Raises: _NotAlike."""
     if any(one != given[0] for one in given):
         raise _NotAlike
     return given[0]
 
 
 def _zipped(given: Sequence[Sequence[T]]) -> list[tuple[T, ...]]:
-    """The first ones, the second ones, … Raises: _NotAlike where they are not as many."""
+    """Return the first ones, the second ones, … Raises: _NotAlike where they are not as many."""
     _same([len(one) for one in given])
     return list(zip(*given, strict=True))
 
@@ -390,5 +390,5 @@ def _columns(
 
 
 def _note(nodes: Sequence[Issue] | Sequence[For] | Sequence[Parallel] | Sequence[Block]) -> str:
-    """What is said of all of them."""
+    """Return what is said of all of them."""
     return nodes[0].note if all(n.note == nodes[0].note for n in nodes) else ""

@@ -43,7 +43,7 @@ class Numbers:
         return Lengths(self.constant, self.name, self.values, tuple(self.tables.items()))
 
     def joined(self, indices: Sequence[Index], which: Sequence[int]) -> Index | None:
-        """One expression for the indices at the lengths of these numbers; None where their forms differ."""
+        """Return one expression for the indices at the lengths of these numbers; None where their forms differ."""
         if all(index == indices[0] for index in indices):
             return indices[0]
         ordered = [_by_form(index) for index in indices]
@@ -89,7 +89,7 @@ class Numbers:
                 return Index.of(first.with_parts((one, other, first.high, first.count)))
 
     def _number(self, numbers: Sequence[int], which: Sequence[int]) -> Index:
-        """The numbers as a multiple of the length and a number, as its square, or out of a table."""
+        """Return the numbers as a multiple of the length and a number, as its square, or out of a table."""
         lengths, length = [self.values[n] for n in which], Index.of(self.name)
         step = (numbers[-1] - numbers[0]) // (lengths[-1] - lengths[0])
         rest = numbers[0] - step * lengths[0]
@@ -120,7 +120,7 @@ Form = tuple[tuple[object, ...], int]
 
 
 def _by_form(index: Index) -> dict[Form, Term]:
-    """The terms of an index by what they are but for their numbers, and by their order among those."""
+    """Return the terms of an index by what they are but for their numbers, and by their order among those."""
     seen: Counter[tuple[object, ...]] = Counter()
     found: dict[Form, Term] = {}
     for term in sorted(index.terms, key=lambda t: [n for atom in t[0] for n in _numbers_in(atom)]):
@@ -131,7 +131,7 @@ def _by_form(index: Index) -> dict[Form, Term]:
 
 
 def _form(atom: Atom) -> object:
-    """An atom without its numbers."""
+    """Return an atom without its numbers."""
     if isinstance(atom, str):
         return atom
     kind: object = type(atom).__name__
@@ -143,7 +143,7 @@ def _form(atom: Atom) -> object:
 
 
 def _numbers_in(atom: Atom) -> list[int]:
-    """The numbers of an atom, which grow with the length."""
+    """Return the numbers of an atom, which grow with the length."""
     if isinstance(atom, str):
         return []
     terms = [term for side in reversed(_sides(atom)) for term in side.terms]

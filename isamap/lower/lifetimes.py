@@ -72,7 +72,7 @@ class _Body:
 
 
 def lifetimes(program: LoweredProgram, machine: Machine) -> dict[str, Life]:
-    """The life of each buffer that the program uses, by name."""
+    """Return the life of each buffer that the program uses, by name."""
     arrays = {o.name for o in program.kernel.operands if o.role == "temp"} - _written_anew(program.kernel)
     names = {b.name for b in program.buffers}
     clock = _Clock()
@@ -100,7 +100,7 @@ def _written_anew(kernel: Kernel) -> set[str]:
 
 
 def _assigns_all(kernel: Kernel, statement: Statement) -> bool:
-    """Whether a statement writes every element of its target, whatever stands there."""
+    """Return whether a statement writes every element of its target, whatever stands there."""
     target, extents = statement.assign.target, {a.name: a.extent for a in statement.axes}
     shape = next(o.shape for o in kernel.operands if o.name == target.buffer)
     plain = [i for i in target.index if len(i.symbols) == 1 and i == Index.of(next(iter(i.symbols)))]
@@ -129,7 +129,7 @@ def _life(body: _Body, name: str, carried: bool) -> Life:
 
 
 def _starts_anew(loop: _Body, name: str) -> bool:
-    """Whether each iteration writes the buffer before it reads it."""
+    """Return whether each iteration writes the buffer before it reads it."""
     return loop.uses[name].writes
 
 
@@ -191,18 +191,18 @@ ALIGNMENT_BYTES = 64
 
 
 def exact_bytes(buffer: Buffer) -> int | None:
-    """The bytes of a buffer's elements; None when that is known only at run time."""
+    """Return the bytes of a buffer's elements; None when that is known only at run time."""
     return (buffer.elements * buffer.dtype.size_bytes).value
 
 
 def padded_bytes(buffer: Buffer) -> int | None:
-    """The bytes that a buffer takes, whole cache lines; None when that is known only at run time."""
+    """Return the bytes that a buffer takes, whole cache lines; None when that is known only at run time."""
     size = exact_bytes(buffer)
     return None if size is None else -(-max(1, size) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed, ...]:
-    """The buffers of known size with their lives."""
+    """Return the buffers of known size with their lives."""
     lives = lifetimes(program, machine)
     found: list[Placed] = []
     for buffer in program.buffers:
@@ -214,7 +214,7 @@ def workspace_buffers(program: LoweredProgram, machine: Machine) -> tuple[Placed
 
 
 def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> tuple[Placed, ...]:
-    """The buffers in a scratchpad with their lives; their sizes are known."""
+    """Return the buffers in a scratchpad with their lives; their sizes are known."""
     lives = lifetimes(program, machine)
     return tuple(
         Placed(b.name, *lives.get(b.name, (0, 1)), max(1, exact_bytes(b) or 1))
@@ -226,7 +226,7 @@ def scratch_buffers(program: LoweredProgram, machine: Machine, memory: str) -> t
 def place_buffers(
     program: LoweredProgram, buffers: tuple[Placed, ...], offsets: Mapping[str, int]
 ) -> LoweredProgram:
-    """The program with offsets and lives of those buffers."""
+    """Return the program with offsets and lives of those buffers."""
     lives = {b.name: (b.start, b.end) for b in buffers}
     return replace(
         program,
@@ -261,7 +261,7 @@ def fixed_bytes(program: LoweredProgram) -> int:
 
 
 def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
-    """Where a model keeps each scratchpad behind the workspace's buffers: its place, and the bytes in use."""
+    """Return where a model keeps each scratchpad behind the workspace's buffers: its place, and the bytes in use."""
     at = fixed_bytes(program)
     found: dict[str, tuple[int, int]] = {}
     for memory in sorted({b.memory for b in program.buffers if b.memory}):
@@ -273,7 +273,7 @@ def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:
 
 
 def place_of(program: LoweredProgram, buffer: Buffer) -> int | None:
-    """Where a buffer begins in what the caller gives; None where only the run time knows."""
+    """Return where a buffer begins in what the caller gives; None where only the run time knows."""
     if buffer.offset is None:
         return None
     return buffer.offset + (scratch_regions(program)[buffer.memory][0] if buffer.memory else 0)

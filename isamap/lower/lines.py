@@ -52,7 +52,7 @@ class Along:
 
 
 def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
-    """The axes that run along the rows of the one tensor that is read, over positions `@axis`, and along
+    """Return the axes that run along the rows of the one tensor that is read, over positions `@axis`, and along
     nothing else of it; each with the bytes of a step. What is computed of an element does not matter."""
     met = reads(subject)
     if len(met) != 1 or len(met[0].index) < 2:
@@ -65,7 +65,7 @@ def along_rows(subject: Expr, axes: Iterable[str]) -> Mapping[str, int]:
 
 
 def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: Names) -> Nodes:
-    """The loop over a body, inside the body's own loops as far as lines reach, and inside those over rows.
+    """Return the loop over a body, inside the body's own loops as far as lines reach, and inside those over rows.
 
     As it is where lines are not known, or the body has no loops. `inner` are variables of loops in the body
     that run along the same rows, which stay inside; those made here are added. The iterations of all loops
@@ -97,7 +97,7 @@ def _over(loop: Along, body: Nodes) -> Node:
 
 
 def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) -> Nodes:
-    """The loop inside a body's loop over rows, of which it takes a few at a time."""
+    """Return the loop inside a body's loop over rows, of which it takes a few at a time."""
     each = ceil(WRITTEN_BYTES / max(1, loop.written_bytes))
     match body:
         case (For(rows, trips, within),) if (
@@ -115,7 +115,7 @@ def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) ->
 
 
 def _each(trips: Index, turns: int) -> int | None:
-    """How many iterations are taken together; None for all of them, where they reach over two lines."""
+    """Return how many iterations are taken together; None for all of them, where they reach over two lines."""
     if trips.value is None:
         return turns
     if trips.value <= 2 * turns:
@@ -124,7 +124,7 @@ def _each(trips: Index, turns: int) -> int | None:
 
 
 def sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
-    """The nodes, performed for each iteration of a loop, which runs inside theirs."""
+    """Return the nodes, performed for each iteration of a loop, which runs inside theirs."""
 
     def repeated(some: Nodes) -> Node:
         turn = names.fresh(loop.axis)
@@ -144,7 +144,7 @@ def sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
 
 
 def _can_sink(variable: str, nodes: Nodes, inner: Collection[str]) -> bool:
-    """Whether each of the nodes may be performed for all iterations before the next one is for any.
+    """Return whether each of the nodes may be performed for all iterations before the next one is for any.
 
     Values in registers are seen by the nodes behind: issues stay together.
     """

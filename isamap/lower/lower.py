@@ -34,7 +34,7 @@ def lower(
     matches: Sequence[Matches] | None = None,
     names: Names | None = None,
 ) -> LoweredProgram:
-    """The program that performs a canonical kernel as its schedule says.
+    """Return the program that performs a canonical kernel as its schedule says.
 
     `kernel` has its sizes bound and its guards made explicit; `sizes` are those it was bound with.
     `matches` are those of its statements where they are known: else what the schedule names is looked for.
@@ -67,7 +67,7 @@ def lowering(
 def _tree(
     kernel: Kernel, machine: Machine, nest: NestSchedule, matches: Sequence[Matches] | None = None
 ) -> Tree:
-    """A nest before all passes."""
+    """Return a nest before all passes."""
     given = statements(kernel)
     tile = chosen_tile(given[nest.statement], machine, nest, matches)
     note = "; ".join(statement_text(given[n]) for n in sorted((nest.statement, *nest.fused)))
@@ -110,7 +110,7 @@ def lower_versions(
     sizes: Sizes,
     seen: Callable[[str, State], None] = lambda _name, _state: None,
 ) -> LoweredProgram:
-    """The program of all versions; `kernel` is bound to `sizes`, which the versions share out among them.
+    """Return the program of all versions; `kernel` is bound to `sizes`, which the versions share out among them.
 
     `seen` is told what each pass leaves of each version.
     """
@@ -135,7 +135,7 @@ def lower_versions(
 def versions_behind(
     name: str, kernel: Kernel, machine: Machine, versions: Sequence[Version]
 ) -> tuple[State, ...]:
-    """What a pass leaves of each version."""
+    """Return what a pass leaves of each version."""
     names = names_of(kernel)
     return tuple(
         next(state for own, state in _lowering(version, machine, names) if own == name)
@@ -149,7 +149,7 @@ def _lowering(version: Version, machine: Machine, names: Names) -> Iterator[tupl
 
 
 def _conditions(part: Sizes, whole: Sizes) -> Iterator[Condition]:
-    """When the sizes of a call are those of a part."""
+    """Yield when the sizes of a call are those of a part."""
     for name, given in whole.items():
         if not isinstance(given, Range):
             continue

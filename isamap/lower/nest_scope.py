@@ -61,7 +61,7 @@ class Scope:
     held: Held = field(default_factory=dict[tuple[Index, ...], "Value | MemoryRef"])
 
     def at(self, place: Place) -> Scope:
-        """The same elsewhere."""
+        """Return the same elsewhere."""
         return replace(self, place=place)
 
     def with_staged(self, staged: Staged, operand: str) -> Scope:
@@ -74,5 +74,5 @@ Build = Callable[[Scope], Nodes]
 
 
 def key_of(operand: OperandTile, place: Place) -> tuple[Index, ...]:
-    """Where an operand's tile lies: equal at places that have the same one."""
+    """Return where an operand's tile lies: equal at places that have the same one."""
     return tuple(place.position[axis] for axis in operand.axes)

@@ -35,7 +35,7 @@ class Case:
 
 
 def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
-    """All pieces of what is left of a block at a place, each with the body that `build` gives."""
+    """Return all pieces of what is left of a block at a place, each with the body that `build` gives."""
     axis, place = nest.tile.axis(block.axis), scope.place
     staged = frozenset(stage.operand for stage in nest.schedule.stages)
     known = staged, nest.suppliers
@@ -45,7 +45,7 @@ def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
 
 
 def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
-    """The place where a piece starts."""
+    """Return the place where a piece starts."""
     name = axis.name
     return replace(
         place,
@@ -56,7 +56,7 @@ def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
 
 
 def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
-    """One case per number of tiles, the last of which shows only what is left."""
+    """Yield one case per number of tiles, the last of which shows only what is left."""
     left, size = place.left[axis.name], axis.tile
     most = block.step // size
     for count in range(most, 0, -1):
@@ -80,7 +80,7 @@ def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]
 
 
 def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
-    """One case per number of full tiles."""
+    """Yield one case per number of full tiles."""
     for count in counts:
         yield Case(((full, "==", Index.of(count)),), Piece(ZERO, count), Index.of(count * size))
 
@@ -96,7 +96,7 @@ def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
 def is_masked(
     tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], suppliers: Suppliers
 ) -> bool:
-    """Whether instructions of the machine move tiles that are cut along an axis, all that are not staged."""
+    """Return whether instructions of the machine move tiles that are cut along an axis, all that are not staged."""
     cut = symbols_of({axis.name: Index.of(axis.name)})
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
@@ -112,14 +112,14 @@ def is_masked(
 
 
 def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
-    """Whether an operand's tile is cut where the axis is."""
+    """Return whether an operand's tile is cut where the axis is."""
     return axis.name in operand.parts or axis.name in operand.scattered
 
 
 def _is_masked_out(
     tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, suppliers: Suppliers
 ) -> bool:
-    """The same of what a tile's result goes to."""
+    """Return the same of what a tile's result goes to."""
     want = held.want(cut)
     if tile.accumulator is None:
         assert tile.target_elements is not None, "a statement that only assigns has a target"

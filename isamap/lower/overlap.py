@@ -60,7 +60,7 @@ def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
 
 
 def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
-    """What the last iteration of a loop has left in buffers, written back."""
+    """Return what the last iteration of a loop has left in buffers, written back."""
     nodes: list[Node] = []
     left = scope.place.left[step.loop.axis]
     last = left.ceildiv(step.loop.step) - 1
@@ -76,12 +76,12 @@ def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
 
 
 def of_turn(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
-    """The buffer that an iteration uses, where iterations share one; None where each has its own contents."""
+    """Return the buffer that an iteration uses, where iterations share one; None where each has its own contents."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
 def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
-    """What an iteration copies for another one: dealt to the loops inside, or performed at once."""
+    """Return what an iteration copies for another one: dealt to the loops inside, or performed at once."""
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
         turn = scope.place.trips[stage.depth - 1] + stage.ahead
@@ -115,7 +115,7 @@ def with_hints(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
 
 
 def shares(nest: Nest, step: Turns, scope: Scope) -> Nodes:
-    """What the body of a loop performs of work dealt to it."""
+    """Return what the body of a loop performs of work dealt to it."""
     due = [work for work in scope.dealt if work.innermost == step.number]
     return tuple(node for work in due for node in share_of(work, scope.place, nest.names))
 
@@ -128,7 +128,7 @@ def _dealt(scope: Scope, works: Iterable[Dealt]) -> Scope:
 
 
 def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dealt:
-    """A prefetch dealt to the first loops inside: line by line of all rows where they go along them. Rows
+    """Return a prefetch dealt to the first loops inside: line by line of all rows where they go along them. Rows
     along a sum are asked for one after the other: line by line they come a fifth slower.
     """
     axis = nest.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < nest.schedule.hold else ""
@@ -137,7 +137,7 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dea
 
 
 def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Dealt | None:
-    """A prefetch of pieces of rows dealt to the one loop inside `hold`, which goes from row to row; None
+    """Return a prefetch of pieces of rows dealt to the one loop inside `hold`, which goes from row to row; None
     where there is no such loop.
     """
     hold = nest.schedule.hold
@@ -211,13 +211,13 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
 
 
 def _written(nest: Nest, step: Copies, scope: Scope, place: Place, turn: Index) -> Nodes:
-    """What an iteration has left in its copy of a buffer, written from there."""
+    """Return what an iteration has left in its copy of a buffer, written from there."""
     known = nest.tile, nest.loops, place, nest.suppliers, nest.names
     return copied_back(nest.finish, _slot(nest, step, scope, turn), *known)
 
 
 def _slot(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Staged:
-    """The copy of a buffer that an iteration uses.
+    """Return the copy of a buffer that an iteration uses.
 
     In a scratchpad the first iteration of a loop goes on behind the last one of the time before, so that what
     fills it need not wait until that one has read its copy.
@@ -228,7 +228,7 @@ def _slot(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Staged:
 
 
 def _turns_before(nest: Nest, scope: Scope, number: int) -> Index:
-    """How many iterations a loop had before it began, where each time they are as many, else 0."""
+    """Return how many iterations a loop had before it began, where each time they are as many, else 0."""
     before = ZERO
     for outer, loop in enumerate(nest.loops[: number + 1]):
         outside = scope.around.get(outer)  # none outside of loops that threads share
@@ -242,7 +242,7 @@ def _turns_before(nest: Nest, scope: Scope, number: int) -> Index:
 
 
 def _at_turn(nest: Nest, scope: Scope, number: int, turn: Index) -> Place:
-    """The place inside a loop at an iteration of it."""
+    """Return the place inside a loop at an iteration of it."""
     outside, loop = scope.around[number], nest.loops[number]
     position = outside.position[loop.axis] + turn * loop.step
     whole = outside.left[loop.axis]
@@ -270,7 +270,7 @@ def _labelled(note: str, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 
 def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The nodes where `less < than`; the condition only where it is not certain."""
+    """Return the nodes where `less < than`; the condition only where it is not certain."""
     gap = than - less
     if gap.value is not None:
         return nodes if gap.value > 0 else ()
@@ -281,7 +281,7 @@ def _when(less: Index, than: Index, nodes: tuple[Node, ...]) -> tuple[Node, ...]
 
 
 def _is_positive(index: Index) -> bool:
-    """Whether it is certain that a sum of counters is above zero."""
+    """Return whether it is certain that a sum of counters is above zero."""
     return index.constant > 0 and all(
         factor >= 0 and all(isinstance(atom, str) for atom in atoms) for atoms, factor in index.terms
     )

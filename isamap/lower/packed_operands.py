@@ -36,7 +36,7 @@ def pack_apart(
     suppliers: Suppliers,
     names: Names,
 ) -> tuple[Staged, Pack]:
-    """The packed operand as the nest reads it, and what packs it."""
+    """Return the packed operand as the nest reads it, and what packs it."""
     source = is_read_of(operand.subject)
     assert source is not None, "planning has checked that the operand is one of the kernel's"
     loops, claimed = schedule.loops, len(names.buffers)
@@ -59,7 +59,7 @@ def pack_apart(
 
 
 def layout_digest(operand: OperandTile, tile: Tile, loops: tuple[LoopStep, ...], machine: Machine) -> str:
-    """What tells layouts apart, as hexadecimal digits: equal where the same elements lie at the same places.
+    """Return what tells layouts apart, as hexadecimal digits: equal where the same elements lie at the same places.
 
     Loops that the operand does not follow, and sizes of axes that it does not have, are no part of it.
     """
@@ -77,7 +77,7 @@ def layout_digest(operand: OperandTile, tile: Tile, loops: tuple[LoopStep, ...],
 def packing_program(
     pack: Pack, kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]
 ) -> LoweredProgram:
-    """The program that packs one operand of a kernel."""
+    """Return the program that packs one operand of a kernel."""
     operand = kernel.operand(pack.source)
     known = {s for index in operand.shape for s in index.symbols} | pack.symbols
     params = tuple(p for p in kernel.params if p.name in known)
@@ -96,7 +96,7 @@ def packing_program(
 
 
 def symbols_of(kernel: Kernel) -> tuple[tuple[str, int, int], ...]:
-    """The sizes that a caller gives at run time: name, lowest and highest value."""
+    """Return the sizes that a caller gives at run time: name, lowest and highest value."""
     sizes = [p for p in kernel.params if p.kind == "size"]
     return tuple((p.name, _bound(p.low, 1), _bound(p.high, 2**31)) for p in sizes)
 

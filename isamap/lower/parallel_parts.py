@@ -69,7 +69,7 @@ class Parts:
 
 
 def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) -> Nodes:
-    """All parts of a nest. `inside` builds what stands in one."""
+    """Return all parts of a nest. `inside` builds what stands in one."""
     parts = parts_of(nest.tile, step.loops, nest.names)
     claimed, place = len(nest.names.buffers), scope.place
     if not step.split:
@@ -85,7 +85,7 @@ def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) ->
 
 
 def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> Parts:
-    """The parallel loops of a nest, their variables named anew."""
+    """Return the parallel loops of a nest, their variables named anew."""
     trips = tuple(tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in loops)
     sums = frozenset(axis.name for axis in tile.axes if axis.is_reduction)
     return Parts(loops, tuple(names.fresh(loop.axis) for loop in loops), trips, sums)
@@ -94,7 +94,7 @@ def parts_of(tile: Tile, loops: tuple[LoopStep, ...], names: Names) -> Parts:
 def in_parts(
     tile: Tile, parts: Parts, place: Place, inside: InPart, *, sums: bool = True, number: int = 0
 ) -> Nodes:
-    """What stands in one part, once for each size that a part may have; without `sums` for all of a sum."""
+    """Return what stands in one part, once for each size that a part may have; without `sums` for all of a sum."""
     if number == len(parts.loops):
         return inside(place)
     loop, trips = parts.loops[number], parts.trips[number]
@@ -119,7 +119,7 @@ def in_parts(
 
 
 def _regions(body: Nodes, counters: Counters, names: Names, claimed: int, machine: Machine) -> Nodes:
-    """The body for all parts, each with copies of its own of the buffers claimed since then."""
+    """Return the body for all parts, each with copies of its own of the buffers claimed since then."""
     if not counters:
         return body
     part, count = part_number(counters), product([trips for _, trips in counters])
@@ -133,7 +133,7 @@ def _regions(body: Nodes, counters: Counters, names: Names, claimed: int, machin
 
 
 def part_number(counters: Counters) -> Index:
-    """The number of a part, the last counter fastest."""
+    """Return the number of a part, the last counter fastest."""
     total = ZERO
     for variable, trips in counters:
         total = total * trips + Index.of(variable)
@@ -147,7 +147,7 @@ def copy_stride(elements: Index, element_bytes: int, machine: Machine) -> Index:
 
 
 def part_count(tile: Tile, schedule: NestSchedule) -> Index:
-    """How many parts a nest has."""
+    """Return how many parts a nest has."""
     dealt_loops = schedule.loops[: schedule.parallel]
     return product([tile.axis(loop.axis).extent.ceildiv(loop.step) for loop in dealt_loops])
 
@@ -201,7 +201,7 @@ class SplitSum:
         )
 
     def joined(self) -> Nodes:
-        """All copies of the accumulators put together in the first, a stretch of them by each part."""
+        """Return all copies of the accumulators put together in the first, a stretch of them by each part."""
         count = product([trips for _, trips in self.parts.inner])
         blocks = self.stride.floordiv(BLOCK)
         share = blocks.ceildiv(count)
@@ -215,7 +215,7 @@ class SplitSum:
         return (Parallel(counters, (Block(f"join {self.staged.operand.name}", (over,)),)),)
 
     def written_back(self, place: Place) -> Nodes:
-        """The first copies, back to where they belong."""
+        """Return the first copies, back to where they belong."""
 
         def back(here: Place) -> Nodes:
             known = self.suppliers, self.names
@@ -230,7 +230,7 @@ class SplitSum:
         return (Block(f"write {self.staged.operand.name} back", nodes),)
 
     def _first_copy(self) -> Index:
-        """Where the first copy of a part of the output starts."""
+        """Return where the first copy of a part of the output starts."""
         return part_number(self.parts.outer) * product([n for _, n in self.parts.inner]) * self.stride
 
 

@@ -39,7 +39,7 @@ def names_of(kernel: Kernel) -> Names:
 
 
 def temps_of(kernel: Kernel, body: tuple[Node, ...]) -> tuple[Buffer, ...]:
-    """The kernel's own arrays that a program touches."""
+    """Return the kernel's own arrays that a program touches."""
     touched = arrays_in(body)
     return tuple(
         Buffer(o.name, o.dtype, product(o.shape), "of the kernel")
@@ -56,7 +56,7 @@ def program_of(
     names: Names,
     body: tuple[Node, ...],
 ) -> LoweredProgram:
-    """A program with everything that its body needs; `names` have the buffers that it claims."""
+    """Return a program with everything that its body needs; `names` have the buffers that it claims."""
     packed = {pack.source: replace(pack.target, role="in") for pack in names.packs}
     touched = arrays_in(body)
     # Sums that begin and end in registers leave nothing in the scratchpad where parts of them would rest.
@@ -119,7 +119,7 @@ Pass = TreePass | Expansion | ProgramPass
 
 
 def states(trees: Trees, setting: Setting, passes: Sequence[Pass]) -> Iterator[tuple[str, State]]:
-    """What each pass leaves, with its name, judged; one of them makes the program that others change."""
+    """Yield what each pass leaves, with its name, judged; one of them makes the program that others change."""
     program: LoweredProgram | None = None
     for one in passes:
         match one:
@@ -144,7 +144,7 @@ def _judge(name: str, said: Sequence[str]) -> None:
 
 
 def expand(trees: Trees, setting: Setting) -> LoweredProgram:
-    """The program with a block for each nest, inside the loops of the kernel whose order is given."""
+    """Return the program with a block for each nest, inside the loops of the kernel whose order is given."""
     kernel, names, given = setting.kernel, setting.names, statements(setting.kernel)
     blocks = [Block(t.note, expand_nest(kernel, t, setting.suppliers, names)) for t in trees]
     around = [_around(given[t.schedule.statement], t.schedule) for t in trees]
@@ -154,7 +154,7 @@ def expand(trees: Trees, setting: Setting) -> LoweredProgram:
 
 
 def _around(statement: Statement, nest: NestSchedule) -> Statement:
-    """A statement in the ordered loops that stand around its nest: one that is carried turns inside."""
+    """Return a statement in the ordered loops that stand around its nest: one that is carried turns inside."""
     if not nest.carried:
         return statement
     return replace(statement, sequence=statement.sequence[:-1], ordered_loops=statement.ordered_loops[:-1])
@@ -194,7 +194,7 @@ def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
 
 
 def configure(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """What those registers need loaded, and given back; fields that instructions require, set."""
+    """Return what those registers need loaded, and given back; fields that instructions require, set."""
     packs = tuple(configure(pack, setting) for pack in program.packs)
     body = with_settings(configured(program.body, setting.machine), setting.machine)
     return replace(program, body=body, packs=packs)

@@ -50,7 +50,7 @@ def passing(
     names: Names,
     held: Value | None = None,
 ) -> tuple[Copy, tuple[Node, ...]]:
-    """The copy that takes what is written of a tile out, and what computes it before, all of the tile: of
+    """Return the copy that takes what is written of a tile out, and what computes it before, all of the tile: of
     what is `held` in a register, or of what lies in the buffer.
     """
     home, found = suppliers.homes.get(buffer), stored_way_out if held is None else held_way_out
@@ -94,7 +94,7 @@ def kept(
     *,
     held: bool,
 ) -> tuple[Node, ...]:
-    """What fills buffers that hold for all tiles what they read on their way out, before the first one."""
+    """Return what fills buffers that hold for all tiles what they read on their way out, before the first one."""
     way = (held_way_out if held else stored_way_out)(operand, written, tile, home, suppliers)
     if way is None or not any(between.kept for between in way.buffers):
         return ()
@@ -115,20 +115,20 @@ def kept(
 
 
 def _start(between: Between, tiles: Sequence[Index], place: Place) -> Index:
-    """Where a tile's part of a buffer begins. Units: elements."""
+    """Return where a tile's part of a buffer begins. Units: elements."""
     if between.kept:
         return place.position[between.along] if between.along else ZERO
     return _turn(tiles, between.copies) * between.copy_elements
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
-    """The axes along which a tile has neighbours, those of its rows and columns first."""
+    """Return the axes along which a tile has neighbours, those of its rows and columns first."""
     axes = [a for a in tile.axes if a.name in operand.axes]
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
 
 
 def _turn(tiles: Sequence[Index], copies: int) -> Index:
-    """Which copy of a buffer a tile has, by where it stands along two axes."""
+    """Return which copy of a buffer a tile has, by where it stands along two axes."""
     if copies > MOST_ALIKE:
         return sum((count * (number + 1) for number, count in enumerate(tiles)), ZERO).mod(copies)
     return sum(tiles, ZERO).mod(copies)
@@ -139,7 +139,7 @@ def _moved(copy: Copy, counts: dict[str, Index], suppliers: Suppliers, names: Na
 
 
 def _buffer(way: WayOut, number: int, stem: str, suppliers: Suppliers, names: Names) -> str:
-    """The buffer at the end of its scratchpad, which schedules leave free: for all tiles of a type."""
+    """Return the buffer at the end of its scratchpad, which schedules leave free: for all tiles of a type."""
     between = way.buffers[number]
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
     offset = (suppliers.machine.memories[between.memory].capacity_bytes or 0) - behind

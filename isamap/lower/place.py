@@ -38,17 +38,17 @@ class Place:
     pieces: Mapping[str, Piece] = field(default_factory=dict[str, Piece])
 
     def enter(self, loop: int, axis: str, position: Index, left: Index, trip: Index) -> Place:
-        """The place inside loop number `loop`."""
+        """Return the place inside loop number `loop`."""
         moved = {**self.position, axis: position}, {**self.left, axis: left}, {**self.trips, loop: trip}
         return Place(*moved, self.spans, self.pieces)
 
     def first(self, axis: str) -> Index:
-        """How many tiles of an axis's block stand before what is performed here."""
+        """Return how many tiles of an axis's block stand before what is performed here."""
         return self.pieces[axis].first if axis in self.pieces else ZERO
 
 
 def start_of(tile: Tile) -> Place:
-    """The place before any loop."""
+    """Return the place before any loop."""
     return Place({a.name: Index.of(0) for a in tile.axes}, {a.name: a.extent for a in tile.axes})
 
 
@@ -67,12 +67,12 @@ def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Pla
 
 
 def divides(count: Index, step: int) -> bool:
-    """Whether it is certain that `count` is a multiple of `step`."""
+    """Return whether it is certain that `count` is a multiple of `step`."""
     return step == 1 or all(c % step == 0 for _, c in count.terms)
 
 
 def at_least(count: Index, size: int) -> bool:
-    """Whether it is certain that `count` elements are `size` or more."""
+    """Return whether it is certain that `count` elements are `size` or more."""
     return count.value is not None and count.value >= size
 
 
@@ -84,7 +84,7 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
 
 
 def tiles_here(place: Place, axis: str, step: int) -> int | None:
-    """How many tiles of an axis there are; None where only the run knows."""
+    """Return how many tiles of an axis there are; None where only the run knows."""
     left = place.left[axis].value
     if left is not None:
         return -(-left // step)

@@ -74,13 +74,13 @@ def tensor_lines(
 
 
 def goes_along(operand: OperandTile, axis: str) -> bool:
-    """Whether a loop over an axis goes along the rows of what an operand reads."""
+    """Return whether a loop over an axis goes along the rows of what an operand reads."""
     read = _read_of(operand.subject)
     return read is not None and _moves(read.index[-1], axis)
 
 
 def goes_across(operand: OperandTile, axis: str) -> bool:
-    """Whether a loop over an axis goes from row to row of what an operand reads."""
+    """Return whether a loop over an axis goes from row to row of what an operand reads."""
     read = _read_of(operand.subject)
     if read is None or _moves(read.index[-1], axis):
         return False
@@ -88,7 +88,7 @@ def goes_across(operand: OperandTile, axis: str) -> bool:
 
 
 def _moves(subscript: Index, axis: str) -> bool:
-    """Whether a subscript moves with an axis."""
+    """Return whether a subscript moves with an axis."""
     factor = subscript.coefficient(f"@{axis}")
     return factor is None or factor.value != 0
 
@@ -96,7 +96,7 @@ def _moves(subscript: Index, axis: str) -> bool:
 def _lines(
     buffer: str, start: Index, elements: Index, most: Index, size_bytes: int, hint: LineHint, names: Names
 ) -> tuple[Hint, tuple[tuple[str, Index], ...]]:
-    """A hint about a line of a run of elements, at an element of it, and the loop over the lines of a run of
+    """Return a hint about a line of a run of elements, at an element of it, and the loop over the lines of a run of
     as many elements as there may be.
 
     Elements are counted back from the last one: the line that the first one lies in has mostly come with what
@@ -114,14 +114,14 @@ def _lines(
 
 
 def _nested(loops: Sequence[tuple[str, Index]], here: Node) -> tuple[Node, ...]:
-    """A node inside loops, the first outermost."""
+    """Return a node inside loops, the first outermost."""
     for variable, count in reversed(loops):
         here = For(variable, count, (here,))
     return (here,)
 
 
 def _read_of(expr: Expr) -> Read | None:
-    """The one read that an element is made of, by itself or with constants: `u8(B[k, n] ^ -128)`."""
+    """Return the one read that an element is made of, by itself or with constants: `u8(B[k, n] ^ -128)`."""
     found = reads(expr)
     return found[0] if len(found) == 1 else None
 

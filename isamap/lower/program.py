@@ -65,7 +65,7 @@ class Tensor:
 
 
 def tensor_of(operand: Operand) -> Tensor:
-    """An operand of a kernel as its caller passes it."""
+    """Return an operand of a kernel as its caller passes it."""
     assert operand.role != "temp"
     made = operand.name, operand.role, operand.dtype, operand.shape, tensor_strides(operand)
     return Tensor(*made, given=operand.given, domain=operand.domain)
@@ -270,7 +270,7 @@ class Lengths:
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def at(self, number: int) -> dict[str, Index | int]:
-        """What the names stand for at one of the values, by its number."""
+        """Return what the names stand for at one of the values, by its number."""
         return {self.name: self.values[number], **{name: row[number] for name, row in self.tables}}
 
 
@@ -325,7 +325,7 @@ class Names:
     packs: list[Pack] = field(default_factory=list[Pack])
 
     def fresh(self, stem: str) -> str:
-        """A name that nothing else has, made from `stem`."""
+        """Return a name that nothing else has, made from `stem`."""
         stem = re.sub(r"\W", "", stem) or "x"
         while True:
             number = self.counts.get(stem, 0)

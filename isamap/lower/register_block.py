@@ -42,7 +42,7 @@ Supplied = tuple[Supply | Leaf | Location, dict[str, Index], str | None]
 
 
 def supply(nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter: Emitter) -> Supplied:
-    """How an operand gets its elements at a place; copies that this needs go to the emitter."""
+    """Return how an operand gets its elements at a place; copies that this needs go to the emitter."""
     staged = scope.staged.get(operand.name)
     if staged is not None:
         return _from(staged, nest), {OFFSET: staged.offset(place.trips)}, None
@@ -73,7 +73,7 @@ def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]
 
 
 def _from(staged: Staged, nest: Nest) -> Supply | Leaf | Location:
-    """How a tile comes out of its buffer."""
+    """Return how a tile comes out of its buffer."""
     operand = staged.operand
     found = bring(nest.suppliers, nest.tile, operand, operand.want({}, expr=staged.elements()))
     assert found is not None, "planning has checked that tiles can be loaded"
@@ -81,7 +81,7 @@ def _from(staged: Staged, nest: Nest) -> Supply | Leaf | Location:
 
 
 def in_place(nest: Nest, scope: Scope, acc: OperandTile, place: Place) -> MemoryRef:
-    """Where sums lie that the instruction itself adds to in their scratchpad."""
+    """Return where sums lie that the instruction itself adds to in their scratchpad."""
     found, bindings, _ = supply(nest, scope, acc, place, Emitter(nest.names))
     where = Emitter(nest.names).reference(found, bindings)
     assert isinstance(where, MemoryRef), "sums in a scratchpad are staged there"
@@ -93,7 +93,7 @@ Brought = dict[tuple[object, ...], OperandRef]
 
 
 def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
-    """The issues of all tiles under unrolled loops, in the loop whose iterations carry results on."""
+    """Return the issues of all tiles under unrolled loops, in the loop whose iterations carry results on."""
     emitter = Emitter(nest.names)
     brought: Brought = {}
     for _, here in unrolled_places(scope.place, step.unrolled):
@@ -130,7 +130,7 @@ def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> 
 
 
 def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside: Build) -> Nodes:
-    """The block, around what `inside` makes of the sums that it holds."""
+    """Return the block, around what `inside` makes of the sums that it holds."""
     acc, place = nest.tile.accumulator, scope.place
     assert acc is not None, "only what sums is held"
     held: dict[tuple[Index, ...], Value | MemoryRef] = {}
@@ -167,7 +167,7 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
 
 
 def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, places: list[Place]) -> Nodes:
-    """What is written of finished sums, through a scratchpad, out of the registers that hold them."""
+    """Return what is written of finished sums, through a scratchpad, out of the registers that hold them."""
     nodes: Nodes = ()
     for place in places:
         value, staged = held[key_of(acc, place)], scope.staged[acc.name]
@@ -180,7 +180,7 @@ def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, pl
 
 
 def _begin(nest: Nest, scope: Scope, acc: OperandTile, places: list[Place], emitter: Emitter) -> OperandTile:
-    """What accumulators are brought in from; where that is their array, it begins as a companion says."""
+    """Return what accumulators are brought in from; where that is their array, it begins as a companion says."""
     first = nest.finish.first
     if first is not None and nest.finish.begins_held:
         return first[0]
@@ -203,7 +203,7 @@ def _begin(nest: Nest, scope: Scope, acc: OperandTile, places: list[Place], emit
 def _bring(
     nest: Nest, scope: Scope, acc: OperandTile, place: Place, emitter: Emitter
 ) -> tuple[Value, str | None]:
-    """An accumulator with its first contents, and the buffer of its own that it goes through, if any."""
+    """Return an accumulator with its first contents, and the buffer of its own that it goes through, if any."""
     if nest.finish.begins_held:
         first = held_beginning(acc, nest.suppliers)
         assert first is not None, "it was found before"

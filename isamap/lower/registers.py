@@ -35,7 +35,7 @@ Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register
 
 
 def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """The nodes with registers numbered; unchanged where none is named by us.
+    """Return the nodes with registers numbered; unchanged where none is named by us.
 
     Raises: Infeasible when the values alive at one point are more than the registers.
     """
@@ -53,7 +53,7 @@ def number_registers(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, .
 def _by_nest(
     nodes: tuple[Node, ...], change: Callable[[tuple[Node, ...]], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Each nest, and each copy in front of ordered loops, changed by itself."""
+    """Return each nest, and each copy in front of ordered loops, changed by itself."""
     found: list[Node] = []
     for node in nodes:
         match node:
@@ -127,7 +127,7 @@ class _Allocator:
 
 
 def _file(value: Value, first: int) -> set[tuple[str, int]]:
-    """The registers of a value whose first one has this number."""
+    """Return the registers of a value whose first one has this number."""
     return {(value.memory, number) for number in range(first, first + value.registers)}
 
 
@@ -161,7 +161,7 @@ Configured = Mapping[tuple[str, str], Mapping[int, int]]
 
 
 def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """The nodes between loading each state once and giving it back: nothing in between changes it.
+    """Return the nodes between loading each state once and giving it back: nothing in between changes it.
 
     State belongs to a thread: where parts are dealt to threads, each loads it and gives it back. Unchanged
     where no register that has a number needs any.
@@ -173,7 +173,7 @@ def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
 
 
 def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | None:
-    """What all numbered registers need together; None where some need another thing in another nest."""
+    """Return what all numbered registers need together; None where some need another thing in another nest."""
     needs = needs_of(nodes, machine)
     found: dict[tuple[str, str], dict[int, int]] = {}
     declared = (node for node in walk(nodes) if isinstance(node, Declare))
@@ -206,7 +206,7 @@ def _with_states(nodes: tuple[Node, ...], machine: Machine, configured: Configur
 
 
 def _users(machine: Machine, states: frozenset[str]) -> set[str]:
-    """The instructions that require something of a state."""
+    """Return the instructions that require something of a state."""
     return {
         m.name
         for m in machine.instructions.values()
@@ -217,7 +217,7 @@ def _users(machine: Machine, states: frozenset[str]) -> set[str]:
 def _around(
     nodes: tuple[Node, ...], before: tuple[Node, ...], after: tuple[Node, ...], users: frozenset[str]
 ) -> tuple[Node, ...]:
-    """The nodes with `before` and `after` around what one thread performs without a break."""
+    """Return the nodes with `before` and `after` around what one thread performs without a break."""
     if not has_parallel(nodes):
         return (*before, *nodes, *after)
     found: list[Node] = []

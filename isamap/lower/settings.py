@@ -37,7 +37,7 @@ Known = Mapping[Field, Index]
 
 
 def with_settings(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
-    """The nodes with the instructions that set what others require. Raises: Infeasible where none sets it."""
+    """Return the nodes with the instructions that set what others require. Raises: Infeasible where none sets it."""
     setters = [m.instruction for m in machine.instructions.values() if m.instruction.settings]
     free = tuple(i for i in setters if not i.operands)
     declared = (node for node in walk(nodes) if isinstance(node, Declare))
@@ -82,7 +82,7 @@ class _Pass:
                 return (node,), known
 
     def loop(self, body: tuple[Node, ...], known: Known, variable: str) -> tuple[tuple[Node, ...], Known]:
-        """The body of a loop, which begins with what was known in front of it and stays through the body."""
+        """Return the body of a loop, which begins with what was known in front of it and stays through the body."""
         while True:
             inner, end = self.block(body, known)
             kept = {f: v for f, v in _agreed(known, end).items() if variable not in v.symbols}
@@ -91,7 +91,7 @@ class _Pass:
             known = kept
 
     def setting(self, wanted: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
-        """The instructions that make fields what is wanted, and what is known behind them."""
+        """Return the instructions that make fields what is wanted, and what is known behind them."""
         before: list[Node] = []
         for name, value in wanted.items():
             if known.get(name) == value:
@@ -113,7 +113,7 @@ class _Pass:
         return tuple(before), known
 
     def wanted_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
-        """What all issues in a loop that require something of a field require alike, in each iteration."""
+        """Return what all issues in a loop that require something of a field require alike, in each iteration."""
         found: dict[Field, set[Index]] = {}
         inside = {variable}
         for node in walk(body):
@@ -132,7 +132,7 @@ class _Pass:
         }
 
     def wanted(self, issue: Issue) -> dict[Field, Index]:
-        """The values that an issue requires of fields that are set one by one."""
+        """Return the values that an issue requires of fields that are set one by one."""
         item = self.machine.instructions[issue.instruction].instruction
         settable = {(s.field.state, s.field.field) for setter in self.setters for s in setter.settings}
         bound: dict[str, Index | int] = {n: v for n, v in issue.params if isinstance(v, int | Index)}
@@ -188,5 +188,5 @@ def _params(
 
 
 def _values(setter: Instruction, params: Mapping[str, Index]) -> dict[Field, Index]:
-    """What fields hold behind an instruction."""
+    """Return what fields hold behind an instruction."""
     return {_key(s.field): s.value.substitute(params) for s in setter.settings}

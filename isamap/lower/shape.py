@@ -11,7 +11,7 @@ from isamap.plan.schedule import NestSchedule, hosts_of, slots_of, spread_of
 
 
 def loops(tree: Tree) -> Tree:
-    """A step for each loop that counts, around the issues of those that are unrolled."""
+    """Return a step for each loop that counts, around the issues of those that are unrolled."""
     nest = tree.schedule
     inner = nest.turning
     around = (Turns(number, loop) for number, loop in enumerate(nest.loops[:inner]))
@@ -81,7 +81,7 @@ def overlap(tree: Tree) -> Tree:
 
 
 def peel(tree: Tree) -> Tree:
-    """What is left of a block is performed apart; so is the first iteration where it differs."""
+    """Return what is left of a block is performed apart; so is the first iteration where it differs."""
     nest = tree.schedule
 
     def peeled(step: Step) -> Step:
@@ -111,25 +111,25 @@ def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
 
 
 def _inserted(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps with new ones inside so many loops."""
+    """Return the steps with new ones inside so many loops."""
     outside = [n + 1 for n, step in enumerate(steps) if isinstance(step, Turns) and step.number < depth]
     at = max(outside, default=0)
     return (*steps[:at], *new, *steps[at:])
 
 
 def _splits(loop: LoopStep, tile: Tile) -> bool:
-    """Whether parts of a sum are summed apart by the iterations of a loop."""
+    """Return whether parts of a sum are summed apart by the iterations of a loop."""
     axis = tile.axis(loop.axis)
     return axis.is_reduction and axis.extent.ceildiv(loop.step).value != 1
 
 
 def _shared(step: Copies, nest: NestSchedule) -> Copies:
-    """The copies with the other operands that they are for."""
+    """Return the copies with the other operands that they are for."""
     slots, spread = slots_of(nest, step.stage), spread_of(nest, step.stage.operand) is not None
     return replace(step, slots=slots, hosts=hosts_of(nest, step.stage) if slots > 1 else (), spread=spread)
 
 
 def _block_of(nest: NestSchedule, axis: str) -> LoopStep | None:
-    """The innermost loop over blocks of an axis; None where it has none."""
+    """Return the innermost loop over blocks of an axis; None where it has none."""
     blocks = (loop for loop in reversed(nest.loops) if loop.axis == axis and not loop.is_unrolled)
     return next(blocks, None)

@@ -19,7 +19,7 @@ MOST_LOOPS = 200
 
 
 def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
-    """The loops that stand alone around each other, outer to inner, at most so many, and what is inside.
+    """Return the loops that stand alone around each other, outer to inner, at most so many, and what is inside.
 
     Only the outermost may run as often as the run says: a division finds the position in each other one.
     """
@@ -34,7 +34,7 @@ def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
 
 
 def spelled_out(share: Share) -> tuple[Node, ...]:
-    """A share by itself: which pieces it performs follows from its number alone."""
+    """Return a share by itself: which pieces it performs follows from its number alone."""
     parts = [counted((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
     counts = [product(count for _, count in counters) for counters, _ in parts]
     pieces = sum(counts, start=ZERO)
@@ -50,7 +50,7 @@ def spelled_out(share: Share) -> tuple[Node, ...]:
 
 
 def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tuple[Index, Index]:
-    """The nth piece that a trip performs, and how many it performs; shares differ by one at most.
+    """Return the nth piece that a trip performs, and how many it performs; shares differ by one at most.
 
     Between numbers a share is a run of pieces. Where only the run knows them, pieces go round, one a trip:
     that needs no division to find a piece.
@@ -62,7 +62,7 @@ def share_of_pieces(pieces: Index, trips: Index, now: Index, nth: Index) -> tupl
 
 
 def positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Index]:
-    """The counter of each loop at a piece, the last fastest."""
+    """Return the counter of each loop at a piece, the last fastest."""
     found: dict[str, Index] = {}
     inside = ONE
     for position, (variable, count) in reversed(list(enumerate(counters))):

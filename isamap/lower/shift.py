@@ -30,7 +30,7 @@ Nodes = tuple[Node, ...]
 
 
 def shifted(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
-    """The nodes with everything in the named buffers moved on by so many elements."""
+    """Return the nodes with everything in the named buffers moved on by so many elements."""
 
     def offset(buffer: str, at: Index) -> Index:
         return at + moves[buffer] if buffer in moves else at
@@ -44,7 +44,7 @@ def shifted(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
 
 
 def substituted(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
-    """The nodes with variables replaced."""
+    """Return the nodes with variables replaced."""
     return _rewritten(
         nodes,
         lambda index: index.substitute(bindings),

@@ -25,7 +25,7 @@ End = Literal["least", "most"]
 
 
 def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> Nodes:
-    """A register block, where some iteration of it may pass the statement's guard.
+    """Return a register block, where some iteration of it may pass the statement's guard.
 
     `inner` are the steps in it. What it takes along beside its sum, or copies for other iterations, has to be
     done anyhow; so has what an ordered loop carries from one of its iterations to the next.
@@ -46,7 +46,7 @@ def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> 
 
 
 def _adding(assign: Assign) -> Expr | None:
-    """What holds in each iteration that changes a sum."""
+    """Return what holds in each iteration that changes a sum."""
     match assign.op, assign.value:
         case str() as op, Call("select", (guard, _, Const() as nothing)):
             return guard if nothing.value == identity_of(op, nothing.dtype).value else None
@@ -55,7 +55,7 @@ def _adding(assign: Assign) -> Expr | None:
 
 
 def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
-    """What holds, over a statement's axes, of the elements of its target that are ever looked at.
+    """Return what holds, over a statement's axes, of the elements of its target that are ever looked at.
 
     None where it is not known.
     """
@@ -77,7 +77,7 @@ def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
 
 
 def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Iterator[Condition]:
-    """What holds of a block if the guard, over axes of the statement, holds somewhere in it."""
+    """Yield what holds of a block if the guard, over axes of the statement, holds somewhere in it."""
     match guard:
         case Call("and", (left, right)):
             yield from _conditions(left, axes, place)
@@ -93,7 +93,7 @@ def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Itera
 
 
 def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Index | None:
-    """The least or the most that an index is in a block.
+    """Return the least or the most that an index is in a block.
 
     None where it is no sum of multiples of axes, or one of them is looped over together with others.
     """
@@ -108,7 +108,7 @@ def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Ind
 
 
 def _is_certain(condition: Condition) -> bool:
-    """Whether a condition holds whatever the counters and sizes are, none of which is negative."""
+    """Return whether a condition holds whatever the counters and sizes are, none of which is negative."""
     left, sign, right = condition
     gap = right - left - (1 if sign == "<" else 0)
     return all(count >= 0 and all(isinstance(a, str) for a in atoms) for atoms, count in gap.terms)

@@ -47,23 +47,23 @@ def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:
 
 
 def main_loop(nodes: tuple[Node, ...]) -> For | None:
-    """The innermost loop with most issues, which are two or more."""
+    """Return the innermost loop with most issues, which are two or more."""
     loops = [loop for loop in innermost_loops(nodes) if len(issues_of(loop)) > 1]
     return max(loops, key=lambda loop: len(issues_of(loop)), default=None)
 
 
 def issues_of(loop: For) -> tuple[Issue, ...]:
-    """The issues of one iteration."""
+    """Return the issues of one iteration."""
     return tuple(node for node in loop.body if isinstance(node, Issue))
 
 
 def locals_of(loop: For) -> tuple[Value, ...]:
-    """The values that each iteration declares."""
+    """Return the values that each iteration declares."""
     return tuple(v for node in loop.body if isinstance(node, Declare) for v in node.values)
 
 
 def steady_of(loop: For, machine: Machine) -> Steady:
-    """The steady state of a loop that holds nothing but issues."""
+    """Return the steady state of a loop that holds nothing but issues."""
     issues = issues_of(loop)
     items = [machine.instructions[issue.instruction] for issue in issues]
     intervals = [
@@ -90,7 +90,7 @@ def steady_of(loop: For, machine: Machine) -> Steady:
 
 
 def time_of(item: MachineInstruction, issue: Issue, machine: Machine, *, latency: bool) -> float:
-    """The interval or the latency of an issue. Units: nanoseconds."""
+    """Return the interval or the latency of an issue. Units: nanoseconds."""
     numbers = {n: v for n, v in issue.params if isinstance(v, int)}
     numbers |= {n: v.value for n, v in issue.params if isinstance(v, Index) and v.value is not None}
     known = cost_params(item, machine, numbers)
@@ -98,7 +98,7 @@ def time_of(item: MachineInstruction, issue: Issue, machine: Machine, *, latency
 
 
 def _registers_of(issue: Issue, machine: Machine) -> Iterator[tuple[str, bool, bool]]:
-    """The values that an issue touches, whether it reads and whether it writes each."""
+    """Yield the values that an issue touches, whether it reads and whether it writes each."""
     instruction = machine.instructions[issue.instruction].instruction
     for name, ref in issue.operands:
         if isinstance(ref, RegisterRef):
@@ -158,7 +158,7 @@ def _local_values(loop: For, machine: Machine) -> Iterator[LocalValue]:
 
 
 def file_of(machine: Machine, memory: str) -> str:
-    """The register memory that a view is of."""
+    """Return the register memory that a view is of."""
     found = machine.memories[memory]
     while found.base is not None:
         found = machine.memories[found.base]
@@ -166,7 +166,7 @@ def file_of(machine: Machine, memory: str) -> str:
 
 
 def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> Iterator[tuple[str, int]]:
-    """What values from outside the loop leave of each register memory that its own values lie in."""
+    """Yield what values from outside the loop leave of each register memory that its own values lie in."""
     own = locals_of(loop)
     names = {value.name for value in own}
     outside: dict[str, tuple[str, int]] = {}
@@ -184,7 +184,7 @@ def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> I
 
 
 def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """The nodes with their main loop, and those of the same issues, in the order of a pipeline.
+    """Return the nodes with their main loop, and those of the same issues, in the order of a pipeline.
 
     Raises: UsageProblem where the pipeline is none of that loop.
     """
@@ -205,7 +205,7 @@ def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -
 
 
 def _order_only(loop: For, machine: Machine) -> Steady:
-    """What the order of a loop has to keep whatever the machine costs: results there before they are read."""
+    """Return what the order of a loop has to keep whatever the machine costs: results there before they are read."""
     steady = steady_of(loop, machine)
     waits = tuple(replace(wait, delay=min(wait.delay, 1)) for wait in steady.dependences)
     return replace(steady, dependences=waits, units=(), registers=())
@@ -224,7 +224,7 @@ def _in_loops(
 
 
 def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, ...]:
-    """The loop in that order where it is one of this loop and there are iterations enough; else as it is."""
+    """Return the loop in that order where it is one of this loop and there are iterations enough; else as it is."""
     steady = _order_only(loop, machine)
     if any(check_pipeline(steady, pipeline)):
         return (loop,)
@@ -257,7 +257,7 @@ def _turns(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ...]:
 
 
 def _order(pipeline: Pipeline, steady: Steady) -> list[int]:
-    """The operations by their slot within the interval; in one slot, what reads before what writes there.
+    """Return the operations by their slot within the interval; in one slot, what reads before what writes there.
 
     Raises: UsageProblem where two operations each have to come before the other.
     """

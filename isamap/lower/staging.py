@@ -63,7 +63,7 @@ class Staged:
     together: str = ""
 
     def offset(self, trips: Mapping[int, Index]) -> Index:
-        """Where the tile at these counters starts. Units: elements."""
+        """Return where the tile at these counters starts. Units: elements."""
         total = self.start
         for number, stride in self.loops:
             total = total + trips[number] * stride
@@ -72,7 +72,7 @@ class Staged:
         return total
 
     def elements(self) -> Read:
-        """The tile's element at its coordinates."""
+        """Return the tile's element at its coordinates."""
         return Read(self.buffer, (Index.of(OFFSET), *self.operand.cells), self.operand.dtype)
 
 
@@ -85,7 +85,7 @@ def claim_buffer(
     stage: Stage | None = None,
     steps: Iterable[int] = (),
 ) -> str:
-    """The name of a new buffer of whole tiles of an operand, in the workspace or its stage's scratchpad.
+    """Return the name of a new buffer of whole tiles of an operand, in the workspace or its stage's scratchpad.
 
     In the latter, tiles begin at multiples of their elements, or at other `steps` beside.
     """
@@ -115,7 +115,7 @@ def stage_at(
     copies: int = 1,
     stage: Stage | None = None,
 ) -> Staged:
-    """A buffer for all tiles of an operand that the loops from `depth` on read, so many times over."""
+    """Return a buffer for all tiles of an operand that the loops from `depth` on read, so many times over."""
     region: dict[str, Index] = {}
     for axis in tile.axes:
         steps = [s.step for s in loops[:depth] if s.axis == axis.name]
@@ -147,7 +147,7 @@ def stage_at(
 
 
 def _together(operand: OperandTile, tile: Tile, suppliers: Suppliers, stage: Stage | None) -> str:
-    """The axis along which tiles of an operand are moved into a scratchpad together; "" where none are."""
+    """Return the axis along which tiles of an operand are moved into a scratchpad together; "" where none are."""
     found = tiles_move(operand, tile, stage.memory, suppliers) if stage is not None and stage.memory else None
     return "" if found is None else found.axis
 
@@ -211,7 +211,7 @@ def _windows_filled(
 
 
 def _pieces(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """The same with each move by itself as a piece of the work, to be dealt to iterations of loops."""
+    """Return the same with each move by itself as a piece of the work, to be dealt to iterations of loops."""
     return tuple(Block("", (node,)) if isinstance(node, Issue) else node for node in nodes)
 
 
@@ -237,7 +237,7 @@ class _TileLoops:
     rows: tuple[str, Index] | None = None
 
     def nest(self, remaining: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
-        """The loops of these numbers; `turned` are the tiles that blocks have along axes around."""
+        """Return the loops of these numbers; `turned` are the tiles that blocks have along axes around."""
         if not remaining:
             return self.copied(here, turned) if self.rows is None else self.behind_rows(*self.rows, here)
         chain = self.chains.get(remaining[0], ())
@@ -272,7 +272,7 @@ class _TileLoops:
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
 
     def at_once(self, number: int, here: Place) -> tuple[Node, ...]:
-        """All whole tiles of the innermost loop, and what is left behind them."""
+        """Return all whole tiles of the innermost loop, and what is left behind them."""
         axis, step = self.loops[number].axis, self.loops[number].step
         counter, count = Index.of(f"+{axis}"), here.left[axis].floordiv(step)
         place = here.enter(number, axis, here.position[axis] + counter * step, Index.of(step), counter)
@@ -280,7 +280,7 @@ class _TileLoops:
         return nodes if divides(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
 
     def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
-        """The rows behind those that there are, which the last tile of a tap reads as well, set to zero."""
+        """Return the rows behind those that there are, which the last tile of a tap reads as well, set to zero."""
         tile = self.tile.axis(axis).tile
         cell = prod(self.staged.operand.cell_shape) // tile
         reach = here.left[axis] - left
@@ -296,12 +296,12 @@ class _TileLoops:
         return nodes if number else (If(((left, "<", ends),), nodes),)
 
     def is_whole(self, number: int, here: Place) -> bool:
-        """Whether a loop goes through all that there is of its axis, also where threads share it."""
+        """Return whether a loop goes through all that there is of its axis, also where threads share it."""
         axis = self.loops[number].axis
         return here.left[axis] == self.tile.axis(axis).extent
 
     def through(self, chain: tuple[int, ...], remaining: list[int], here: Place) -> tuple[Place, list[int]]:
-        """All iterations of loops that go along one row, given to the innermost one."""
+        """Return all iterations of loops that go along one row, given to the innermost one."""
         axis = self.loops[chain[-1]].axis
         total = here.left[axis]
         for number in chain[:-1]:
@@ -312,7 +312,7 @@ class _TileLoops:
         return here, [number for number in remaining if number not in chain[:-1]]
 
     def last(self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
-        """What is left behind the last whole step of a loop."""
+        """Return what is left behind the last whole step of a loop."""
         axis, step = self.loops[number].axis, self.loops[number].step
         left = here.left[axis]
         whole = left.floordiv(step)
@@ -323,7 +323,7 @@ class _TileLoops:
     def blocks(
         self, number: int, rest: list[int], here: Place, turned: Mapping[str, int], size: int, first: Index
     ) -> tuple[tuple[Node, ...], Index]:
-        """The loop over whole blocks of so many tiles behind the first ones, and how many tiles they take."""
+        """Return the loop over whole blocks of so many tiles behind the first ones, and how many tiles they take."""
         (axis, _), step = self.turns[number], self.loops[number].step
         count = (here.left[axis] - first * step).floordiv(step * size)
         if count.value == 0:
@@ -337,7 +337,7 @@ class _TileLoops:
     def over(
         self, axis: str, variable: str, trips: Index, elements: int, body: tuple[Node, ...]
     ) -> tuple[Node, ...]:
-        """The loop whose iterations take so many elements of an axis."""
+        """Return the loop whose iterations take so many elements of an axis."""
         if axis not in self.along:
             return (For(variable, trips, body),)
         operand = self.staged.operand
@@ -352,7 +352,7 @@ class _TileLoops:
     def copied(
         self, here: Place, turned: Mapping[str, int], together: Mapping[str, Index] | None = None
     ) -> tuple[Node, ...]:
-        """One tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
+        """Return one tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
         whole = len(turned) == len(self.turns)
         nodes = copy_tile(
             self.staged.operand,
@@ -394,7 +394,7 @@ class HeldWindow:
         return tap.mod(self.window.period) * self.plane + turn * (self.cell * self.window.shift)
 
     def at_plane(self, first: int, axes: dict[str, LoopAxis], place: Place) -> Place:
-        """The place of the first tap of a plane, whose axis is as much longer as the last one reaches."""
+        """Return the place of the first tap of a plane, whose axis is as much longer as the last one reaches."""
         along, reach = self.window.along, self.reaches[first]
         axes[along] = replace(axes[along], extent=axes[along].extent + reach)
         longer = replace(place, left={**place.left, along: place.left[along] + reach})
@@ -404,7 +404,7 @@ class HeldWindow:
 def windows_inside(
     operand: OperandTile, tile: Tile, region: Mapping[str, Index], suppliers: Suppliers
 ) -> tuple[Window, ...]:
-    """The windows all of whose taps lie in a region."""
+    """Return the windows all of whose taps lie in a region."""
     found = windows_of(operand, tile, suppliers) if operand is not tile.accumulator else ()
     return tuple(w for w in found if region[w.tap] == tile.axis(w.tap).extent)
 

@@ -31,7 +31,7 @@ class Emitter:
     known: dict[Supply, Value] = field(default_factory=dict[Supply, Value])
 
     def value(self, supply: Supply | Leaf, bindings: Bindings, leaf: Value | None = None) -> Value:
-        """The register that a supply computes here, issued unless it is there already."""
+        """Return the register that a supply computes here, issued unless it is there already."""
         if isinstance(supply, Leaf):
             assert leaf is not None, "a leaf stands for a register that the caller holds"
             return leaf
@@ -49,7 +49,7 @@ class Emitter:
         return value
 
     def reference(self, found: Supply | Leaf | Location, bindings: Bindings) -> OperandRef:
-        """What an issue names: the register that a chain computes here, or the place in memory."""
+        """Return what an issue names: the register that a chain computes here, or the place in memory."""
         if isinstance(found, Location):
             place = _bind_location(found, bindings)
             return MemoryRef(place.buffer, place.offset, place.strides)
@@ -76,14 +76,14 @@ class Emitter:
 
 
 def _has_leaf(supply: Supply | Location | Leaf) -> bool:
-    """Whether a chain starts from a register that the caller holds, which differs from place to place."""
+    """Return whether a chain starts from a register that the caller holds, which differs from place to place."""
     if isinstance(supply, Supply):
         return any(_has_leaf(source) for _, source in supply.inputs)
     return isinstance(supply, Leaf)
 
 
 def bind_supply(supply: Supply, bindings: Bindings) -> Supply:
-    """The supply at a place: positions and valid parts replaced by what they are there."""
+    """Return the supply at a place: positions and valid parts replaced by what they are there."""
     inputs: list[tuple[str, Supply | Location | Leaf]] = []
     for name, source in supply.inputs:
         match source:

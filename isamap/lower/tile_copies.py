@@ -48,7 +48,7 @@ def copy_tile(
     held: Value | None = None,
     together: Mapping[str, Index] | None = None,
 ) -> tuple[Node, ...]:
-    """One tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
+    """Return one tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
     written `back` of sums in a register, through buffers beside that one.
 
     With `turned`, a block of so many tiles along axes, counted by `+axis`, and so are those that move
@@ -96,7 +96,7 @@ def copy_tile(
 
 
 def _with_tiles(copy: Copy, axes: Iterable[str]) -> Copy:
-    """A copy of a tile, and of those behind it along axes, which `+axis` counts."""
+    """Return a copy of a tile, and of those behind it along axes, which `+axis` counts."""
     return replace(copy, counters=(*copy.counters, *(f"+{axis}" for axis in axes)))
 
 
@@ -107,7 +107,7 @@ def _as_far_as_axes_go(
     whole: tuple[Node, ...],
     partly: Callable[[bool], tuple[Node, ...]],
 ) -> tuple[Node, ...]:
-    """A whole tile, or a part where axes have less left: `partly` is told whether it is set to zero first."""
+    """Return a whole tile, or a part where axes have less left: `partly` is told whether it is set to zero first."""
     short = {a.name for a, left in lefts.items() if left.value is not None and left.value < a.tile}
     if short - spared:
         return partly(True)
@@ -122,7 +122,7 @@ def _as_far_as_axes_go(
 
 
 def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
-    """How far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
+    """Return how far the counters of a tile go: over all of it, or `partly` as far as its axes do."""
     return {
         f"~{a.name}": index_min(a.tile, left) if partly else Index.of(a.tile) for a, left in lefts.items()
     }
@@ -131,7 +131,7 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 def _block(
     copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
-    """A whole tile and those after it, which blocks take along axes that are `turned`."""
+    """Return a whole tile and those after it, which blocks take along axes that are `turned`."""
     across = _with_tiles(copy, turned)
     inside = {f"~{a.name}": a.tile for a in used}
     found = find_block(across, inside, suppliers, {f"+{axis}": tiles for axis, tiles in turned.items()})
@@ -149,7 +149,7 @@ def _pack(
     suppliers: Suppliers,
     names: Names,
 ) -> tuple[Node, ...] | None:
-    """A whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
+    """Return a whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
     by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
     if by_cells is None:
         return None

@@ -36,7 +36,7 @@ class Results:
     names: Names
 
     def own_buffer(self, operand: OperandTile) -> str:
-        """A new buffer for one tile."""
+        """Return a new buffer for one tile."""
         size = ONE
         for s in operand.cell_shape:
             size = size * s
@@ -55,7 +55,7 @@ class Results:
     def deliver(
         self, acc: OperandTile, written: Written, place: Place, value: Value, emitter: Emitter
     ) -> bool:
-        """Whether what is written of an accumulator goes there from its register."""
+        """Return whether what is written of an accumulator goes there from its register."""
         partial = partial_axes(self.tile.axes, place)
         if partial.keys() & acc.scattered:
             return False
@@ -119,5 +119,5 @@ def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
 
 
 def bindings_of(place: Place, partial: dict[str, Index]) -> dict[str, Index]:
-    """What positions and valid parts are at a place."""
+    """Return what positions and valid parts are at a place."""
     return {f"@{a}": p for a, p in place.position.items()} | {f"#{a}": n for a, n in partial.items()}

@@ -66,7 +66,7 @@ def check_touched(
     *,
     every_turn: bool = False,
 ) -> tuple[str, ...]:
-    """What a program touches outside of its tensors and buffers, a sentence each; () when it is right.
+    """Return what a program touches outside of its tensors and buffers, a sentence each; () when it is right.
 
     `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`,
     loops are performed in their first, last but one and last iteration: what grows with their counters is at
@@ -88,7 +88,7 @@ def check_touched(
 
 
 def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
-    """What callers promise: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
+    """Yield what callers promise: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
     yield from program.checks
     named = {f"stride({t.name},{n})": s for t in program.tensors for n, s in enumerate(t.strides)}
     for where in program.kernel.where:
@@ -145,23 +145,23 @@ class _Points:
     count: int
 
     def at(self, index: Index) -> Array:
-        """An index at all points."""
+        """Return an index at all points."""
         return np.broadcast_to(evaluate_index(index, self.env), self.count)
 
     def holds(self, condition: tuple[Index, str, Index]) -> Array:
-        """Whether a condition is met, at all points."""
+        """Return whether a condition is met, at all points."""
         left, comparison, right = condition
         return np.asarray(_COMPARE[comparison](self.at(left), self.at(right)))
 
     def where(self, conditions: list[Array]) -> _Points:
-        """The points at which all conditions hold."""
+        """Return the points at which all conditions hold."""
         if not conditions:
             return self
         met = np.logical_and.reduce(conditions)
         return self.chosen(met.nonzero()[0])
 
     def chosen(self, numbers: Array) -> _Points:
-        """The points of these numbers."""
+        """Return the points of these numbers."""
         return _Points({n: v[numbers] for n, v in self.env.items()}, numbers.size)
 
 
@@ -203,7 +203,7 @@ class _Walk:
                     assert_never(node)
 
     def turned(self, points: _Points, variable: str, trips: Index) -> _Points:
-        """The points of a loop's body."""
+        """Return the points of a loop's body."""
         count = np.maximum(points.at(trips), 0)
         if not self.every_turn:
             count = np.minimum(count, 2 if points.count > MOST_POINTS else 3)
@@ -270,7 +270,7 @@ class _Walk:
 def _steps(
     operand: Operand, ref: MemoryRef, params: tuple[tuple[str, int], ...], item_bytes: int, points: _Points
 ) -> list[int | Array]:
-    """How far apart an operand's elements lie along each of its axes: its own steps, or those it is given."""
+    """Return how far apart an operand's elements lie along each of its axes: its own steps, or those it is given."""
     numbers = dict(params)
     shape = [s.evaluate(numbers) for s in operand.shape]
     found: list[int | Array] = []
@@ -326,12 +326,12 @@ def touched_elements(
 
 
 def _all_of(shape: tuple[int, ...]) -> Array:
-    """All elements of a box. Shapes: axis x element."""
+    """Return all elements of a box. Shapes: axis x element."""
     return np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
 
 
 def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Array]]:
-    """The accesses of a value, each with the points at which it may happen."""
+    """Yield the accesses of a value, each with the points at which it may happen."""
     match value:
         case Read():
             yield value, met
@@ -349,7 +349,7 @@ def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Arr
 
 
 def _met(condition: Expr | None, points: _Points) -> Array:
-    """Where a condition may be true: everywhere when data decide."""
+    """Return where a condition may be true: everywhere when data decide."""
     if condition is None or reads(condition) or not symbols(condition) <= points.env.keys():
         return np.ones(points.count, np.bool_)
     return np.broadcast_to(evaluate_expr(condition, Env(points.env)), points.count)

@@ -50,7 +50,7 @@ def turned_tiles(
     back: Written | None,
     chains: Mapping[int, tuple[int, ...]],
 ) -> dict[int, tuple[str, tuple[int, ...]]]:
-    """The loops that give iterations to blocks: by number, the axis and tiles of a block, then of smaller
+    """Return the loops that give iterations to blocks: by number, the axis and tiles of a block, then of smaller
     ones for what is left over; none where blocks do not pay. `chains` as `joined_loops` finds them.
     """
     tiled = {loops[n].axis: n for n in numbers if loops[n].step == tile.axis(loops[n].axis).tile}
@@ -102,14 +102,14 @@ def joined_loops(
 
 
 def _whole(number: int, tile: Tile, loops: tuple[LoopStep, ...]) -> Index:
-    """How many elements of its axis a loop goes through, where no other end cuts it short."""
+    """Return how many elements of its axis a loop goes through, where no other end cuts it short."""
     axis = tile.axis(loops[number].axis)
     around = [loop.step for loop in loops[:number] if loop.axis == axis.name]
     return index_min(around[-1], axis.extent) if around else axis.extent
 
 
 def _tile_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float:
-    """The time of an element when tiles are copied one by one. Units: ns."""
+    """Return the time of an element when tiles are copied one by one. Units: ns."""
     buffer = in_tiles(operand, suppliers).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}

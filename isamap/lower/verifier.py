@@ -47,7 +47,7 @@ Said = Iterator[str]
 
 
 def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """What is wrong with the form of a program, a sentence each; () when nothing is."""
+    """Return what is wrong with the form of a program, a sentence each; () when nothing is."""
     return tuple(_program(program, machine))
 
 
@@ -104,7 +104,7 @@ def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> S
 
 
 def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
-    """What is wrong with nodes, each of which sees the values that those before it declare."""
+    """Return what is wrong with nodes, each of which sees the values that those before it declare."""
     values, begun = dict(around.values), set(around.begun)
     here = _Around(around.machine, around.symbols, around.arrays, values, begun, around.in_parallel)
     for node in nodes:
@@ -216,7 +216,7 @@ def _issue(issue: Issue, around: _Around) -> Said:
 
 
 def _operand(what: str, ref: OperandRef, memory: str, around: _Around) -> Said:
-    """What is wrong with an operand that lies in a memory, or in a view of it."""
+    """Return what is wrong with an operand that lies in a memory, or in a view of it."""
     match ref:
         case RegisterRef(name):
             value = around.values.get(name)
@@ -289,7 +289,7 @@ def _configure(node: Configure, around: _Around) -> Said:
 
 
 def _base(memory: str, machine: Machine) -> str:
-    """The memory that one is a view of."""
+    """Return the memory that one is a view of."""
     found = machine.memories.get(memory)
     while found is not None and found.base is not None:
         memory, found = found.base, machine.memories.get(found.base)
@@ -303,12 +303,12 @@ def _unknown(index: Index, known: frozenset[str], what: str) -> Said:
 
 
 def check_tree(tree: Tree) -> tuple[str, ...]:
-    """What is wrong with the steps of a nest, a sentence each; () when nothing is."""
+    """Return what is wrong with the steps of a nest, a sentence each; () when nothing is."""
     return tuple(f"nest {tree.schedule.statement}: {said}" for said in _steps(tree))
 
 
 def _steps(tree: Tree) -> Iterator[str]:
-    """One walk inward: `depth` is how many loops stand around."""
+    """Yield one walk inward: `depth` is how many loops stand around."""
     depth, is_held, staged = 0, False, set[str]()
     for place, step in enumerate(tree.steps):
         match step:

@@ -44,14 +44,14 @@ class Analysis:
     sources: tuple[str, ...] = ()
 
     def use_at(self, offset: int) -> Use | None:
-        """The name at a place, the shortest where several are."""
+        """Return the name at a place, the shortest where several are."""
         found = [use for use in self.uses if use.span.start <= offset <= use.span.end]
         return min(found, key=lambda use: use.span.end - use.span.start, default=None)
 
 
 @lru_cache(maxsize=16)
 def analyse(source: Source, path: Path | None) -> Analysis:
-    """What is known of a text."""
+    """Return what is known of a text."""
     name = path.name if path is not None else source.name
     return _description(source, path) if name.endswith(SUFFIXES) else _kernel(source)
 
@@ -114,7 +114,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
 
 
 def _of_family(use: Use, members: tuple[Row, ...]) -> Use:
-    """The name, with what variables in its definition stand for in the members of a family."""
+    """Return the name, with what variables in its definition stand for in the members of a family."""
     names = dict.fromkeys(VARIABLE.findall(use.definition.text))
     values = {name: dict.fromkeys(row[name] for row in members if name in row) for name in names}
     said = "; ".join(f"{name} is {', '.join(found)}" for name, found in values.items() if found)
@@ -124,7 +124,7 @@ def _of_family(use: Use, members: tuple[Row, ...]) -> Use:
 
 
 def _texts(spec: Spec) -> tuple[Scalar, ...]:
-    """The scalars of a description that hold the language."""
+    """Return the scalars of a description that hold the language."""
     language = (spec.language,) if spec.language is not None else ()
     return (*language, *(item.semantics for item in spec.instructions))
 
@@ -161,7 +161,7 @@ def _memories(parent: Machine | None, own: Mapping[str, Definition]) -> tuple[st
 
 
 def _keys(root: YamlMapping, key: str, what: str) -> dict[str, Definition]:
-    """What the keys of a mapping define."""
+    """Return what the keys of a mapping define."""
     node = root.get(key)
     entries = node.entries if isinstance(node, YamlMapping) else ()
     return {
@@ -202,5 +202,5 @@ def _yaml_uses(
 
 
 def in_language(analysis: Analysis, offset: int) -> bool:
-    """Whether a place is in the language, and not in the YAML around it."""
+    """Return whether a place is in the language, and not in the YAML around it."""
     return any(start <= offset <= end for start, end in analysis.regions)

@@ -169,7 +169,7 @@ def _of_kind(value: Any, kind: Any) -> Any:
 
 
 def path_of(uri: str) -> Path | None:
-    """The file that a URI names; None for a text that has none."""
+    """Return the file that a URI names; None for a text that has none."""
     parsed = urlparse(uri)
     return Path(unquote(parsed.path)) if parsed.scheme == "file" else None
 
@@ -180,7 +180,7 @@ def serve(stdin: BinaryIO | None = None, stdout: BinaryIO | None = None) -> None
 
 
 def make_server() -> LanguageServer:
-    """A server that knows nothing yet."""
+    """Return a server that knows nothing yet."""
     server = Server("isamap", __version__, protocol_cls=Protocol, converter_factory=_strict_converter)
     _tell_findings(server)
     _answer_places(server)
@@ -189,7 +189,7 @@ def make_server() -> LanguageServer:
 
 
 def _analysis(server: LanguageServer, uri: str) -> Analysis:
-    """The analysis of a text that is open, or of a file. Raises: JsonRpcInvalidParams where there is none."""
+    """Return the analysis of a text that is open, or of a file. Raises: JsonRpcInvalidParams where there is none."""
     try:
         path = path_of(uri)
         opened = server.workspace.text_documents.get(unquote(uri))
@@ -290,7 +290,7 @@ def _range(span: Span) -> types.Range:
 
 
 def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
-    """A finding, with its notes and the next step; one without a place, or of another text, stands on top."""
+    """Return a finding, with its notes and the next step; one without a place, or of another text, stands on top."""
     is_here = d.span is not None and d.span.source == source
     place = _range(_first_line(d.span) if d.span is not None and is_here else Span(source, 0, 0))
     elsewhere = [f"in {d.span}"] if d.span is not None and not is_here else []
@@ -306,7 +306,7 @@ def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
 
 
 def _first_line(span: Span) -> Span:
-    """What is underlined: of an instruction its head, not all of it."""
+    """Return what is underlined: of an instruction its head, not all of it."""
     end = span.source.text.find("\n", span.start)
     return span if not span.start <= end < span.end else Span(span.source, span.start, end)
 
@@ -348,7 +348,7 @@ class Completion:
 
 
 def complete(analysis: Analysis, offset: int) -> list[Completion]:
-    """The words that may stand at a place."""
+    """Return the words that may stand at a place."""
     before = analysis.source.text[:offset]
     if in_language(analysis, offset):
         return _of_language(analysis, before)
@@ -436,7 +436,7 @@ def _table(before: str) -> Value | None:
 
 
 def _flow(line: str) -> re.Match[str] | None:
-    """The key whose `{` is open at the end of a line."""
+    """Return the key whose `{` is open at the end of a line."""
     opened = [n for n, c in enumerate(line) if c == "{"]
     closed = line.count("}")
     if len(opened) <= closed:
@@ -487,7 +487,7 @@ _VARIABLE, _PREFIX = re.compile(r"\$(?=[A-Z])"), "V0_"
 
 
 def layout_edits(analysis: Analysis) -> list[Edit]:
-    """The edits of a text; none where it is laid out already."""
+    """Return the edits of a text; none where it is laid out already."""
     text = analysis.source.text
     edits: list[Edit] = []
     for start, end in analysis.regions:
@@ -499,7 +499,7 @@ def layout_edits(analysis: Analysis) -> list[Edit]:
 
 
 def _laid_out(written: str) -> str | None:
-    """A piece in canonical layout, as far in as it is; None where it cannot be read."""
+    """Return a piece in canonical layout, as far in as it is; None where it cannot be read."""
     if _PREFIX in written:
         return None
     body = dedent(written)
@@ -522,14 +522,14 @@ def _laid_out(written: str) -> str | None:
 
 
 def position_of(source: Source, offset: int) -> tuple[int, int]:
-    """The line and the column of a character."""
+    """Return the line and the column of a character."""
     line, column = source.position(min(max(offset, 0), len(source.text)))
     before = source.line_text(line)[: column - 1]
     return line - 1, len(before.encode("utf-16-le", errors="surrogatepass")) // 2
 
 
 def offset_of(source: Source, line: int, column: int) -> int:
-    """The character at a line and a column; the end of the line, or of the text, where there are fewer."""
+    """Return the character at a line and a column; the end of the line, or of the text, where there are fewer."""
     if line >= len(source.line_starts):
         return len(source.text)
     units = 0

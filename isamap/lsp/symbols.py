@@ -37,13 +37,13 @@ Scope = Mapping[str, Definition]
 
 
 def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> list[Use]:
-    """All names of a text; `known` are those that other texts define."""
+    """Return all names of a text; `known` are those that other texts define."""
     scope = {**BUILT_IN, **known, **defined_in(declarations)}
     return [use for declaration in declarations for use in _declaration(declaration, scope)]
 
 
 def defined_in(declarations: Sequence[ast.DeclarationSyntax]) -> dict[str, Definition]:
-    """What a text declares, by its name."""
+    """Return what a text declares, by its name."""
     return {d.name.text: Definition(d.name.text, _head(d.span), d.name.span) for d in declarations}
 
 
@@ -73,7 +73,7 @@ BUILT_IN = _built_in()
 
 
 def _head(span: Span) -> str:
-    """The first line of a declaration without its body."""
+    """Return the first line of a declaration without its body."""
     return " ".join(span.text.split("{")[0].split()).rstrip(";")
 
 

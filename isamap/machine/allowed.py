@@ -41,7 +41,7 @@ class WordPart:
         return WordPart(int(found[1]), (int(found[2]), int(found[3])) if found[2] else None)
 
     def get(self, word: int) -> int:
-        """The number in its bits of a word."""
+        """Return the number in its bits of a word."""
         high, low = self.bits or (word.bit_length(), 0)
         return word >> low & (1 << high - low + 1) - 1
 
@@ -62,12 +62,12 @@ class IssueForm:
 
     @staticmethod
     def of(content: Any) -> IssueForm:
-        """The form that a file describes."""
+        """Return the form that a file describes."""
         given = tuple(WordPart.of(str(part)) for part in content["given"])
         return IssueForm(content["words"], content["call"], given, content["define"].strip(), content["end"])
 
     def takes_any(self, word: int) -> bool:
-        """Whether one of the words may be any number; bits of others are constants."""
+        """Return whether one of the words may be any number; bits of others are constants."""
         return WordPart(word) in self.given
 
 
@@ -122,7 +122,7 @@ class Family:
 
     @staticmethod
     def of(content: Any) -> Family:
-        """The family that a file describes."""
+        """Return the family that a file describes."""
         types: Any = content.get("types", {})
         return Family(
             {shown: re.compile(pattern) for shown, pattern in content.get("flags", {}).items()},
@@ -157,7 +157,7 @@ class Family:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """All families, C itself first."""
+    """Return all families, C itself first."""
     from ruamel.yaml import YAML
 
     read: Any = YAML(typ="safe")
@@ -176,7 +176,7 @@ def features() -> tuple[str, ...]:
 
 
 def attributes() -> tuple[str, ...]:
-    """What functions may be marked with."""
+    """Return what functions may be marked with."""
     return tuple(attribute for family in families() for attribute in family.attributes)
 
 
@@ -191,7 +191,7 @@ def support(target: tuple[str, ...]) -> str:
 
 
 def told(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
-    """The flags by which a compiler is told of features: behind a `start`, they are parts of one flag."""
+    """Return the flags by which a compiler is told of features: behind a `start`, they are parts of one flag."""
     needed, flags = tuple(needed), list[str]()
     for words in (family.told.get(toolchain, {}) for family in families()):
         named = [words[feature] for feature in needed if feature in words]
@@ -200,7 +200,7 @@ def told(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
 
 
 def told_by(needed: Iterable[str]) -> tuple[tuple[str, int, int], ...]:
-    """The features that Linux tells a process of, each with the key of a word and the number of a bit."""
+    """Return the features that Linux tells a process of, each with the key of a word and the number of a bit."""
     known = {name: bit for family in families() for name, bit in family.hwcaps.items()}
     return tuple((feature, *known[feature]) for feature in needed if feature in known)
 
@@ -211,42 +211,42 @@ def emulators() -> dict[str, Runs]:
 
 
 def permission_numbers() -> dict[str, int]:
-    """What the operating system grants on request: the number of the state component for arch_prctl."""
+    """Return what the operating system grants on request: the number of the state component for arch_prctl."""
     return {name: number for family in families() for name, number in family.permissions.items()}
 
 
 def shown_flags() -> tuple[str, ...]:
-    """What people call the compiler flags that are allowed."""
+    """Return what people call the compiler flags that are allowed."""
     return tuple(shown for family in families() for shown in family.flags)
 
 
 def shown_types() -> str:
-    """What people call the C types that are allowed."""
+    """Return what people call the C types that are allowed."""
     return ", ".join(family.shown_types for family in families() if family.shown_types)
 
 
 def is_flag(flag: str) -> bool:
-    """Whether a compiler flag is allowed."""
+    """Return whether a compiler flag is allowed."""
     return any(pattern.fullmatch(flag) for family in families() for pattern in family.flags.values())
 
 
 def is_c_type(name: str) -> bool:
-    """Whether a C type may hold a register operand."""
+    """Return whether a C type may hold a register operand."""
     return any(family.types.fullmatch(name) for family in families())
 
 
 def is_vector_type(name: str) -> bool:
-    """Whether a C type is a vector that one vector register holds: no mask, no pair of them."""
+    """Return whether a C type is a vector that one vector register holds: no mask, no pair of them."""
     return any(family.vectors.fullmatch(name) for family in families())
 
 
 def is_sizeless(name: str) -> bool:
-    """Whether the size of a C type is not known before the run, so that `sizeof` has no answer."""
+    """Return whether the size of a C type is not known before the run, so that `sizeof` has no answer."""
     return any(f.sizeless.fullmatch(name) for f in families() if f.types.fullmatch(name))
 
 
 def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
-    """The function that tells a vector register's bytes, and how many it has where a C type holds so many."""
+    """Return the function that tells a vector register's bytes, and how many it has where a C type holds so many."""
     for family in families():
         for pattern, registers in family.registers.items():
             if re.fullmatch(pattern, name):
@@ -255,13 +255,13 @@ def asked_bytes(name: str, held: int) -> tuple[str, int] | None:
 
 
 def is_cast(name: str) -> bool:
-    """Whether a C type may be cast to: an allowed type, or a pointer to one, to void or to char."""
+    """Return whether a C type may be cast to: an allowed type, or a pointer to one, to void or to char."""
     pointer = re.fullmatch(r"(?:const )?(.+?)(?: const)? ?\*", name)
     return is_c_type(name) if pointer is None else pointer[1] == "void" or is_c_type(pointer[1])
 
 
 def declares(named: Iterable[str], function: str) -> bool:
-    """Whether one of the headers declares the function, and it may be called."""
+    """Return whether one of the headers declares the function, and it may be called."""
     if any(family.denied.fullmatch(function) for family in families()):
         return False
     known = headers()
@@ -269,7 +269,7 @@ def declares(named: Iterable[str], function: str) -> bool:
 
 
 def c_type_keys() -> tuple[str, ...]:
-    """The keys of `c_types`: element types, and `default`."""
+    """Return the keys of `c_types`: element types, and `default`."""
     from isamap.ir import DTYPES  # brings numpy, which detection does without
 
     return (*DTYPES, "default")

@@ -41,7 +41,7 @@ class Banks:
         return self.together_per_ns if self.is_interleaved else self.bytes_per_ns
 
     def taken(self, first: int, runs: Runs) -> tuple[tuple[int, float], ...]:
-        """The banks that an access takes from byte `first` on, each with how long. Units: ns."""
+        """Return the banks that an access takes from byte `first` on, each with how long. Units: ns."""
         return _taken(self, first % (self.count * self.run_bytes), runs)
 
 
@@ -59,7 +59,7 @@ def _taken(banks: Banks, first: int, runs: Runs) -> tuple[tuple[int, float], ...
 
 
 def banks_of(memory: Memory, clock_ghz: float | None) -> Banks | None:
-    """The banks of a memory; None where it does not state how fast they are."""
+    """Return the banks of a memory; None where it does not state how fast they are."""
     if memory.kind != "scratchpad" or clock_ghz is None or (moved := memory.number("bank_bytes")) is None:
         return None
     count, capacity = memory.number("banks") or 1, memory.capacity_bytes or 0

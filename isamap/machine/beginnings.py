@@ -91,14 +91,14 @@ _PLACE = re.compile("@([A-Z_]+)@")
 
 
 def begin(name: str, kind: str, given: Mapping[str, float]) -> str:
-    """The text of a new description; what is not given is as usual."""
+    """Return the text of a new description; what is not given is as usual."""
     answers = {asked.name: given.get(asked.name, asked.usual) for asked in KINDS[kind].asked}
     values: dict[str, object] = {"name": name, **answers, **KINDS[kind].derived(answers)}
     return _PLACE.sub(lambda found: _shown(values[found[1].lower()]), template_text(kind))
 
 
 def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
-    """What a word says of a figure. Raises: UsageProblem where it cannot be."""
+    """Return what a word says of a figure. Raises: UsageProblem where it cannot be."""
     number = re.fullmatch("([0-9]{1,12}(?:[.][0-9]{1,6})?) ?([A-Za-z]*)", word.strip())
     scale = sizes.get(number[2], 1 if number[2] == "" else 0) if number else 0
     value = float(number[1]) * scale if number else 0.0
@@ -112,7 +112,7 @@ def read_figure(asked: Asked, word: str, sizes: Mapping[str, int]) -> float:
 
 
 def asked_of(kind: str, name: str) -> Asked:
-    """The figure of that name. Raises: UsageProblem where a kind has none."""
+    """Return the figure of that name. Raises: UsageProblem where a kind has none."""
     found = next((asked for asked in KINDS[kind].asked if asked.name == name), None)
     if found is None:
         known = [asked.name for asked in KINDS[kind].asked]

@@ -17,7 +17,7 @@ FEW_PLACES = 4
 
 
 def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
-    """What should lie between rows so long: a line, or nothing where they crowd no cache. Units: bytes."""
+    """Return what should lie between rows so long: a line, or nothing where they crowd no cache. Units: bytes."""
     way, line = _way_bytes(machine), line_bytes(machine)
     if not way or not line or not row_bytes or row_bytes % line:
         return 0
@@ -25,7 +25,7 @@ def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
 
 
 def _way_bytes(machine: Machine) -> int:
-    """What a way of the nearest cache holds; 0 where it is not stated."""
+    """Return what a way of the nearest cache holds; 0 where it is not stated."""
     for name in caches_from_nearest(machine)[:1]:
         memory = machine.memories[name]
         ways = dict(memory.decl.attributes).get("ways")

@@ -41,7 +41,7 @@ class Surroundings:
 def resolve_call(
     template: CallTemplate, row: Row, instruction: Instruction | None, around: Surroundings
 ) -> EmitCall:
-    """The call of one instruction, checked. Raises: SpecProblem with all that is wrong.
+    """Return the call of one instruction, checked. Raises: SpecProblem with all that is wrong.
 
     Of an instruction that was refused, whose operands are not known, the function and the casts are checked.
     """
@@ -63,7 +63,7 @@ def resolve_call(
 def resolve_nested(
     written: Nested, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
 ) -> EmitCall:
-    """One call and those that are its arguments; what is wrong with them is found."""
+    """Return one call and those that are its arguments; what is wrong with them is found."""
     function, cast = "", None
     with found.collect():
         function = _function(written.function, row, around)
@@ -77,7 +77,7 @@ def resolve_nested(
 def _value(
     written: Written, row: Row, instruction: Instruction | None, around: Surroundings, found: Findings
 ) -> EmitValue | None:
-    """An argument; None where what is wrong with it is found, or no instruction is known."""
+    """Return an argument; None where what is wrong with it is found, or no instruction is known."""
     match written:
         case Nested():
             return resolve_nested(written, row, instruction, around, found)
@@ -183,7 +183,7 @@ def _cast(word: Word | None, row: Row) -> str | None:
 
 
 def named_result(word: Word, row: Row, instruction: Instruction, around: Surroundings) -> str:
-    """The operand that a call or a step writes by its name. Raises: SpecProblem."""
+    """Return the operand that a call or a step writes by its name. Raises: SpecProblem."""
     name = substitute_text(word.text, row)
     operand = next((o for o in _passed_operands(instruction) if o.name == name), None)
     if operand is None:
@@ -250,17 +250,17 @@ def _argument(
 
 
 def _passed_operands(instruction: Instruction) -> tuple[Operand, ...]:
-    """Those that a call may name: what lives inside of the instruction alone has no place."""
+    """Return those that a call may name: what lives inside of the instruction alone has no place."""
     return tuple(o for o in instruction.operands if o.role != "temp")
 
 
 def _configured(instruction: Instruction) -> tuple[str, ...]:
-    """The states that an instruction loads as a whole, or releases."""
+    """Return the states that an instruction loads as a whole, or releases."""
     return tuple(dict.fromkeys((*instruction.sets_state, *instruction.releases_state)))
 
 
 def operand_attributes(operand: Operand, memory: Memory) -> tuple[str | None, ...]:
-    """What may stand behind an operand's name; None for nothing."""
+    """Return what may stand behind an operand's name; None for nothing."""
     if memory.kind == "registers":
         return (None, "ref") if memory.named == "compiler" else ("index",)
     extra = ("value",) if not operand.shape else ()
@@ -298,7 +298,7 @@ def _unknown(name: str, span: Span, what: str, known: Iterable[str]) -> SpecProb
 def forgotten_by(
     call: EmitCall | EmitSteps, instruction: Instruction, around: Surroundings, span: Span
 ) -> Iterator[SpecProblem]:
-    """What of an instruction does not appear in its call, or in none of its calls."""
+    """Yield what of an instruction does not appear in its call, or in none of its calls."""
     results = {call.result} if isinstance(call, EmitCall) else call.results
     arguments = call.names
     for operand in _passed_operands(instruction):
@@ -330,7 +330,7 @@ def forgotten_by(
 
 
 def _computed_by(written: Nested, call: EmitCall, instruction: Instruction) -> Iterator[SpecProblem]:
-    """The arguments of a call that loads or releases a state, but for images of states and numbers.
+    """Yield the arguments of a call that loads or releases a state, but for images of states and numbers.
 
     States are loaded around loops, not as one issue among others: there are no values yet.
     """
@@ -366,7 +366,7 @@ def _any_row_stride(operand: Operand) -> bool:
 
 
 def _is_implied(param: Param, instruction: Instruction) -> bool:
-    """Whether the hardware knows a parameter without being told by the call."""
+    """Return whether the hardware knows a parameter without being told by the call."""
     required = {symbol for r in instruction.requires for symbol in r.value.symbols}
     return param.kind == "machine" or param.name in required
 

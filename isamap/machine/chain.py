@@ -47,7 +47,7 @@ class File:
 
 
 def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File, ...]:
-    """The file and those that it extends, nearest first; `stop_before` is passed to `read_tree`.
+    """Return the file and those that it extends, nearest first; `stop_before` is passed to `read_tree`.
 
     Raises: UsageProblem when there is no such machine, SpecProblem when a file or its `extends` is bad.
     """
@@ -55,7 +55,7 @@ def read_chain(name_or_path: str, stop_before: str | None = None) -> tuple[File,
 
 
 def follow(file: File, stop_before: str | None = None) -> tuple[File, ...]:
-    """A file, which may be no more than a text in an editor, and those that it extends, nearest first.
+    """Return a file, which may be no more than a text in an editor, and those that it extends, nearest first.
 
     Raises: SpecProblem when a file or its `extends` is bad.
     """
@@ -107,7 +107,7 @@ def _read(path: Path, name: str) -> File:
 
 
 def _extends(file: File, stop_before: str | None) -> Scalar | None:
-    """What the key `extends` says; other findings are left to the reading of the whole file."""
+    """Return what the key `extends` says; other findings are left to the reading of the whole file."""
     value = read_tree(file.source, stop_before).get("extends")
     return value if isinstance(value, Scalar) and value.text.strip() else None
 
@@ -155,7 +155,7 @@ HEADER_END = "instructions"
 
 
 def list_machines() -> tuple[str, ...]:
-    """The names of the shipped machines, sorted."""
+    """Return the names of the shipped machines, sorted."""
     return shipped_machines()
 
 
@@ -169,7 +169,7 @@ Given = Mapping[str, tuple[int, ...]]
 
 
 def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """What a word names, and the values of constants behind its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
+    """Return what a word names, and the values of constants behind its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
     found = _GIVEN.match(word)
     if found is None:
         return word, {}
@@ -181,25 +181,25 @@ def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:
 
 
 def join_word(word: str, given: Given) -> str:
-    """A word with values of constants behind it."""
+    """Return a word with values of constants behind it."""
     stated = ",".join(f"{name}={','.join(map(str, values)) or ANY}" for name, values in given.items())
     return f"{word}@{stated}" if stated else word
 
 
 def machine_digest(name_or_path: str) -> str:
-    """The digest that the loaded machine has. Raises: UsageProblem, and SpecProblem for a bad header."""
+    """Return the digest that the loaded machine has. Raises: UsageProblem, and SpecProblem for a bad header."""
     word, given = split_word(name_or_path)
     return digest_at(digest_files(read_chain(word, HEADER_END)), given)
 
 
 def digest_at(digest: str, given: Given) -> str:
-    """The digest of a machine at given values of its constants."""
+    """Return the digest of a machine at given values of its constants."""
     stated = join_word("", dict(sorted(given.items())))
     return hashlib.sha256(f"{digest}{stated}".encode()).hexdigest() if given else digest
 
 
 def digest_files(files: tuple[File, ...]) -> str:
-    """The sha256 of the texts of a chain and of what they are called."""
+    """Return the sha256 of the texts of a chain and of what they are called."""
     digest = hashlib.sha256()
     for file in files:
         for text in (file.stem or "-", file.source.text):

@@ -37,7 +37,7 @@ class MachineSummary:
 
 
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
-    """The summary of a machine without mistakes; `stamps` is the folder where that is remembered.
+    """Return the summary of a machine without mistakes; `stamps` is the folder where that is remembered.
 
     Raises: as `load_machine`.
     """
@@ -52,7 +52,7 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
 
 
 def load_summary(name_or_path: str) -> MachineSummary:
-    """The summary of a machine that is read and checked now. Raises: as `load_machine`."""
+    """Return the summary of a machine that is read and checked now. Raises: as `load_machine`."""
     from isamap.machine.doubts import doubts
     from isamap.machine.load import load_machine  # brings the language and numpy
 
@@ -64,7 +64,7 @@ def load_summary(name_or_path: str) -> MachineSummary:
 
 
 def _key(digest: str) -> str:
-    """A digest of the machine's texts and of the program that reads them."""
+    """Return a digest of the machine's texts and of the program that reads them."""
     root = Path(__file__).resolve().parents[1]
     program = hashlib.sha256(f"{digest} {sys.version}".encode())
     for layer in _LAYERS:
@@ -76,7 +76,7 @@ def _key(digest: str) -> str:
 
 
 def _read(stamp: Path) -> MachineSummary | None:
-    """What a stamp remembers; None when there is none, or not one that this program wrote whole."""
+    """Return what a stamp remembers; None when there is none, or not one that this program wrote whole."""
     try:
         stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)
         fields = cast("dict[str, Any]", stored["summary"])

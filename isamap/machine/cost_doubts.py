@@ -19,7 +19,7 @@ _SLACK = 1.01  # what rounding in a description may come to
 
 
 def cost_doubts(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each instruction whose cost cannot be."""
+    """Yield a warning for each instruction whose cost cannot be."""
     told: set[tuple[str, Span | None]] = set()
     for item in machine.instructions.values():
         found = _beats_unit(item, machine) or _ignores_size(item, machine) or _beats_link(item, machine)
@@ -30,7 +30,7 @@ def cost_doubts(machine: Machine) -> Iterator[Diagnostic]:
 
 
 def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Where it does more products in its interval than one copy of its unit can."""
+    """Return where it does more products in its interval than one copy of its unit can."""
     unit = machine.units[item.cost.unit]
     if unit.products_per_cycle is None or machine.clock_ghz is None:
         return None
@@ -49,7 +49,7 @@ def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None
 
 
 def _ignores_size(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Where the scheduler may choose more work for the same time.
+    """Return where the scheduler may choose more work for the same time.
 
     Registers bound what is worked on; rows that are streamed from a memory are not bounded by hardware.
     """
@@ -75,7 +75,7 @@ def _is_streamed(memory: Memory) -> bool:
 
 
 def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Where what is stated for a copy is less than its link needs for the bytes."""
+    """Return where what is stated for a copy is less than its link needs for the bytes."""
     if item.stated is None:
         return None
     for at in _allowed(item, machine)[-1:]:
@@ -91,7 +91,7 @@ def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None
 
 
 def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None:
-    """Where its results are there before all copies of its unit together can have done the work."""
+    """Return where its results are there before all copies of its unit together can have done the work."""
     unit = machine.units[item.cost.unit]
     if all(o.role == "in" for o in item.instruction.operands):
         return None
@@ -113,7 +113,7 @@ def _doubt(code: str, item: MachineInstruction, said: str, advice: str) -> Diagn
 
 
 def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, int], dict[str, int]]:
-    """The parameters at their least and at their greatest values; machine constants as they typically are."""
+    """Return the parameters at their least and at their greatest values; machine constants as they typically are."""
     usual = {p.name: p.default for p in machine.constants if p.default is not None}
     ranges = parameter_ranges(item.instruction, machine.constants)
     least = {name: low for name, low, _ in ranges} | usual
@@ -121,7 +121,7 @@ def find_corners(item: MachineInstruction, machine: Machine) -> tuple[dict[str, 
 
 
 def _allowed(item: MachineInstruction, machine: Machine) -> list[dict[str, int]]:
-    """Those of the corners that `where` does not rule out: costs need be numbers nowhere else."""
+    """Return those of the corners that `where` does not rule out: costs need be numbers nowhere else."""
     return [at for at in find_corners(item, machine) if is_allowed(at, item.instruction.where)]
 
 
@@ -131,7 +131,7 @@ def _where(item: MachineInstruction, at: Mapping[str, int]) -> str:
 
 
 def _products(item: MachineInstruction, at: Mapping[str, int]) -> int:
-    """How many multiplications one issue performs; those under guards, which may not happen, aside."""
+    """Return how many multiplications one issue performs; those under guards, which may not happen, aside."""
     at = {**at, **{let.name: let.value.evaluate(at) for let in item.instruction.lets}}
     return sum(_in_statement(statement, at) for statement in item.instruction.body)
 

@@ -49,7 +49,7 @@ from isamap.syntax import parse_expression, substitute_text
 
 
 def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
-    """The number that a cost is, for these values of the parameters. Units: ns."""
+    """Return the number that a cost is, for these values of the parameters. Units: ns."""
     match expr:
         case Const(value):
             return float(value)
@@ -70,7 +70,7 @@ def cost_value(expr: Expr, params: Mapping[str, int]) -> float:
 
 
 def cost_params(item: MachineInstruction, machine: Machine, known: Mapping[str, int]) -> dict[str, int]:
-    """All that the costs of an instruction may name, with values.
+    """Return all that the costs of an instruction may name, with values.
 
     A parameter that is not known counts as 1, or as the value nearest to 1 that it may have; a constant of
     the machine as it typically is.
@@ -133,7 +133,7 @@ def parameter_ranges(instruction: Instruction, constants: Iterable[Param]) -> Ra
 
 
 def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw | None:
-    """The first instance found at which a cost is no number of at least 0; None where there is none.
+    """Return the first instance found at which a cost is no number of at least 0; None where there is none.
 
     An instance that `where` rules out does not count. A cost that stays open for too long has a flaw, too, so
     that what was loaded never fails in a schedule.
@@ -156,7 +156,7 @@ def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw
 
 
 def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
-    """What is wrong with a cost at one instance, and the next step; None where nothing is."""
+    """Return what is wrong with a cost at one instance, and the next step; None where nothing is."""
     try:
         with np.errstate(all="ignore"):
             value = cost_value(expr, values)
@@ -170,7 +170,7 @@ def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
 
 
 def is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool:
-    """Whether constraints hold, as far as these values decide them."""
+    """Return whether constraints hold, as far as these values decide them."""
     for c in where:
         left, right = c.left.substitute(values).value, c.right.substitute(values).value
         if left is not None and right is not None and not comparison_holds(left, c.comparison, right):
@@ -179,7 +179,7 @@ def is_allowed(values: Mapping[str, int], where: tuple[Constraint, ...]) -> bool
 
 
 def _halves(box: Ranges) -> list[Ranges]:
-    """The two halves of a box along its longest side; nothing of a single instance."""
+    """Return the two halves of a box along its longest side; nothing of a single instance."""
     name, low, high = max(box, key=lambda r: r[2] - r[1], default=("", 0, 0))
     if low == high:
         return []
@@ -189,7 +189,7 @@ def _halves(box: Ranges) -> list[Ranges]:
 
 
 def names_in(expr: Expr) -> frozenset[str]:
-    """What a cost depends on."""
+    """Return what a cost depends on."""
     return frozenset(part.name for part in walk(expr) if isinstance(part, Scalar))
 
 
@@ -197,7 +197,7 @@ def names_in(expr: Expr) -> frozenset[str]:
 
 
 def _bounds(expr: Expr, ranges: Mapping[str, Bounds]) -> Bounds | None:
-    """Two numbers between which a cost lies; None where it may be no number, or nothing is known."""
+    """Return two numbers between which a cost lies; None where it may be no number, or nothing is known."""
     match expr:
         case Const(value):
             return float(value), float(value)
@@ -242,13 +242,13 @@ def _of_call(op: str, args: list[Bounds], mode: str | None) -> Bounds | None:
 
 
 def _product(a: Bounds, b: Bounds) -> Bounds:
-    """The bounds of a product; not numbers where 0 meets what is infinite."""
+    """Return the bounds of a product; not numbers where 0 meets what is infinite."""
     corners = [x * y for x in a for y in b]
     return (min(corners), max(corners)) if not any(map(isnan, corners)) else (nan, nan)
 
 
 def _ends(op: str, a: Bounds, mode: str | None) -> Bounds:
-    """The bounds of what never falls while its operand rises."""
+    """Return the bounds of what never falls while its operand rises."""
     compute = OPS[op].compute
     with np.errstate(all="ignore"):
         low, high = (float(compute(x, mode) if mode is not None else compute(x)) for x in a)
@@ -265,7 +265,7 @@ def read_cost(
     constants: Sequence[Param],
     clock_ghz: float | None,
 ) -> Cost:
-    """The cost of an instruction; cycles become time by the clock. Raises: SpecProblem.
+    """Return the cost of an instruction; cycles become time by the clock. Raises: SpecProblem.
 
     Of an instruction that was refused, whose parameters are not known, only numbers are checked.
     """
@@ -294,7 +294,7 @@ def _time(
     constants: Sequence[Param],
     clock_ghz: float | None,
 ) -> Expr:
-    """The expression of a time, in ns, which is a number of at least 0 at every instance."""
+    """Return the expression of a time, in ns, which is a number of at least 0 at every instance."""
     per_ns = clock_ghz if time.in_cycles else 1.0
     if per_ns is None:
         raise SpecProblem(
@@ -327,7 +327,7 @@ def _time(
 
 
 def _number(written: str, time: TimeSpec) -> float:
-    """The number that a cost is. Raises: SpecProblem where it is below 0, or too large for one."""
+    """Return the number that a cost is. Raises: SpecProblem where it is below 0, or too large for one."""
     value = float(written)
     if value < 0 or not isfinite(value):
         said = f"a cost is a finite number of at least 0, not {written}"
@@ -336,7 +336,7 @@ def _number(written: str, time: TimeSpec) -> float:
 
 
 def _flawed(time: TimeSpec, written: str, flaw: Flaw, ranges: Ranges) -> Diagnostic:
-    """The finding that a cost is no number of at least 0, with the instance at which it is not."""
+    """Return the finding that a cost is no number of at least 0, with the instance at which it is not."""
     at = f" at {', '.join(f'{name} = {value}' for name, value in flaw.values.items())}" if flaw.values else ""
     used = [f"{name} of {low} to {high}" for name, low, high in ranges if name in flaw.names]
     rule = "a cost is a finite number of at least 0"

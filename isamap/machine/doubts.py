@@ -20,7 +20,7 @@ from isamap.source import Diagnostic
 
 
 def doubts(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each memory that data cannot pass through, missing link, odd cost and twin."""
+    """Yield a warning for each memory that data cannot pass through, missing link, odd cost and twin."""
     files = {name: _file(name, machine) for name in machine.memories}
     flows = [_Flow.of(item, files) for item in (*machine.instructions.values(), *machine.hints.values())]
     yield from _memory_doubts(machine, flows, files)
@@ -53,7 +53,7 @@ class _Flow:
 
 
 def _file(name: str, machine: Machine) -> str:
-    """The memory that a view lies on; a memory's own name else."""
+    """Return the memory that a view lies on; a memory's own name else."""
     base = machine.memories[name].base
     return name if base is None else _file(base, machine)
 
@@ -102,7 +102,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _reached(start: set[str], flows: list[_Flow]) -> set[str]:
-    """All memories that something gets into, out of those at the start or out of nothing."""
+    """Return all memories that something gets into, out of those at the start or out of nothing."""
     found = set(start)
     while new := {n for f in flows if f.reads - f.writes <= found for n in f.writes} - found:
         found |= new
@@ -110,7 +110,7 @@ def _reached(start: set[str], flows: list[_Flow]) -> set[str]:
 
 
 def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
-    """All memories out of which something gets to those at the start."""
+    """Return all memories out of which something gets to those at the start."""
     found = set(start)
     while new := {n for f in flows if f.writes & found for n in f.reads} - found:
         found |= new
@@ -122,7 +122,7 @@ def _doubt(machine: Machine, name: str, code: str, said: str, advice: str) -> Di
 
 
 def _tiles_without_room(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each scratchpad in which the smallest tile of an instruction does not fit."""
+    """Yield a warning for each scratchpad in which the smallest tile of an instruction does not fit."""
     told: set[str] = set()
     for item in machine.instructions.values():
         least, _ = find_corners(item, machine)
@@ -186,7 +186,7 @@ def _are_alike(one: Link, other: Link, machine: Machine) -> bool:
 
 
 def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagnostic]:
-    """A warning for each pair of memories that data is copied between though no links lead there."""
+    """Yield a warning for each pair of memories that data is copied between though no links lead there."""
     joined = _joined(machine)
     told: set[frozenset[str]] = set()
     for item in machine.instructions.values():
@@ -211,7 +211,7 @@ def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagn
 
 
 def _joined(machine: Machine) -> set[frozenset[str]]:
-    """The pairs of memories of which links lead from one to the other."""
+    """Return the pairs of memories of which links lead from one to the other."""
     nearer: dict[str, set[str]] = {}
     for link in machine.links:
         nearer.setdefault(link.source_memory, set()).add(link.target_memory)
@@ -225,7 +225,7 @@ def _joined(machine: Machine) -> set[frozenset[str]]:
 
 
 def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
-    """The operands between which an instruction copies, as it is or converted; None where it computes."""
+    """Return the operands between which an instruction copies, as it is or converted; None where it computes."""
     values = [value for statement in instruction.body for value in _values(statement)]
     if len(instruction.operands) != 2 or not all(isinstance(value, Read) for value in values):
         return None
@@ -235,7 +235,7 @@ def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
 
 
 def _values(statement: Stmt) -> Iterator[Expr | None]:
-    """What is assigned, without its conversion; None where it is added up."""
+    """Yield what is assigned, without its conversion; None where it is added up."""
     if isinstance(statement, Loop):
         for inner in statement.body:
             yield from _values(inner)

@@ -37,7 +37,7 @@ Declarations = tuple[DeclarationSyntax, ...]
 def parse_texts(
     source: Source, scalars: Sequence[Scalar], findings: Findings
 ) -> tuple[Declarations | None, ...]:
-    """The declarations of each text; None for one that was refused."""
+    """Return the declarations of each text; None for one that was refused."""
     regions: list[tuple[int, int] | None] = []
     for scalar in scalars:
         region = None
@@ -57,7 +57,7 @@ def parse_texts(
 
 
 def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findings) -> Declarations | None:
-    """The declarations of one text, so that a mistake in one does not hide those in others.
+    """Return the declarations of one text, so that a mistake in one does not hide those in others.
 
     Each takes as long as the whole file: of a file with more mistakes than are shown the rest is left out.
     """
@@ -68,7 +68,7 @@ def _parse_alone(source: Source, region: tuple[int, int] | None, findings: Findi
 
 
 def text_region(scalar: Scalar) -> tuple[int, int]:
-    """Where the text of a scalar stands, character by character. Raises: SpecProblem when it does not."""
+    """Return where the text of a scalar stands, character by character. Raises: SpecProblem when it does not."""
     span = scalar.span
     raw = span.text
     match scalar.style:
@@ -91,7 +91,7 @@ def text_region(scalar: Scalar) -> tuple[int, int]:
 
 
 def _blanked(text: str, regions: Sequence[tuple[int, int]]) -> str:
-    """The text with everything outside the regions made blank; lines stay lines."""
+    """Return the text with everything outside the regions made blank; lines stay lines."""
     pieces: list[str] = []
     at = 0
     for start, end in sorted(regions):
@@ -208,7 +208,7 @@ Template = CallTemplate | StepsTemplate | EmitSemantics | EmitNothing
 
 
 def parse_emit(text: Scalar) -> Template:
-    """What an `emit` writes: calls, or one of the words `semantics` and `none`. Raises: SpecProblem."""
+    """Return what an `emit` writes: calls, or one of the words `semantics` and `none`. Raises: SpecProblem."""
     match text.text.strip():
         case "semantics":
             return EmitSemantics()
@@ -268,7 +268,7 @@ class _Parser:
         return Step(tuple(turns), c_type, name, place, call)
 
     def c_type(self) -> Word:
-        """The words before a name, as in `__vector unsigned char r`."""
+        """Return the words before a name, as in `__vector unsigned char r`."""
         words = [self.name("a C type")]
         while (behind := self.peek(1)) is not None and re.match(r"[A-Za-z_$]", behind.text):
             words.append(self.name("a C type"))
@@ -311,7 +311,7 @@ class _Parser:
         return Nested(cast, function, tuple(args))
 
     def argument(self, depth: int, least: int = 1) -> Written:
-        """A value, or several with operators between them that bind at least so tightly."""
+        """Return a value, or several with operators between them that bind at least so tightly."""
         left = self.value(depth)
         while (sign := self.peek()) is not None and (own := _BINDING.get(sign.text, 0)) >= least:
             self.at += 1

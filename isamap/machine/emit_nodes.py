@@ -87,7 +87,7 @@ EmitValue = EmitArg | EmitArithmetic | EmitCall
 
 
 def leaves(value: EmitValue) -> Iterator[EmitArg]:
-    """What an argument is computed of, but for calls."""
+    """Yield what an argument is computed of, but for calls."""
     match value:
         case EmitArg():
             yield value

@@ -20,7 +20,7 @@ _MULTIPLE = re.compile(r"([0-9]+)\*([A-Z][A-Za-z0-9_]*)")
 
 
 def is_cpu(text: str) -> bool:
-    """Whether a text names a model of a processor, with switches behind it as in `max,sve256=on`.
+    """Return whether a text names a model of a processor, with switches behind it as in `max,sve256=on`.
 
     A switch may be a multiple of a constant of the machine: `rv64,v=true,vlen=64*Q`.
     """
@@ -28,12 +28,12 @@ def is_cpu(text: str) -> bool:
 
 
 def cpu_at(cpu: str | None, values: Mapping[str, int]) -> str | None:
-    """The model of a processor at values of the machine's constants."""
+    """Return the model of a processor at values of the machine's constants."""
     return cpu and _MULTIPLE.sub(lambda m: str(int(m[1]) * values.get(m[2], 1)), cpu)
 
 
 def read_emulator(node: Node | None, findings: Findings) -> str | None:
-    """The emulator that a target names; None, with a finding, where no family has it."""
+    """Return the emulator that a target names; None, with a finding, where no family has it."""
     text = read_text(node, "`emulator`", findings)
     if text is None or text.text in allowed.emulators():
         return text.text if text is not None else None
@@ -42,7 +42,7 @@ def read_emulator(node: Node | None, findings: Findings) -> str | None:
 
 
 def read_cpu(node: Node | None, findings: Findings) -> str | None:
-    """The model of a processor that a target names; None, with a finding, where it is none."""
+    """Return the model of a processor that a target names; None, with a finding, where it is none."""
     text = read_text(node, "`cpu`", findings)
     if text is None or is_cpu(text.text):
         return text.text if text is not None else None

@@ -43,7 +43,7 @@ def resolve_encoding(
     program: ProgramFormat | None,
     unit: str,
 ) -> Encoding:
-    """The words of a unit's instruction, from which each issue can be read back. Raises: SpecProblem."""
+    """Return the words of a unit's instruction, from which each issue can be read back. Raises: SpecProblem."""
     if not spec.words:
         said = f"`{instruction.name}` has entries of tables, and no words that point to them"
         raise SpecProblem(Diagnostic("encoding-words", said, spec.span, help="add an `encoding`"))
@@ -86,12 +86,12 @@ def resolve_encoding(
 
 
 def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
-    """What fields may hold beside what each issue decides, where the hardware has loops."""
+    """Return what fields may hold beside what each issue decides, where the hardware has loops."""
     return tuple(Quantity("step", q.name) for q in known if q.kind == "address")
 
 
 def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: Span | None) -> int:
-    """The bits of a word of a unit's instruction. Raises: SpecProblem where no slot takes the words."""
+    """Return the bits of a word of a unit's instruction. Raises: SpecProblem where no slot takes the words."""
     if program.bundle is None:
         return program.word_bits
     own = [program.bundle.slots[number] for number in program.bundle.slots_of(unit)]
@@ -108,7 +108,7 @@ def check_slot(program: ProgramFormat, name: str, unit: str, words: int, span: S
 
 
 def _with_least(field: BitField, instruction: Instruction) -> BitField:
-    """The field with the least number that it holds of a parameter."""
+    """Return the field with the least number that it holds of a parameter."""
     if not isinstance(field.holds, Quantity) or field.holds.kind != "param":
         return field
     low = next((p.low for p in instruction.params if p.name == field.holds.name and p.dtype is None), None)
@@ -117,7 +117,7 @@ def _with_least(field: BitField, instruction: Instruction) -> BitField:
 
 
 def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[tuple[str, Word], ...]:
-    """What stands in tables, each of which the machine has. Raises: SpecProblem."""
+    """Return what stands in tables, each of which the machine has. Raises: SpecProblem."""
     for name, _ in spec.entries:
         if name.text not in tables:
             said = f"there is no table called `{name.text}`"
@@ -127,7 +127,7 @@ def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[t
 
 
 def decided(instruction: Instruction, memories: Mapping[str, Memory]) -> tuple[Quantity, ...]:
-    """All that an issue of an instruction decides."""
+    """Return all that an issue of an instruction decides."""
     found: list[Quantity] = []
     for operand in instruction.operands:
         memory = memories[operand.memory or ""]
@@ -160,7 +160,7 @@ def check_apart(
 
 
 def odd_units(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each field whose unit does not divide entries of a memory, or differs from others."""
+    """Yield a warning for each field whose unit does not divide entries of a memory, or differs from others."""
     first: dict[str, tuple[BitField, int, str]] = {}
     told: set[Span | None] = set()
     for item in machine.instructions.values():
@@ -230,12 +230,12 @@ def check_issued(words: tuple[Word, ...], issue: str, what: str, span: Span | No
 
 
 def resolve_words(spec: EncodingSpec, row: Row, word_bits: int) -> tuple[Word, ...]:
-    """The words of a list, each a table of fields. Raises: SpecProblem."""
+    """Return the words of a list, each a table of fields. Raises: SpecProblem."""
     return tuple(_word(word, row, word_bits) for word in spec.words)
 
 
 def _word(specs: tuple[FieldSpec, ...], row: Row, word_bits: int) -> Word:
-    """The fields of a word, none of which share a bit. Raises: SpecProblem."""
+    """Return the fields of a word, none of which share a bit. Raises: SpecProblem."""
     fields = tuple(_field(spec, row, word_bits) for spec in specs)
     for one, other in combinations(fields, 2):
         if one.mask & other.mask:
@@ -257,7 +257,7 @@ def _field(spec: FieldSpec, row: Row, word_bits: int) -> BitField:
 
 
 def read_bits(written: Scalar, row: Row, word_bits: int) -> tuple[int, int]:
-    """The highest and the lowest of some bits of a word. Raises: SpecProblem."""
+    """Return the highest and the lowest of some bits of a word. Raises: SpecProblem."""
     text = substitute_text(written.text, row)
     found = _BITS.fullmatch(text)
     high, low = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 1)
@@ -361,7 +361,7 @@ def _check_room(
 
 
 def _largest(held: Quantity, instruction: Instruction, memories: Mapping[str, Memory]) -> int | None:
-    """The largest number, before it is divided by the unit; None where the file of a program decides."""
+    """Return the largest number, before it is divided by the unit; None where the file of a program decides."""
     match held.kind:
         case "address":
             size = _memory(held, instruction, memories).capacity_bytes

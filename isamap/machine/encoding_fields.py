@@ -109,7 +109,7 @@ class ProgramSpec:
 def read_encoding(
     node: Node | None, what: str, findings: Findings, entries: Node | None = None
 ) -> EncodingSpec | None:
-    """The words of a list, and entries of tables; None where there is none, or a field was refused."""
+    """Return the words of a list, and entries of tables; None where there is none, or a field was refused."""
     if node is None and entries is None:
         return None
     before = len(findings.diagnostics)
@@ -146,7 +146,7 @@ def _read_field(name: Scalar, node: Node, findings: Findings) -> FieldSpec | Non
 
 
 def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
-    """What `program` says."""
+    """Return what `program` says."""
     if node is None:
         return None
     keys = read_mapping(node, "`program`", PROGRAM, findings)

@@ -72,16 +72,16 @@ class BitField:
         return 0, self.limit - 1
 
     def number(self, word: int) -> int:
-        """What the field says in a word, negative where it may be."""
+        """Return what the field says in a word, negative where it may be."""
         found, (_, largest) = self.get(word), self.holdable
         return found if found <= largest else found - self.limit
 
     def put(self, value: int) -> int:
-        """The word with only this field."""
+        """Return the word with only this field."""
         return value << self.low
 
     def get(self, word: int) -> int:
-        """The number in a word."""
+        """Return the number in a word."""
         return (word & self.mask) >> self.low
 
 
@@ -100,7 +100,7 @@ class Encoding:
         return " ".join(f"[{', '.join(map(str, word))}]" for word in self.words)
 
     def unit_of(self, operand: str) -> int:
-        """What the address of an operand has to be a multiple of, for its fields to hold it. Units: bytes."""
+        """Return what the address of an operand has to be a multiple of, for its fields to hold it. Units: bytes."""
         held = (f.holds for f in self.fields if isinstance(f.holds, Quantity))
         return lcm(*(q.unit for q in held if (q.kind, q.name) == ("address", operand)))
 
@@ -128,7 +128,7 @@ def _fixed(word: Word) -> tuple[int, int]:
 
 
 def are_apart(one: Encoding, other: Encoding) -> bool:
-    """Whether no words can be read as both."""
+    """Return whether no words can be read as both."""
     return (
         any(
             (one_bits & other_bits) & (one_value ^ other_value)
@@ -140,7 +140,7 @@ def are_apart(one: Encoding, other: Encoding) -> bool:
 
 
 def _is_less(one: Encoding, other: Encoding) -> bool:
-    """Whether constants stand where a field of the other has a larger number."""
+    """Return whether constants stand where a field of the other has a larger number."""
     return any(
         bits & field.mask == field.mask and field.get(value) < field.least
         for (bits, value), word in zip(one.fixed, other.words, strict=False)
@@ -180,11 +180,11 @@ class Slot:
         return self.high - self.low + 1
 
     def put(self, word: int) -> int:
-        """A word with only this slot, which holds an instruction's word."""
+        """Return a word with only this slot, which holds an instruction's word."""
         return word << self.low
 
     def get(self, word: int) -> int:
-        """The instruction's word in it."""
+        """Return the instruction's word in it."""
         return word >> self.low & ((1 << self.bits) - 1)
 
 
@@ -209,7 +209,7 @@ class Bundle:
         return constant_words(self.marks.words)[0]
 
     def slots_of(self, unit: str) -> tuple[int, ...]:
-        """The numbers of the slots in which instructions of a unit stand."""
+        """Return the numbers of the slots in which instructions of a unit stand."""
         return tuple(number for number, slot in enumerate(self.slots) if slot.unit == unit)
 
 
@@ -233,12 +233,12 @@ class ProgramFormat:
     bundle: Bundle | None = None
 
     def tokens_of(self, unit: str) -> tuple[Quantity, ...]:
-        """All tokens that a unit takes or gives."""
+        """Return all tokens that a unit takes or gives."""
         taken = (Quantity("pop", q.giver) for q in self.queues if q.taker == unit)
         given = (Quantity("push", q.taker) for q in self.queues if q.giver == unit)
         return (*taken, *given)
 
 
 def constant_words(words: Iterable[Word]) -> tuple[int, ...]:
-    """The words of fields that are all constants."""
+    """Return the words of fields that are all constants."""
     return tuple(_fixed(word)[1] for word in words)

@@ -51,7 +51,7 @@ ROWS = OneOf((ROW, ListOf(ROW, 1)))
 
 
 def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
-    """The rows of a `for` clause; one empty row when there is none."""
+    """Return the rows of a `for` clause; one empty row when there is none."""
     if node is None:
         return ({},)
     nodes = node.items if isinstance(node, Sequence) else (node,)
@@ -79,7 +79,7 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
 
 
 def check_variables(rows: tuple[Row, ...], texts: Iterable[Scalar], findings: Findings) -> bool:
-    """Whether the texts use only variables that the rows give."""
+    """Return whether the texts use only variables that the rows give."""
     from isamap.syntax import VARIABLE  # brings numpy, which detection does without
 
     before = len(findings.diagnostics)
@@ -94,7 +94,7 @@ def check_variables(rows: tuple[Row, ...], texts: Iterable[Scalar], findings: Fi
 
 
 def describe_row(row: Row) -> tuple[str, ...]:
-    """What to note beside a finding in a member of a family; nothing for an instruction of its own."""
+    """Return what to note beside a finding in a member of a family; nothing for an instruction of its own."""
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 
@@ -110,7 +110,7 @@ def _size(table: _Table) -> int:
 
 
 def _members(table: _Table) -> Iterable[Row]:
-    """All combinations of what the variables may be, where each fits the others."""
+    """Return all combinations of what the variables may be, where each fits the others."""
     ranging = {name: values for name, values in table.items() if isinstance(values, _Types)}
     for combination in product(*map(_listed, table.values())):
         row = dict(zip(table, combination, strict=True))

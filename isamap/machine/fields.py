@@ -24,7 +24,7 @@ def read_mapping(
     keys: Keys,
     findings: Findings,
 ) -> dict[str, Node]:
-    """The values of a mapping with a fixed set of keys."""
+    """Return the values of a mapping with a fixed set of keys."""
     allowed = tuple(keys.values)
     entries = read_names(node, what, findings)
     given = {key.text: value for key, value in entries}
@@ -42,7 +42,7 @@ def read_mapping(
 
 
 def read_names(node: Node | None, what: str, findings: Findings) -> tuple[tuple[Scalar, Node], ...]:
-    """The entries of a mapping whose keys are the writer's own names."""
+    """Return the entries of a mapping whose keys are the writer's own names."""
     match node:
         case None:
             return ()
@@ -54,7 +54,7 @@ def read_names(node: Node | None, what: str, findings: Findings) -> tuple[tuple[
 
 
 def read_items(node: Node | None, what: str, findings: Findings) -> tuple[Node, ...]:
-    """The items of a list."""
+    """Return the items of a list."""
     match node:
         case None:
             return ()
@@ -66,7 +66,7 @@ def read_items(node: Node | None, what: str, findings: Findings) -> tuple[Node, 
 
 
 def read_text(node: Node | None, what: str, findings: Findings) -> Scalar | None:
-    """A text that is not empty."""
+    """Return a text that is not empty."""
     if node is None:
         return None
     if not isinstance(node, Scalar):
@@ -79,7 +79,7 @@ def read_text(node: Node | None, what: str, findings: Findings) -> Scalar | None
 
 
 def read_name(node: Node | None, what: str, findings: Findings) -> Scalar | None:
-    """A text that is a name of the language."""
+    """Return a text that is a name of the language."""
     text = read_text(node, what, findings)
     if text is None or _NAME.fullmatch(text.text):
         return text
@@ -90,7 +90,7 @@ def read_name(node: Node | None, what: str, findings: Findings) -> Scalar | None
 def read_texts(
     node: Node | None, what: str, findings: Findings, check: Callable[[Scalar], bool]
 ) -> tuple[str, ...]:
-    """A list of texts, each once, without those that `check` refuses and reports."""
+    """Return a list of texts, each once, without those that `check` refuses and reports."""
     found: dict[str, bool] = {}
     for item in read_items(node, what, findings):
         text = read_text(item, f"an item of {what}", findings)
@@ -106,7 +106,7 @@ def read_texts(
 def read_number(
     node: Node | None, what: str, findings: Findings, lowest: float = 0.0, whole: bool = False
 ) -> float | None:
-    """A number of at least `lowest`."""
+    """Return a number of at least `lowest`."""
     if node is None:
         return None
     text = node.text if isinstance(node, Scalar) and node.style == "plain" else None
@@ -130,7 +130,7 @@ _OTHER_SIZE = re.compile("[0-9.]+ ?([A-Za-z]{1,8})")
 
 
 def read_bytes(node: Node | None, what: str, findings: Findings, lowest: float = 1) -> int | None:
-    """A whole number of bytes of at least `lowest`: `524288`, or `512 KiB`."""
+    """Return a whole number of bytes of at least `lowest`: `524288`, or `512 KiB`."""
     if isinstance(node, Scalar) and node.style == "plain" and (found := _SIZE.fullmatch(node.text)):
         return int(found[1]) * BYTES_PER_UNIT[found[2]]
     if isinstance(node, Scalar) and (found := _OTHER_SIZE.fullmatch(node.text)):
@@ -185,7 +185,7 @@ def _unknown_key(key: Scalar, what: str, allowed: Collection[str], findings: Fin
 
 
 def _head(node: Node) -> Span:
-    """The first line of a node: what is underlined when all of it is meant."""
+    """Return the first line of a node: what is underlined when all of it is meant."""
     if isinstance(node, Scalar) and node.style == "plain":
         return node.span
     start, end = node.span.start, node.span.end

@@ -96,7 +96,7 @@ def check_room(
 
 
 def _is_in_one_register(o: Operand, memories: Mapping[str, Memory]) -> bool:
-    """Whether all of an operand lies in one register: a placement may say that it takes several."""
+    """Return whether all of an operand lies in one register: a placement may say that it takes several."""
     memory = memories.get(o.memory or "")
     placed = [name for name, _ in o.placement.coordinates] if o.placement is not None else []
     return memory is not None and memory.kind == "registers" and "register" not in placed
@@ -108,7 +108,7 @@ def _is_fixed(o: Operand, memories: Mapping[str, Memory]) -> bool:
 
 
 def _bits(o: Operand, env: Mapping[str, int]) -> int:
-    """What an operand needs: a predicate's element may be one bit of a mask register."""
+    """Return what an operand needs: a predicate's element may be one bit of a mask register."""
     one = 1 if o.dtype.kind == "bool" else o.dtype.bits
     return one * prod(int(extent.evaluate(env)) for extent in o.shape)
 
@@ -184,7 +184,7 @@ def extend_instructions(
 
 
 def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
-    """What `emit` writes; None when it was refused."""
+    """Return what `emit` writes; None when it was refused."""
     if spec.emit is not None:
         with findings.collect():
             return parse_emit(spec.emit)
@@ -214,7 +214,7 @@ class _Written:
 
 
 def _member(written: _Written, module: Module, world: World, findings: Findings) -> Entry | None:
-    """One instruction; None where its text was refused, and its other parts were checked all the same."""
+    """Return one instruction; None where its text was refused, and its other parts were checked all the same."""
     spec, row = written.spec, written.row
     notes = describe_row(row)
     instruction: Instruction | None = None
@@ -252,7 +252,7 @@ def _member(written: _Written, module: Module, world: World, findings: Findings)
 
 
 def _emission(written: _Written, instruction: Instruction | None, world: World) -> Emission:
-    """How an instruction is emitted. Raises: SpecProblem."""
+    """Return how an instruction is emitted. Raises: SpecProblem."""
     constants = {c.name: c for c in world.constants}
     target = world.target
     around = Surroundings(
@@ -309,7 +309,7 @@ Turn = Mapping[str, int]
 def resolve_steps(
     template: StepsTemplate, row: Row, instruction: Instruction | None, around: Surroundings
 ) -> EmitSteps:
-    """The steps of one instruction, checked. Raises: SpecProblem with all that is wrong."""
+    """Return the steps of one instruction, checked. Raises: SpecProblem with all that is wrong."""
     found, steps, values = Findings(), list[EmitStep](), list[str]()
     if instruction is not None:
         with found.collect():
@@ -408,7 +408,7 @@ class _Turned:
         return EmitStep(c_type, value, call)
 
     def nested(self, call: Nested) -> Nested:
-        """A call with the names of values and places as this turn has them."""
+        """Return a call with the names of values and places as this turn has them."""
         return replace(call, args=tuple(self.written(a) for a in call.args))
 
     def written(self, arg: Written) -> Written:
@@ -452,7 +452,7 @@ class _Turned:
         return () if self.instruction is None else self.instruction.operands
 
     def value(self, name: Word, place: tuple[Sum, ...]) -> str:
-        """The name of a value: `r[2*i + 1]` is r[7] where i is 3."""
+        """Return the name of a value: `r[2*i + 1]` is r[7] where i is 3."""
         text = substitute_text(name.text, self.row)
         return f"{text}[{', '.join(str(self.sum(at)) for at in place)}]" if place else text
 

@@ -62,5 +62,5 @@ EXPRESSION = Leaf("expression")
 
 
 def words(known: Callable[[], tuple[str, ...]]) -> Leaf:
-    """A text that is one of a few words."""
+    """Return a text that is one of a few words."""
     return Leaf("text", words=known)

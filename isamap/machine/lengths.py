@@ -40,12 +40,12 @@ from isamap.source import Diagnostic, UsageProblem
 
 @lru_cache(maxsize=32)
 def at_one_length(machine: Machine) -> Machine:
-    """The machine with its constants at the values that they typically have."""
+    """Return the machine with its constants at the values that they typically have."""
     return at_lengths(machine, {}) if machine.constants else machine
 
 
 def at_given(machine: Machine, given: Given) -> Machine:
-    """The machine at a value of each constant; where several are given it says which ones it is to serve.
+    """Return the machine at a value of each constant; where several are given it says which ones it is to serve.
 
     It is at the value that it typically has, or at the middle one of those given.
     Raises: UsageProblem for constants that it lacks, values out of range or several that nothing tells apart.
@@ -75,7 +75,7 @@ def at_given(machine: Machine, given: Given) -> Machine:
 
 
 def _among(machine: Machine, name: str) -> tuple[int, ...]:
-    """The values that the description says a constant may have. Raises: UsageProblem."""
+    """Return the values that the description says a constant may have. Raises: UsageProblem."""
     found = next((length.among for length in machine.target.lengths if length.constant == name), ())
     if not found:
         raise UsageProblem(
@@ -89,7 +89,7 @@ def _among(machine: Machine, name: str) -> tuple[int, ...]:
 
 
 def passed_when_run(machine: Machine, described: Machine) -> Machine:
-    """A machine at one length whose calls pass the constants that programs ask the hardware for.
+    """Return a machine at one length whose calls pass the constants that programs ask the hardware for.
 
     `described` is the machine before it was at one length.
     """
@@ -104,7 +104,7 @@ def passed_when_run(machine: Machine, described: Machine) -> Machine:
 
 
 def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
-    """The machine with constants at given values, and the others where they typically are.
+    """Return the machine with constants at given values, and the others where they typically are.
 
     Raises: UsageProblem for a constant that it does not have, or a value out of its range.
     """
@@ -129,7 +129,7 @@ def at_lengths(machine: Machine, given: Mapping[str, int]) -> Machine:
 
 
 def fixed_lengths(memories: Mapping[str, Memory], headers: tuple[str, ...]) -> tuple[Length, ...]:
-    """The question to the hardware where registers have a number of bytes and their C types have none."""
+    """Return the question to the hardware where registers have a number of bytes and their C types have none."""
     found: dict[str, int] = {}
     for memory in memories.values():
         held = memory.register_bytes if memory.kind == "registers" else None
@@ -193,7 +193,7 @@ def _emitted(emit: Emission, values: Mapping[str, int]) -> Emission:
 
 
 def _is_counted(step: EmitStep, values: Mapping[str, int]) -> bool:
-    """Whether `for` still counts so far: steps are spelt out for the largest values of constants."""
+    """Return whether `for` still counts so far: steps are spelt out for the largest values of constants."""
     ends = ((turn, end.substitute(values).value) for turn, end in step.turns)
     return all(end is None or turn < end for turn, end in ends)
 
@@ -221,7 +221,7 @@ def _passed(arg: EmitValue, values: Mapping[str, int]) -> EmitValue:
 
 
 def _fixed(cost: Expr, values: Mapping[str, int]) -> Expr:
-    """A cost with constants of the machine replaced."""
+    """Return a cost with constants of the machine replaced."""
     match cost:
         case Scalar(name):
             return Const(float(values[name]), F64) if name in values else cost

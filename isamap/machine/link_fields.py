@@ -40,7 +40,7 @@ class LinkSpec:
 
 
 def read_link(node: Node, findings: Findings) -> LinkSpec | None:
-    """A link; None where an end was refused."""
+    """Return a link; None where an end was refused."""
     keys = read_mapping(node, "a link", LINK, findings)
     source_memory = read_name(keys.get("from"), "`from`", findings)
     target_memory = read_name(keys.get("to"), "`to`", findings)

@@ -14,7 +14,7 @@ from isamap.machine.model import Link, Machine
 
 
 def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
-    """The link that units share, over which an instruction moves, and the operand in the farther memory."""
+    """Return the link that units share, over which an instruction moves, and the operand in the farther memory."""
     operands = machine.instructions[instruction].instruction.operands
     ends = {o.memory: o.name for o in operands if o.memory is not None}
     for link in machine.links:
@@ -24,7 +24,7 @@ def shared_link(machine: Machine, instruction: str) -> tuple[Link, str] | None:
 
 
 def carried(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index, int]:
-    """How much a link carries for an operand of this shape, and in units of how many bits: bytes, or bits.
+    """Return how much a link carries for an operand of this shape, and in units of how many bits: bytes, or bits.
 
     Elements that lie one behind the other are a row, which takes whole bursts as if it began with one.
     """
@@ -38,14 +38,14 @@ def carried(link: Link, operand: Operand, shape: Sequence[Index]) -> tuple[Index
 
 
 def carried_ns(link: Link, operand: Operand, extents: Sequence[int]) -> float:
-    """How long a link takes for an operand of these extents. Units: nanoseconds."""
+    """Return how long a link takes for an operand of these extents. Units: nanoseconds."""
     amount, unit = carried(link, operand, [Index.of(extent) for extent in extents])
     assert amount.value is not None, "extents are numbers"
     return amount.value * unit / 8 / link.bandwidth_bytes_per_ns
 
 
 def _row_begins(operand: Operand, shape: Sequence[Index]) -> int:
-    """The first of the axes whose elements lie one behind the other."""
+    """Return the first of the axes whose elements lie one behind the other."""
     if operand.strides is None:
         return 0
     dense, first = Index.of(1), len(shape)

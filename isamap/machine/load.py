@@ -56,7 +56,7 @@ class LineHint:
 
 
 def is_hint(instruction: Instruction, memories: Mapping[str, Memory]) -> bool:
-    """Whether all outputs of an instruction lie in caches."""
+    """Return whether all outputs of an instruction lie in caches."""
     outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
     return bool(outputs) and all(o.memory is not None and memories[o.memory].kind == "cache" for o in outputs)
 
@@ -86,7 +86,7 @@ def _line_hint(item: MachineInstruction, machine: Machine) -> LineHint | None:
 
 @full_collection_put_off()  # a thousand instructions are many objects, nearly all of which stay
 def load_machine(name_or_path: str) -> Machine:
-    """The machine of a shipped name, a path ending in .yaml, or `-` for standard input.
+    """Return the machine of a shipped name, a path ending in .yaml, or `-` for standard input.
 
     With `@Q=8` behind it, at that value of its constant Q; with `@Q=2,4,8` at one of them, and it serves all.
     Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
@@ -97,7 +97,7 @@ def load_machine(name_or_path: str) -> Machine:
 
 
 def load_files(files: tuple[File, ...], word: str) -> Machine:
-    """The machine of a file and those that it extends, called so. Raises: SpecProblem."""
+    """Return the machine of a file and those that it extends, called so. Raises: SpecProblem."""
     sources = tuple(file.source for file in files)
     findings = Findings()
     with findings.collect():
@@ -110,14 +110,14 @@ def load_files(files: tuple[File, ...], word: str) -> Machine:
 
 @lru_cache(maxsize=32)
 def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
-    """The same object for the same values, so that facts about it can be kept."""
+    """Return the same object for the same values, so that facts about it can be kept."""
     digest = digest_at(machine.digest, dict(given))
     return replace(at_given(machine, dict(given)), word=word, digest=digest)
 
 
 @lru_cache(maxsize=32)
 def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
-    """The machine of a chain of texts, called so: the same object for the same texts and word."""
+    """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
     world = _world(sources)
     priced = {name: _priced(entry, world) for name, entry in world.instructions.items()}
     target = world.target
@@ -153,7 +153,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
 
 @lru_cache(maxsize=32)
 def _world(sources: tuple[Source, ...]) -> World:
-    """What a chain of texts, nearest first, adds up to."""
+    """Return what a chain of texts, nearest first, adds up to."""
     source, *parents = sources
     parent = _world(tuple(parents)) if parents else World()
     findings = Findings()
@@ -172,7 +172,7 @@ def _world(sources: tuple[Source, ...]) -> World:
 
 
 def _priced(entry: Entry, world: World) -> MachineInstruction:
-    """The instruction with its costs by the clock, links and banks of the machine that was asked for."""
+    """Return the instruction with its costs by the clock, links and banks of the machine that was asked for."""
     built, cost = entry.built, entry.built.cost
     if entry.clock_ghz != world.clock_ghz and entry.cost is not None:
         cost = read_cost(entry.cost, entry.row, built.instruction, world.constants, world.clock_ghz)
@@ -204,7 +204,7 @@ def _check_name(file: File, findings: Findings) -> None:
 
 
 def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, str], Link]) -> Cost:
-    """The cost of an instruction that moves data between two memories: never less than their link takes.
+    """Return the cost of an instruction that moves data between two memories: never less than their link takes.
 
     A link of 16 bytes per ns takes 64 ns for an i8[32, 32], whatever the instruction states. Of what is
     converted on the way, the bytes in the farther memory count.
@@ -228,7 +228,7 @@ def over_link(cost: Cost, instruction: Instruction, links: Mapping[tuple[str, st
 
 
 def through_banks(cost: Cost, instruction: Instruction, banks: Iterable[Banks]) -> Cost:
-    """The cost of an instruction: never less than the banks take that its dense operands lie in."""
+    """Return the cost of an instruction: never less than the banks take that its dense operands lie in."""
     rates = {one.memory: one.moved_per_ns for one in banks}
     for operand in instruction.operands:
         if operand.memory in rates:

@@ -39,7 +39,7 @@ Instructions = Mapping[str, MachineInstruction]
 
 
 def with_masks_set(instructions: Instructions) -> dict[str, MachineInstruction]:
-    """The instructions, and behind them one with all lanes for each that has predicates."""
+    """Return the instructions, and behind them one with all lanes for each that has predicates."""
     found = dict(instructions)
     setters = [s for entry in instructions.values() if (s := _setter_of(entry)) is not None]
     for entry in instructions.values() if setters else ():
@@ -56,7 +56,7 @@ def with_masks_set(instructions: Instructions) -> dict[str, MachineInstruction]:
 
 
 def _masks_of(instruction: Instruction) -> tuple[Operand, ...]:
-    """The operands that say which lanes are written, of an instruction of one statement; else ()."""
+    """Return the operands that say which lanes are written, of an instruction of one statement; else ()."""
     if len(instruction.body) != 1 or not isinstance(instruction.body[0], Loop):
         return ()
     loop = instruction.body[0]
@@ -90,7 +90,7 @@ class _Setter:
 
 
 def _setter_of(entry: MachineInstruction) -> _Setter | None:
-    """What an instruction sets, where it does nothing but switch on the first lanes of a predicate."""
+    """Return what an instruction sets, where it does nothing but switch on the first lanes of a predicate."""
     own = entry.instruction
     if len(own.operands) != 1 or len(own.body) != 1 or not isinstance(own.body[0], Loop):
         return None
@@ -116,7 +116,7 @@ def _setter_of(entry: MachineInstruction) -> _Setter | None:
 
 
 def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
-    """What switches all lanes of a predicate on; None where nothing does."""
+    """Return what switches all lanes of a predicate on; None where nothing does."""
     for setter in setters:
         own = setter.mask
         alike = (own.memory, own.shape, _placed(own)) == (mask.memory, mask.shape, _placed(mask))
@@ -131,7 +131,7 @@ def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
 
 
 def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
-    """Where elements lie, whatever their indices are called."""
+    """Return where elements lie, whatever their indices are called."""
     if o.placement is None:
         return None
     named: dict[str, Index | int] = {n: Index.of(f"%{at}") for at, n in enumerate(o.placement.indices)}
@@ -142,7 +142,7 @@ def _placed(o: Operand) -> tuple[tuple[str, Index], ...] | None:
 
 
 def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineInstruction | None:
-    """The instruction without its predicates; None where calls cannot be told that all lanes are on."""
+    """Return the instruction without its predicates; None where calls cannot be told that all lanes are on."""
     emit = _emission(entry.emit, calls)
     own = entry.instruction
     loop = own.body[0]
@@ -160,7 +160,7 @@ def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineI
 
 
 def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:
-    """Whether nothing is left of what an operand held: of a merging move, once all lanes are on."""
+    """Return whether nothing is left of what an operand held: of a merging move, once all lanes are on."""
     extents = {Index.of(axis.name): axis.extent for axis in loop.axes}
     covered = len(set(assign.target.index)) == len(o.shape) and all(
         extents.get(at) == size for at, size in zip(assign.target.index, o.shape, strict=False)
@@ -188,7 +188,7 @@ def _inside(call: EmitCall, calls: Mapping[str, EmitCall]) -> EmitCall:
 
 
 def _with(value: EmitValue, calls: Mapping[str, EmitCall], params: Mapping[str, int]) -> EmitValue:
-    """An argument with calls in the place of operands, and numbers in that of parameters."""
+    """Return an argument with calls in the place of operands, and numbers in that of parameters."""
     match value:
         case EmitCall():
             return replace(value, args=tuple(_with(arg, calls, params) for arg in value.args))

@@ -96,11 +96,11 @@ class Memory:
         return rows * row_bytes if rows is not None and row_bytes is not None else None
 
     def c_type(self, dtype: str) -> str | None:
-        """The C type of a register that holds elements of a type."""
+        """Return the C type of a register that holds elements of a type."""
         return self.c_types.get(dtype, self.c_types.get("default"))
 
     def number(self, name: str) -> int | None:
-        """An attribute of its declaration; None when it is not stated or not a number."""
+        """Return an attribute of its declaration; None when it is not stated or not a number."""
         value = dict(self.decl.attributes).get(name)
         return value.value if isinstance(value, Index) else None
 
@@ -278,7 +278,7 @@ def line_bytes(machine: Machine) -> int:
 
 
 def unset_state(instruction: Instruction, machine: Machine) -> str:
-    """A state that an instruction requires and that nothing loads as a whole, nor sets the field by itself;
+    """Return a state that an instruction requires and that nothing loads as a whole, nor sets the field by itself;
     "" where there is none.
     """
     if not instruction.requires:
@@ -290,7 +290,7 @@ def unset_state(instruction: Instruction, machine: Machine) -> str:
 
 @lru_cache(maxsize=32)
 def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
-    """The states that are loaded as a whole, and the fields, each with its state, that are set alone."""
+    """Return the states that are loaded as a whole, and the fields, each with its state, that are set alone."""
     every = [m.instruction for m in machine.instructions.values()]
     loaded = frozenset(state for i in every for state in i.sets_state)
     free = (i for i in every if not i.operands)
@@ -298,7 +298,7 @@ def _settable(machine: Machine) -> tuple[frozenset[str], frozenset[tuple[str, st
 
 
 def held_between(item: MachineInstruction, machine: Machine) -> tuple[tuple[str, int], ...]:
-    """How many results of calls that are arguments wait at a time, by the memory of what the last one writes.
+    """Return how many results of calls that are arguments wait at a time, by the memory of what the last one writes.
 
     A register that is only written takes one of them meanwhile. Nothing where no call has another one in it.
     """

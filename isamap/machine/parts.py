@@ -35,7 +35,7 @@ KINDS = tuple(f"f32x{lanes}" for lanes in (4, 8, 16))
 def resolve_parts(
     written: Sequence[PartText], headers: tuple[str, ...], findings: Findings
 ) -> tuple[tuple[str, EmitCall], ...]:
-    """The parts of one file, checked."""
+    """Return the parts of one file, checked."""
     known = [f"{part}_{kind}" for part in PARTS for kind in KINDS]
     found: list[tuple[str, EmitCall]] = []
     for part in written:

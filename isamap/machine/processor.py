@@ -49,7 +49,7 @@ class SystemCache:
 
 
 def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
-    """The caches between memory and the first core that this process may use, the nearest one first.
+    """Return the caches between memory and the first core that this process may use, the nearest one first.
 
     None where the system says nothing of them, as in some containers, and on all but Linux.
     Source: Linux, Documentation/ABI/testing/sysfs-devices-system-cpu.
@@ -65,14 +65,14 @@ def system_caches(cpus: Path = CPUS) -> tuple[SystemCache, ...]:
 
 
 def _number(path: Path) -> int | None:
-    """A positive number, `48K` in bytes; None where there is none."""
+    """Return a positive number, `48K` in bytes; None where there is none."""
     text = _text(path)
     digits, unit = (text[:-1], _UNITS[text[-1]]) if text[-1:] in _UNITS else (text, 1)
     return int(digits) * unit or None if is_digits(digits) else None
 
 
 def _text(path: Path) -> str:
-    """What a file of the system holds; nothing where there is none, or none that may be read."""
+    """Return what a file of the system holds; nothing where there is none, or none that may be read."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:
@@ -99,14 +99,14 @@ def detect_features() -> frozenset[str]:
 
 
 def missing_features(machine: Machine) -> tuple[str, ...]:
-    """The features and permissions that a machine needs and this computer lacks, in the machine's order."""
+    """Return the features and permissions that a machine needs and this computer lacks, in the machine's order."""
     here = detect_features()
     return tuple(f for f in (*machine.target.features, *machine.target.permissions) if f not in here)
 
 
 @lru_cache(maxsize=1)
 def detect_machine() -> str:
-    """The shipped machine that fits this computer best: the longest chain, then the most features.
+    """Return the shipped machine that fits this computer best: the longest chain, then the most features.
 
     Raises: MissingTool when none fits.
     """
@@ -132,7 +132,7 @@ def _needs(name: str) -> tuple[int, frozenset[str], str]:
 
 
 def _processor_flags() -> frozenset[str]:
-    """The flags of the first processor; none where there is no /proc/cpuinfo."""
+    """Return the flags of the first processor; none where there is no /proc/cpuinfo."""
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -145,7 +145,7 @@ def _processor_flags() -> frozenset[str]:
 
 
 def is_granted(permission: str) -> bool:
-    """Whether the operating system grants a permission to a process that asks."""
+    """Return whether the operating system grants a permission to a process that asks."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         return False
     command = [
@@ -186,7 +186,7 @@ class Cpu:
         return "-".join(value for key, value in self.numbers if key in _FAMILY)
 
     def describe(self) -> str:
-        """The processor in a few words."""
+        """Return the processor in a few words."""
         numbers = ", ".join(f"{key.split()[-1]} {value}" for key, value in self.numbers if key != "vendor_id")
         return f"{self.name} ({numbers})" if numbers else self.name
 
@@ -215,7 +215,7 @@ def this_cpu() -> Cpu:
 
 
 def cpu_facts() -> dict[str, str]:
-    """What the kernel says of the first processor, by its names; nothing where it says nothing."""
+    """Return what the kernel says of the first processor, by its names; nothing where it says nothing."""
     facts: dict[str, str] = {}
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")

@@ -25,7 +25,7 @@ from isamap.source import Diagnostic, SpecProblem
 
 
 def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
-    """What all programs of a machine share. Raises: SpecProblem."""
+    """Return what all programs of a machine share. Raises: SpecProblem."""
     begin = resolve_words(spec.begin, {}, spec.word_bits) if spec.begin is not None else ()
     issue = spec.issue.text if spec.issue is not None else ""
     check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)
@@ -53,7 +53,7 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
 
 
 def stand_in(spec: ProgramSpec) -> ProgramFormat:
-    """What instructions are held against where `program` was refused, so that no more is said than once."""
+    """Return what instructions are held against where `program` was refused, so that no more is said than once."""
     queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
     bundle = None
     if spec.bundle is not None:
@@ -63,7 +63,7 @@ def stand_in(spec: ProgramSpec) -> ProgramFormat:
 
 
 def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]:
-    """The queues, of which two units have one in each direction. Raises: SpecProblem."""
+    """Return the queues, of which two units have one in each direction. Raises: SpecProblem."""
     found: list[TokenQueue] = []
     for queue in spec.queues:
         for unit in (queue.giver, queue.taker):
@@ -78,7 +78,7 @@ def _queues(spec: ProgramSpec, units: Collection[str]) -> tuple[TokenQueue, ...]
 
 
 def _end(spec: ProgramSpec, program: ProgramFormat, units: Collection[str]) -> ProgramEnd | None:
-    """The words at the end, which say only what their unit waits for. Raises: SpecProblem."""
+    """Return the words at the end, which say only what their unit waits for. Raises: SpecProblem."""
     if spec.end is None:
         return None
     unit, written = spec.end
@@ -104,7 +104,7 @@ def _check_unit(unit: Scalar, units: Collection[str]) -> None:
 
 
 def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
-    """The slots of words, what marks them, and the word of a loop. Raises: SpecProblem."""
+    """Return the slots of words, what marks them, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
         said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
         raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave one of both out"))

@@ -37,7 +37,7 @@ Instructions = Mapping[str, MachineInstruction]
 def with_whole_tiles(
     instructions: Instructions, memories: Mapping[str, Memory]
 ) -> dict[str, MachineInstruction]:
-    """The instructions, and behind them one of a whole tile for each that moves a row of one."""
+    """Return the instructions, and behind them one of a whole tile for each that moves a row of one."""
     found = dict(instructions)
     for entry in instructions.values():
         row = _row_of(entry.instruction, memories)
@@ -59,7 +59,7 @@ class _Row:
 
 
 def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | None:
-    """What a move of a row is made of; None for all other instructions."""
+    """Return what a move of a row is made of; None for all other instructions."""
     if (
         len(instruction.operands) != 2
         or len(instruction.params) != 1
@@ -96,7 +96,7 @@ def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | 
 
 
 def _is_whole(place: Read, tile: Operand, axis: int, axes: tuple[Axis, ...]) -> bool:
-    """Whether all elements of one row are moved."""
+    """Return whether all elements of one row are moved."""
     extents = {Index.of(a.name): a.extent for a in axes}
     others = [
         (at, size) for n, (at, size) in enumerate(zip(place.index, tile.shape, strict=True)) if n != axis
@@ -108,7 +108,7 @@ def _is_whole(place: Read, tile: Operand, axis: int, axes: tuple[Axis, ...]) -> 
 
 
 def _whole(entry: MachineInstruction, row: _Row) -> MachineInstruction | None:
-    """The move of all rows; None where several calls move one."""
+    """Return the move of all rows; None where several calls move one."""
     emit = _emission(entry.emit, row)
     if emit is None:
         return None
@@ -171,7 +171,7 @@ def _emission(emit: Emission, row: _Row) -> Emission | None:
 
 
 def _at(call: EmitCall, row: _Row, number: int) -> EmitCall:
-    """The call of one row, with its number and where it lies."""
+    """Return the call of one row, with its number and where it lies."""
 
     def passed(value: EmitValue) -> EmitValue:
         match value:

@@ -19,7 +19,7 @@ SIZE = rf"^[0-9]{{1,12}} ?({'|'.join(BYTES_PER_UNIT)})$"
 
 
 def machine_schema() -> dict[str, object]:
-    """The schema of a description's file."""
+    """Return the schema of a description's file."""
     head = {"$schema": DRAFT, "title": "isamap machine description"}
     return {**head, **_schema(MACHINE)}
 

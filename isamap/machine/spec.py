@@ -205,7 +205,7 @@ MACHINE = Keys(
 
 
 def read_spec(root: Mapping, findings: Findings) -> Spec:
-    """The file as data; what is wrong with it is told in `findings`."""
+    """Return the file as data; what is wrong with it is told in `findings`."""
     _check_version(root, findings)
     keys = read_mapping(root, "a machine", MACHINE, findings)
     name = read_text(keys.get("name"), "`name`", findings)
@@ -340,7 +340,7 @@ def _read_cost(node: Node, findings: Findings) -> CostSpec:
 def _read_time(
     name: str, keys: dict[str, Node], node: Node, findings: Findings, is_whole: bool
 ) -> TimeSpec | None:
-    """A time of a cost, all of whose keys are known where it `is_whole`."""
+    """Return a time of a cost, all of whose keys are known where it `is_whole`."""
     given = [key for key in (f"{name}_ns", f"{name}_cycles") if key in keys]
     if len(given) != 1:
         if given or is_whole:

@@ -83,7 +83,7 @@ TARGET = Keys(
 
 
 def read_target(node: Node | None, findings: Findings) -> TargetSpec:
-    """What a `target` says."""
+    """Return what a `target` says."""
     if node is None:
         return TargetSpec()
     keys = read_mapping(node, "`target`", TARGET, findings)
@@ -144,7 +144,7 @@ _LENGTH = re.compile(
 
 
 def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
-    """What a program asks the hardware for constants by: `Q: __riscv_vlenb() / 8 in 2, 4, 8`."""
+    """Return what a program asks the hardware for constants by: `Q: __riscv_vlenb() / 8 in 2, 4, 8`."""
     found: list[Length] = []
     for name, value in read_names(node, "`lengths`", findings):
         text = read_text(value, f"`{name.text}` of `lengths`", findings)

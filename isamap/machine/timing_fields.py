@@ -33,7 +33,7 @@ def _figure(name: str) -> Leaf:
 
 
 def figure_keys(kind: type[Any], required: Iterable[str] = ()) -> Keys:
-    """The keys that are the fields of a class of figures."""
+    """Return the keys that are the fields of a class of figures."""
     figures = {f.name: _figure(f.name) for f in fields(kind) if f.name != "source"}
     return Keys({**figures, "source": TEXT}, (*required, "source"))
 
@@ -46,7 +46,7 @@ MODEL_KEYS = figure_keys(ModelFigures)
 
 
 def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
-    """What a link's `rows` says."""
+    """Return what a link's `rows` says."""
     found = _read(RowTimes, node, "`rows`", findings, ROWS)
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
@@ -64,7 +64,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
 
 
 def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
-    """What a link's `streams` says."""
+    """Return what a link's `streams` says."""
     found = _read(StreamTimes, node, "`streams`", findings, STREAMS)
     if found is not None:
         _check_order(found, "hinted_computing_factor", "computing_factor", findings)
@@ -74,17 +74,17 @@ def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTim
 
 
 def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
-    """What `tlb` says."""
+    """Return what `tlb` says."""
     return _read(Tlb, node, "`tlb`", findings, TLB)
 
 
 def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
-    """What `loops` says."""
+    """Return what `loops` says."""
     return _read(LoopTimes, node, "`loops`", findings, LOOPS)
 
 
 def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:
-    """What `model` says."""
+    """Return what `model` says."""
     found = _read(ModelFigures, node, "`model`", findings, MODEL_KEYS)
     if found is not None:
         for name in ("leak_factor", "stream_leak_factor"):
@@ -94,7 +94,7 @@ def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | 
 
 
 def _read(kind: type[T], node: Node | None, what: str, findings: Findings, table: Keys) -> Stated[T] | None:
-    """The figures of a mapping whose keys are the fields of a class; None where one of them is no number."""
+    """Return the figures of a mapping whose keys are the fields of a class; None where one of them is no number."""
     if node is None:
         return None
     names = [name for name in table.values if name != "source"]

@@ -47,7 +47,7 @@ class Mapping:
     span: Span
 
     def get(self, key: str) -> Node | None:
-        """The value of a key."""
+        """Return the value of a key."""
         return next((value for name, value in self.entries if name.text == key), None)
 
 
@@ -55,7 +55,7 @@ Node = Scalar | Sequence | Mapping
 
 
 def decode(name: str, data: bytes) -> Source:
-    """The text of a file. Raises: SpecProblem when it is too large or not UTF-8."""
+    """Return the text of a file. Raises: SpecProblem when it is too large or not UTF-8."""
     if len(data) > MAX_FILE_BYTES:
         raise _problem("yaml-too-large", f"{name} has {len(data)} bytes; the limit is {MAX_FILE_BYTES}", None)
     try:
@@ -71,7 +71,7 @@ def decode(name: str, data: bytes) -> Source:
 
 
 def read_tree(source: Source, stop_before: str | None = None) -> Mapping:
-    """The mapping that is the one document of a text; up to a top-level key, when `stop_before` names it.
+    """Return the mapping that is the one document of a text; up to a top-level key, when `stop_before` names it.
 
     Raises: SpecProblem.
     """
@@ -205,7 +205,7 @@ def _problem(code: str, message: str, span: Span | None, advice: str | None = No
 
 
 def _translated(error: Any, source: Source) -> SpecProblem:
-    """What the YAML parser says, at its place, without its own layout."""
+    """Return what the YAML parser says, at its place, without its own layout."""
     mark = error.problem_mark or error.context_mark
     # At the end of the text there is nothing to underline: the last character stands in for it.
     last = max(0, len(source.text.rstrip()) - 1)
@@ -253,7 +253,7 @@ class Findings:
         self.report(code, f"there is no {what} called `{name}`", span, listed, *notes, advice=advice)
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
-        """The known name that was probably meant; None where more is wrong already than is shown."""
+        """Return the known name that was probably meant; None where more is wrong already than is shown."""
         return nearest(name, known) if len(self.diagnostics) < MAX_FINDINGS else None
 
     @contextmanager
@@ -277,6 +277,6 @@ class Findings:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that was probably meant."""
+    """Return the known name that was probably meant."""
     close = get_close_matches(name, list(known), n=1, cutoff=0.6)
     return close[0] if close else None

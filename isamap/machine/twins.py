@@ -16,7 +16,7 @@ _WORD = re.compile(r"(?<!@ )\b[A-Za-z_][A-Za-z_0-9]*\b")
 
 
 def twins(machine: Machine) -> Iterator[Diagnostic]:
-    """A warning for each instruction that is never chosen beside another one."""
+    """Yield a warning for each instruction that is never chosen beside another one."""
     known: dict[str, MachineInstruction] = {}
     for item in machine.instructions.values():
         other = known.setdefault(_meaning(item.instruction), item)
@@ -40,7 +40,7 @@ def _twin(slower: MachineInstruction, faster: MachineInstruction) -> Diagnostic:
 
 
 def _meaning(instruction: Instruction) -> str:
-    """What an instruction does, whatever it and its operands, parameters and loops are called."""
+    """Return what an instruction does, whatever it and its operands, parameters and loops are called."""
     own = {o.name for o in instruction.operands} | {p.name for p in instruction.params}
     own |= {let.name for let in instruction.lets} | {a for s in instruction.body for a in _axes(s)}
     numbers = count()
@@ -62,7 +62,7 @@ def _axes(statement: Stmt) -> Iterator[str]:
 
 
 def _at_least(one: list[Expr], other: list[Expr]) -> bool:
-    """Whether times are at least others: numbers as such, expressions where they are the same."""
+    """Return whether times are at least others: numbers as such, expressions where they are the same."""
     return all(
         a.value >= b.value
         if isinstance(a, Const) and isinstance(b, Const)

@@ -21,14 +21,14 @@ _COMMENT = re.compile(r"#[^\n]*")
 
 
 def edited(file: File, path: str, value: str) -> File:
-    """The description with another figure. Raises: UsageProblem where it does not state that one."""
+    """Return the description with another figure. Raises: UsageProblem where it does not state that one."""
     span = _place(file.source, path)
     text = file.source.text
     return File(Source(file.source.name, text[: span.start] + value + text[span.end :]), file.path)
 
 
 def _place(source: Source, path: str) -> Span:
-    """Where a figure stands."""
+    """Return where a figure stands."""
     root, keys = read_tree(source), path.split(".")
     if keys[0] == "memories" and len(keys) == 3 and keys[2] not in ("source", "c_types"):
         return _attribute(source, root, path, keys[1], keys[2])
@@ -56,7 +56,7 @@ def _place(source: Source, path: str) -> Span:
 
 
 def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]:
-    """The link from one memory to another, and what is left of the path."""
+    """Return the link from one memory to another, and what is left of the path."""
     ends: list[str] = []
     for item in items.items:
         pair = [item.get(key) if isinstance(item, Mapping) else None for key in ("from", "to")]
@@ -68,7 +68,7 @@ def _item(items: Sequence, path: str, keys: list[str]) -> tuple[Node, list[str]]
 
 
 def _attribute(source: Source, root: Mapping, path: str, memory: str, attribute: str) -> Span:
-    """Where the language states an attribute of a memory."""
+    """Return where the language states an attribute of a memory."""
     language = root.get("language")
     span = language.span if language is not None else Span(source, 0, 0)
     # Comments become blanks, so that places stay what they are.

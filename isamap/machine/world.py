@@ -70,7 +70,7 @@ class World:
 
 
 def extend_surroundings(world: World, spec: Spec, language: Declarations | None, findings: Findings) -> World:
-    """The world with everything of a file but its instructions."""
+    """Return the world with everything of a file but its instructions."""
     world = replace(
         world,
         summary=spec.summary,
@@ -144,7 +144,7 @@ def check_source(
 
 
 def _target(old: Target, new: TargetSpec, findings: Findings) -> Target:
-    """The child's target: lists grow, parts go by their names, all else is replaced."""
+    """Return the child's target: lists grow, parts go by their names, all else is replaced."""
 
     def joined(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
         return (*a, *(x for x in b if x not in a))
@@ -286,7 +286,7 @@ def _links(world: World, specs: tuple[LinkSpec, ...], findings: Findings) -> dic
 
 
 def _link(spec: LinkSpec, cited: str, old: Link | None) -> Link:
-    """The link as stated; what it does not say of rows and streams stays as it was."""
+    """Return the link as stated; what it does not say of rows and streams stays as it was."""
     ends = (spec.source_memory.text, spec.target_memory.text)
     span = spec.source_memory.span
     new = old or Link(*ends, spec.bandwidth_bytes_per_ns, spec.shared, cited, span=span)
@@ -333,7 +333,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
 
 
 def _cycle(graph: dict[str, list[str]]) -> list[str] | None:
-    """The nodes of a cycle, its first one at both ends; None when there is none."""
+    """Return the nodes of a cycle, its first one at both ends; None when there is none."""
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

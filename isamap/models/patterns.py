@@ -14,14 +14,14 @@ Strides = tuple[int, ...]
 
 
 def broadcast(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides:
-    """The strides of a tensor that is repeated to a larger shape: 0 along axes on which it is."""
+    """Return the strides of a tensor that is repeated to a larger shape: 0 along axes on which it is."""
     missing = len(wanted) - len(sizes)
     there = zip(sizes, strides, wanted[missing:], strict=True)
     return (0,) * missing + tuple(stride if size == full else 0 for size, stride, full in there)
 
 
 def reshaped(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides | None:
-    """The strides under another shape of as many elements; None where no walk of that shape reaches them."""
+    """Return the strides under another shape of as many elements; None where no walk of that shape reaches them."""
     if prod(sizes) != prod(wanted):
         return None
     runs = _runs(sizes, strides)
@@ -41,7 +41,7 @@ def reshaped(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides | None:
 
 
 def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
-    """The fewest axes that walk the same elements in the same order."""
+    """Return the fewest axes that walk the same elements in the same order."""
     runs: list[tuple[int, int]] = []
     for size, stride in zip(sizes, strides, strict=True):
         if size == 1:
@@ -54,7 +54,7 @@ def _runs(sizes: Sizes, strides: Strides) -> list[tuple[int, int]]:
 
 
 def merged(sizes: Sizes, walks: Sequence[Strides]) -> Sizes:
-    """The fewest axes by which all these walks are possible."""
+    """Return the fewest axes by which all these walks are possible."""
     found: list[int] = []
     inner: int | None = None
     for axis in reversed(range(len(sizes))):

@@ -24,20 +24,20 @@ class Term:
 
 
 def number(value: float | bool) -> Term:
-    """A number of Python: it takes the type of what it meets."""
+    """Return a number of Python: it takes the type of what it meets."""
     if isinstance(value, bool):
         return Term("true" if value else "false", "bool", value)
     return Term("", "i64" if isinstance(value, int) else "f64", value)
 
 
 def wide(dtype: str) -> str:
-    """The type in which a value is computed: floats narrower than f32 in f32, all else in its own."""
+    """Return the type in which a value is computed: floats narrower than f32 in f32, all else in its own."""
     known = DTYPES[dtype]
     return "f32" if known.is_float and known.bits < 32 else dtype
 
 
 def cast(term: Term, dtype: str) -> Term:
-    """A value in another type, as torch and ONNX convert it. Raises: NotTaken."""
+    """Return a value in another type, as torch and ONNX convert it. Raises: NotTaken."""
     if term.number is not None:
         return Term(_literal(term.number, dtype), dtype)
     if term.dtype == dtype:
@@ -55,7 +55,7 @@ def cast(term: Term, dtype: str) -> Term:
 
 
 def _literal(value: float | bool, dtype: str) -> str:
-    """A number written out in a type, rounded once. Raises: NotTaken."""
+    """Return a number written out in a type, rounded once. Raises: NotTaken."""
     known = DTYPES[dtype]
     if dtype == "bool":
         return "true" if value else "false"

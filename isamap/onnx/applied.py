@@ -40,14 +40,14 @@ class Applied:
     # --- inputs ---
 
     def __getitem__(self, number: int) -> Value:
-        """An input that has to be there. Raises: NotTaken."""
+        """Return an input that has to be there. Raises: NotTaken."""
         found = self.optional(number)
         if found is None:
             raise NotTaken(f"its input {number} is missing")
         return found
 
     def optional(self, number: int) -> Value | None:
-        """An input, None where it is left out."""
+        """Return an input, None where it is left out."""
         return self.inputs[number] if number < len(self.inputs) else None
 
     @property
@@ -56,7 +56,7 @@ class Applied:
         return tuple(self[n] for n in range(len(self.inputs)))
 
     def known(self, number: int) -> Array | None:
-        """The array of an input that is known, None where it is left out. Raises: NeedsConstant."""
+        """Return the array of an input that is known, None where it is left out. Raises: NeedsConstant."""
         found = self.optional(number)
         if found is None:
             return None
@@ -65,44 +65,44 @@ class Applied:
         return found.known
 
     def integers(self, number: int) -> tuple[int, ...] | None:
-        """The whole numbers of an input, in their order."""
+        """Return the whole numbers of an input, in their order."""
         array = self.known(number)
         return tuple(int(i) for i in array.reshape(-1)) if array is not None else None
 
     # --- attributes ---
 
     def has(self, name: str) -> bool:
-        """Whether an attribute is given."""
+        """Return whether an attribute is given."""
         return self.node.attributes.get(name) is not None
 
     def attribute(self, name: str, default: Any = None) -> Any:
-        """The value of an attribute."""
+        """Return the value of an attribute."""
         found = self.node.attributes.get(name)
         return default if found is None else found
 
     def integer(self, name: str, default: int) -> int:
-        """An attribute that is a whole number. Raises: NotTaken."""
+        """Return an attribute that is a whole number. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int):
             raise NotTaken(f"its attribute `{name}` is no whole number")
         return found
 
     def real(self, name: str, default: float) -> float:
-        """An attribute that is a number. Raises: NotTaken."""
+        """Return an attribute that is a number. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, int | float):
             raise NotTaken(f"its attribute `{name}` is no number")
         return float(found)
 
     def word(self, name: str, default: str) -> str:
-        """An attribute that is a text. Raises: NotTaken."""
+        """Return an attribute that is a text. Raises: NotTaken."""
         found = self.attribute(name, default)
         if not isinstance(found, str):
             raise NotTaken(f"its attribute `{name}` is no text")
         return found
 
     def list(self, name: str) -> tuple[int, ...] | None:
-        """An attribute that is a list of whole numbers; None where it is not given. Raises: NotTaken."""
+        """Return an attribute that is a list of whole numbers; None where it is not given. Raises: NotTaken."""
         found = self.attribute(name)
         if found is None:
             return None
@@ -111,14 +111,14 @@ class Applied:
         return tuple_of(found)
 
     def graph(self, name: str) -> Graph:
-        """An attribute that is a graph. Raises: NotTaken."""
+        """Return an attribute that is a graph. Raises: NotTaken."""
         found = self.attribute(name)
         if not isinstance(found, Graph):
             raise NotTaken(f"its attribute `{name}` is no graph")
         return found
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front. Raises: NotTaken."""
+        """Return an axis counted from the front. Raises: NotTaken."""
         if not -rank <= axis < max(rank, 1):
             raise NotTaken(f"the axis {axis} of a tensor of {rank} dimensions")
         return axis % max(rank, 1)
@@ -131,13 +131,13 @@ class Applied:
     # --- steps ---
 
     def text(self) -> Text:
-        """A kernel for this node."""
+        """Return a kernel for this node."""
         return Text(self.making, self.node.op.lower())
 
     def map(
         self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
     ) -> Value:
-        """A kernel of single elements: a text of `{0}`, `{1}`, …, which are repeated to one size.
+        """Return a kernel of single elements: a text of `{0}`, `{1}`, …, which are repeated to one size.
 
         They are computed in the type `inside`, by default that of the first one, or f32 where that is
         narrower, and the text, which has the type `result`, by default that one, is cast to `dtype`, by
@@ -163,7 +163,7 @@ class Applied:
         inside: str,
         definitions: str = "",
     ) -> Value:
-        """The same by a function of terms, whose text has the type `inside`, and may call definitions.
+        """Return the same by a function of terms, whose text has the type `inside`, and may call definitions.
 
         The result lies as the first value does that has all its sizes.
         """
@@ -185,7 +185,7 @@ class Applied:
         return result
 
     def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
-        """A value as a step reads it: with so many axes in such an order, or where that is none, its own."""
+        """Return a value as a step reads it: with so many axes in such an order, or where that is none, its own."""
         if not order:
             return self.making.passed(self.making.plain(value))
         whole = value if value.rank == rank else self.making.plain(value)
@@ -194,12 +194,12 @@ class Applied:
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:
-    """What is known to be a tuple."""
+    """Return what is known to be a tuple."""
     return tuple(value)
 
 
 def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
-    """An element of a value that is repeated to larger sizes: a literal, where it is one known number."""
+    """Return an element of a value that is repeated to larger sizes: a literal, where it is one known number."""
     literal = scalar_of(value)
     if literal is not None:
         return literal
@@ -208,7 +208,7 @@ def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
 
 
 def scalar_of(value: Value) -> Term | None:
-    """The number of a value of one element that is known, as text; None where it is not.
+    """Return the number of a value of one element that is known, as text; None where it is not.
 
     One that was learnt is none, but an array: kernels that differ in it alone are one.
     """
@@ -226,5 +226,5 @@ def scalar_of(value: Value) -> Term | None:
 
 
 def known_value(array: Array | Sequence[int] | Sequence[float], dtype: str) -> Value:
-    """A value that is known, of such a type."""
+    """Return a value that is known, of such a type."""
     return Value(dtype, np.shape(array), known=np.asarray(array, DTYPES[dtype].numpy()))

@@ -95,7 +95,7 @@ def compile_program_of(
     runs: bool = False,
     apart: bool = False,
 ) -> Library:
-    """The C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
+    """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
     machine, model = _machine(how, runs=runs)
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
@@ -118,7 +118,7 @@ def compile_program_of(
 
 
 def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
-    """The steps dealt to devices, by the machine's figures as they were measured here."""
+    """Return the steps dealt to devices, by the machine's figures as they were measured here."""
     name = machine_of(how.machine)
     machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
     costs = {kernel: one.cost_ns for kernel, one in made.items()}
@@ -126,13 +126,13 @@ def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
 
 
 def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
-    """The machine, and whether a plain-C model of it is what runs here."""
+    """Return the machine, and whether a plain-C model of it is what runs here."""
     machine = at_one_length(load_machine(machine_of(how.machine)))
     return machine, runs and is_model(machine, missing_features(machine), None)
 
 
 def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
-    """What is asked of each kernel. Weights are packed where this processor runs what packs them."""
+    """Return what is asked of each kernel. Weights are packed where this processor runs what packs them."""
     name = machine_of(how.machine)
     machine, model = _machine(how, runs=runs)
     here = model or not is_model(machine, missing_features(machine), None)
@@ -150,7 +150,7 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
 def fuse_of(
     method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
 ) -> Fuse:
-    """How operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
+    """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
     if method != "cpsat":
         return fused if method == "greedy" else finished
     return partition_of(method, how, workspace_bytes, watch)
@@ -159,7 +159,7 @@ def fuse_of(
 def partition_of(
     method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
 ) -> Partition:
-    """The same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
+    """Return the same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
     name = machine_of(how.machine)
     request = Request(
         Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile("default", name),
@@ -186,7 +186,7 @@ def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
 
 
 def _compiled(request: Request) -> Made:
-    """The C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
+    """Return the C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
     try:
         made = compiled(request)
     except NoMapping:
@@ -233,7 +233,7 @@ class CompiledModel:
         return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.outputs}
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
-        """The results for such inputs. Raises: UsageProblem for other names, types or sizes."""
+        """Return the results for such inputs. Raises: UsageProblem for other names, types or sizes."""
         given = [self._given(port.name, inputs) for port in self.emitted.inputs]
         unknown = [name for name in inputs if name not in self.inputs]
         if unknown:
@@ -243,7 +243,7 @@ class CompiledModel:
         return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
 
     def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
-        """A call without arguments, prepared for these inputs: its status. Its results go nowhere.
+        """Return a call without arguments, prepared for these inputs: its status. Its results go nowhere.
 
         Raises: as a call.
         """
@@ -309,7 +309,7 @@ def compile_model(
     fusion: Method = "greedy",
     devices: int = 1,
 ) -> CompiledModel:
-    """A model of a file, or one that was imported, compiled for a machine.
+    """Return a model of a file, or one that was imported, compiled for a machine.
 
     `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
     processes kernels are compiled, 0 for as many as there are cores; so many `threads` share each kernel.
@@ -342,7 +342,7 @@ def compile_whole(
     apart: bool = False,
     warnings: tuple[Diagnostic, ...] = (),
 ) -> CompiledModel:
-    """A program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
+    """Return a program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
 
     Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
     """
@@ -376,7 +376,7 @@ def _compile_ahead(program: Program, how: How, jobs: int) -> None:
 
 
 def _asked(request: Request) -> dict[str, Any]:
-    """A kernel as the command is asked for it, which builds none: the model is built as a whole."""
+    """Return a kernel as the command is asked for it, which builds none: the model is built as a whole."""
     return {
         "kernel": request.kernel.text, "machine": request.machine, "heuristic": request.heuristic,
         "limit_s": request.limit_s, "threads": request.threads, "packed": request.packed,
@@ -392,7 +392,7 @@ def _wrong(said: str, *notes: str) -> UsageProblem:
 
 
 def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
-    """The library. `model` says that kernels are plain C. Raises: MissingTool, CompilerRefused."""
+    """Return the library. `model` says that kernels are plain C. Raises: MissingTool, CompilerRefused."""
     flags = MODEL_FLAGS if model else machine.target.flags
     features = () if model else machine.target.features
     found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, None, features)
@@ -421,7 +421,7 @@ class Room:
 
     @staticmethod
     def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> Room:
-        """A room for such a model; `first` are what lies in front of the pointers to its inputs."""
+        """Return a room for such a model; `first` are what lies in front of the pointers to its inputs."""
         given = (ctypes.c_void_p * (len(first) + inputs + 1))(*first)
         made = (ctypes.c_void_p * (outputs + 1))()
         space = large_room(workspace_bytes + LINE_BYTES)
@@ -443,7 +443,7 @@ class Kept:
 
     @staticmethod
     def of(content: bytes) -> Kept:
-        """A copy of such bytes."""
+        """Return a copy of such bytes."""
         space = large_room(len(content) + LINE_BYTES)
         start = -(-ctypes.addressof(space) // LINE_BYTES) * LINE_BYTES
         ctypes.memmove(start, content, len(content))
@@ -497,7 +497,7 @@ def _is_summed(text: str, name: str) -> bool:
 def with_packed(
     program: Program, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
 ) -> Program:
-    """The program whose kernels are given packed what they take packed, and only constants that are read.
+    """Return the program whose kernels are given packed what they take packed, and only constants that are read.
 
     What packs is one library. Raises: as `compile_library`, of what packs.
     """
@@ -513,7 +513,7 @@ def with_packed(
 
 
 def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made: dict[str, Array]) -> Call:
-    """A call of a kernel with what it takes packed; what is packed is added to `made`."""
+    """Return a call of a kernel with what it takes packed; what is packed is added to `made`."""
     given = dict(step.reads)
     for packer in packers:
         passed, target = given.pop(packer.source), packer.target

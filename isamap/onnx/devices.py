@@ -34,7 +34,7 @@ class Dealt:
 def deal(
     program: Program, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
 ) -> Dealt:
-    """The steps dealt; `costs` are kernels' prices by name. Units: nanoseconds, seconds of wall clock."""
+    """Return the steps dealt; `costs` are kernels' prices by name. Units: nanoseconds, seconds of wall clock."""
     problem = problem_of(program, costs, machine, devices)
     plan = dealt(problem, limit_s)
     wrong = check_device_plan(problem, plan)
@@ -47,7 +47,7 @@ def deal(
 
 
 def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, devices: int) -> DeviceProblem:
-    """The steps as kernels with prices. A tensor that a core's own caches hold is far from another core."""
+    """Return the steps as kernels with prices. A tensor that a core's own caches hold is far from another core."""
     near, memories = near_of(machine), Memories.of(machine)
     jobs: list[Job] = []
     crossing: dict[str, float] = {}

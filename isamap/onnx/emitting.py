@@ -56,7 +56,7 @@ def emit(
     apart: bool = False,
     phases: Sequence[Phase] = (),
 ) -> Emitted:
-    """The files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
+    """Return the files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
 
     `phases` are steps by number, dealt to devices; without them, one step follows the other.
     """
@@ -198,7 +198,7 @@ class _Writer:
         return "\n".join([*lines, "  return status;", "}", ""])
 
     def _begun(self) -> list[str]:
-        """What stands before the steps of a function."""
+        """Return what stands before the steps of a function."""
         weights = ["  const unsigned char *weights = inputs->weights;"] if self.apart else []
         return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
 
@@ -214,7 +214,7 @@ class _Writer:
     # --- phases of several devices ---
 
     def _side_by_side(self) -> list[str]:
-        """A function for each part of a phase, and one for the phase, which a pool performs part by part."""
+        """Return a function for each part of a phase, and one for the phase, which a pool performs part by part."""
         if not self.is_dealt:
             return []
         name, most = self.program.name, max(map(len, self.phases))
@@ -248,7 +248,7 @@ class _Writer:
         return lines
 
     def _phase(self, number: int, parts: int) -> list[str]:
-        """A phase of several parts: by the threads of a pool, or one part behind the other."""
+        """Return a phase of several parts: by the threads of a pool, or one part behind the other."""
         function = f"{self.program.name}_phase_{number}"
         return [
             "  {",
@@ -263,7 +263,7 @@ class _Writer:
         ]
 
     def _weights(self) -> list[str]:
-        """Where weights are in the library."""
+        """Return where weights are in the library."""
         if not self.weights or self.apart:
             return []
         name = self.program.name
@@ -287,7 +287,7 @@ class _Writer:
         ]
 
     def place(self, passed: Passed) -> str:
-        """The address of a tensor in C."""
+        """Return the address of a tensor in C."""
         for ports, members, struct in (
             (self.program.inputs, self.inputs, "inputs"),
             (self.program.outputs, self.outputs, "outputs"),

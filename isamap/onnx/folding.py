@@ -57,7 +57,7 @@ class Room:
 
     @staticmethod
     def of(model: Model) -> Room:
-        """The room that a model has: of weights, some widened and transposed copies."""
+        """Return the room that a model has: of weights, some widened and transposed copies."""
         size = sum(array.nbytes for array in model.graph.constants.values())
         nodes = sum(1 for _ in _nodes(model.graph))
         return Room(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)
@@ -90,7 +90,7 @@ def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Ro
 
 
 def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> list[Array] | None:
-    """The results of a node for inputs that are known; None where it is not to be computed now."""
+    """Return the results of a node for inputs that are known; None where it is not to be computed now."""
     if any(isinstance(value, Graph) for value in node.attributes.values()):
         return None
     if (
@@ -139,7 +139,7 @@ def fold(node: Node, inputs: Sequence[Array | None], opset: int, room: Room) -> 
 
 
 def _count(onnx: Any, model: Any, given: dict[str, Array]) -> int | None:
-    """How many elements the results have; None where that is not known, or too many."""
+    """Return how many elements the results have; None where that is not known, or too many."""
     count = 0
     del model.graph.input[:]
     for name, array in given.items():

@@ -36,7 +36,7 @@ _SPELLED = {"f16": "float16", "f32": "float", "f64": "double", "bf16": "bfloat16
 
 @cache
 def _schema(op: str, opset: int, domain: str) -> Any:
-    """How ONNX defines an operator; None for one that it does not have."""
+    """Return how ONNX defines an operator; None for one that it does not have."""
     onnx: Any = import_module("onnx")
     try:
         return onnx.defs.get_schema(op, opset, domain)
@@ -92,7 +92,7 @@ def _check_types(schema: Any, inputs: Sequence[Value | None]) -> None:
 
 
 def function_of(node: Node, inputs: Sequence[Value | None], opset: int) -> Function | None:
-    """The function that defines a node's operator; None where there is none.
+    """Return the function that defines a node's operator; None where there is none.
 
     Shapes of inputs are known, so that what depends on them is decided.
     """
@@ -150,7 +150,7 @@ def read_attributes(onnx: Any, protos: Any) -> dict[str, Attribute]:
 
 
 def with_attributes(function: Function, node: Node) -> list[Node]:
-    """The nodes of a function, with attributes of the node that calls it where they name those."""
+    """Return the nodes of a function, with attributes of the node that calls it where they name those."""
     given = {**function.defaults, **node.attributes}
     return [_filled(inner, given) for inner in function.nodes]
 
@@ -169,7 +169,7 @@ def _filled(node: Node, given: Any) -> Node:
 
 
 def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
-    """A node as protobuf, under other names of what it reads and writes.
+    """Return a node as protobuf, under other names of what it reads and writes.
 
     Raises: NotTaken for an attribute of a kind that is not read.
     """
@@ -190,7 +190,7 @@ def to_proto(node: Node, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
 
 
 def _graph_proto(onnx: Any, graph: Graph) -> Any:
-    """A graph inside of a node as protobuf."""
+    """Return a graph inside of a node as protobuf."""
     helper = onnx.helper
     ports = [
         [

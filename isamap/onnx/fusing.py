@@ -26,7 +26,7 @@ MOST_STATEMENTS = 16
 
 
 def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
-    """The steps with their kernels' texts by name, as few as may be; `results` are read by the caller."""
+    """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller."""
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
         readers[tensor] += 1
@@ -46,7 +46,7 @@ def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[st
 
 
 def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
-    """The calls and moves of steps that are as they shall be, with their kernels' texts by name."""
+    """Return the calls and moves of steps that are as they shall be, with their kernels' texts by name."""
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
         readers[tensor] += 1
@@ -63,14 +63,14 @@ def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict
 
 
 def reads_of(step: Open) -> Sequence[Passed]:
-    """What a step reads."""
+    """Return what a step reads."""
     if isinstance(step, Pointwise):
         return step.inputs
     return step.reads if isinstance(step, Move) else tuple(step.reads.values())
 
 
 def writes_of(step: Open) -> Sequence[Passed]:
-    """What a step writes."""
+    """Return what a step writes."""
     if isinstance(step, Pointwise):
         return (step.output,)
     return step.writes if isinstance(step, Move) else tuple(step.writes.values())
@@ -115,7 +115,7 @@ def _with_producers(
 
 
 def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
-    """Where more inputs stand, after those that are new were added."""
+    """Return where more inputs stand, after those that are new were added."""
     inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
     return [f"«{inputs.index(passed)}»" for passed in more]
 
@@ -143,17 +143,17 @@ def _behind(
 
 
 def real_sizes(shape: Sequence[int]) -> list[int]:
-    """The sizes of axes along which there is more than one element."""
+    """Return the sizes of axes along which there is more than one element."""
     return [size for size in shape if size != 1]
 
 
 def free_name(reads: Mapping[str, Passed]) -> str:
-    """A name for one more operand that a kernel reads."""
+    """Return a name for one more operand that a kernel reads."""
     return next(name for n in range(len(reads) + 1) if (name := f"a{n}") not in reads)
 
 
 def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
-    """One kernel of both: what was the result of the first is kept inside."""
+    """Return one kernel of both: what was the result of the first is kept inside."""
     ((inner, result),) = kernel.writes.items()
     declared = [line.replace(f"out {inner}:", f"temp {inner}:", 1) for line in kernel.declared]
     reads = dict(kernel.reads)
@@ -196,7 +196,7 @@ def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
 
 
 def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
-    """The steps with borders where what they are read by wants them; `readers` counts steps by tensor."""
+    """Return the steps with borders where what they are read by wants them; `readers` counts steps by tensor."""
     found = list(steps)
     made = {
         p.tensor: n for n, step in enumerate(steps) if isinstance(step, Written) for p in step.writes.values()
@@ -226,7 +226,7 @@ def _wide(passed: Passed, border: Border) -> Passed:
 
 
 def _declared(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
-    """The declarations of a kernel with other sizes of an operand."""
+    """Return the declarations of a kernel with other sizes of an operand."""
     sizes = f"[{', '.join(map(str, wide.shape))}];"
     return tuple(
         line.partition("[")[0] + sizes if re.match(f"[a-z]+ {name}:", line) else line
@@ -235,13 +235,13 @@ def _declared(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
 
 
 def _shifted(index: str, border: Border) -> str:
-    """An index that counts from the border on."""
+    """Return an index that counts from the border on."""
     parts = zip(index.split(", "), border, strict=True)
     return ", ".join(f"{part} + {before}" if before else part for part, (before, _) in parts)
 
 
 def _read_wider(kernel: Written, name: str, border: Border) -> Written:
-    """The kernel that reads zeros where it read beyond the edge of an operand."""
+    """Return the kernel that reads zeros where it read beyond the edge of an operand."""
     wide = _wide(kernel.reads[name], border)
     beyond = re.compile(rf"\({name}\[([^\]]*)\] else 0\)")
     statements = tuple(
@@ -257,7 +257,7 @@ def _read_wider(kernel: Written, name: str, border: Border) -> Written:
 
 
 def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written | None:
-    """The kernel that writes its only result with a border; None where more than one statement writes it."""
+    """Return the kernel that writes its only result with a border; None where more than one statement writes it."""
     name, written = next(iter(kernel.writes.items()))
     if (
         len(kernel.writes) > 1

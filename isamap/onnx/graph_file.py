@@ -46,7 +46,7 @@ MOST_NUMBER = 1 << 40
 
 
 def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
-    """All constants behind each other, and where each begins. Units: bytes."""
+    """Return all constants behind each other, and where each begins. Units: bytes."""
     places: dict[str, int] = {}
     parts: list[bytes] = []
     size = 0
@@ -60,7 +60,7 @@ def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
 
 
 def folder_files(program: Program) -> dict[str, str | bytes]:
-    """The files of an imported model by name."""
+    """Return the files of an imported model by name."""
     weights, places = weights_of(program)
     whole: dict[str, Any] = {
         "isamap": FORMAT,

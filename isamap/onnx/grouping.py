@@ -29,7 +29,7 @@ from isamap.plan.graphs import GraphNode
 
 
 def nodes_of(steps: Sequence[Open]) -> tuple[GraphNode, ...]:
-    """The steps as nodes: what may be computed inside of each, and behind what each may be performed."""
+    """Return the steps as nodes: what may be computed inside of each, and behind what each may be performed."""
     made = {p.tensor: (n, p) for n, step in enumerate(steps) for p in writes_of(step)}
     return tuple(_node(step, steps, made) for step in steps)
 
@@ -62,7 +62,7 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passe
 
 
 def _accesses(kernel: Written, name: str, rank: int) -> re.Pattern[str] | None:
-    """What finds an operand in a kernel's statements; None where an expression cannot stand in its place.
+    """Return what finds an operand in a kernel's statements; None where an expression cannot stand in its place.
 
     That is so where it is read in several places: each would compute it again.
     """
@@ -93,7 +93,7 @@ class Writer:
         self.makers = {p.tensor: n for n, step in enumerate(self.steps) for p in writes_of(step)}
 
     def group(self, root: int, inner: frozenset[int]) -> Open | None:
-        """The group as one step; None where no kernel may be as long."""
+        """Return the group as one step; None where no kernel may be as long."""
         try:
             return self._group(root, inner)
         except TooLong:
@@ -117,7 +117,7 @@ class Writer:
         return joined(self._with_producers(below, inner), whole, output.tensor)
 
     def _expanded(self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]) -> Pointwise:
-        """An operation with the expressions of others in the places of its inputs."""
+        """Return an operation with the expressions of others in the places of its inputs."""
         if step.output.tensor in known:
             return known[step.output.tensor]
         inputs: list[Passed] = []
@@ -149,7 +149,7 @@ class Writer:
         return found
 
     def _with_producers(self, kernel: Written, inner: frozenset[int]) -> Written:
-        """A kernel with the expressions of operations where it reads their results."""
+        """Return a kernel with the expressions of operations where it reads their results."""
         for name, passed in list(kernel.reads.items()):
             number = self.makers.get(passed.tensor, -1)
             maker = self.steps[number] if number in inner else None
@@ -159,7 +159,7 @@ class Writer:
 
 
 def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
-    """The kernel with an operation's expression for each element of an operand."""
+    """Return the kernel with an operation's expression for each element of an operand."""
     pattern = _accesses(kernel, name, len(step.output.shape))
     assert pattern is not None, "only these are inlined"
     reads = {n: p for n, p in kernel.reads.items() if n != name}
@@ -193,12 +193,12 @@ def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
 
 
 def _element(name: str, shape: Sequence[int], index: Sequence[str]) -> str:
-    """An element of an input that is repeated to the sizes that such an index goes over."""
+    """Return an element of an input that is repeated to the sizes that such an index goes over."""
     own = index[len(index) - len(shape) :]
     there = [i if size != 1 else "0" for i, size in zip(own, shape, strict=True)]
     return f"{name}[{', '.join(there or ['0'])}]"
 
 
 def as_kernel(step: Written | Pointwise) -> Written:
-    """The kernel of a group."""
+    """Return the kernel of a group."""
     return step if isinstance(step, Written) else written(step)

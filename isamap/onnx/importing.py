@@ -52,7 +52,7 @@ def import_model(
     constants: Mapping[str, Array] | None = None,
     fuse: Fuse = fused,
 ) -> Imported:
-    """The program of a file. `sizes` gives open ones a number, `constants` inputs a value for all calls.
+    """Return the program of a file. `sizes` gives open ones a number, `constants` inputs a value for all calls.
 
     `fuse` decides which operations are one kernel.
     Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
@@ -68,7 +68,7 @@ def lower_model(
     constants: Mapping[str, Array],
     fuse: Fuse = fused,
 ) -> Imported:
-    """The program of a model that was read; what is refused is among its findings."""
+    """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, sizes, constants)
     graph, gone = with_folded_channels(model.graph)
@@ -145,7 +145,7 @@ def _needed(steps: Sequence[Open], wanted: set[str]) -> list[Open]:
 
 
 def _spelled(name: str) -> str:
-    """A name as C has it."""
+    """Return a name as C has it."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", name)[:40]
     return found if found[:1].isalpha() else f"model_{found}"
 
@@ -190,7 +190,7 @@ def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
 
 
 def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """The sizes of an input as numbers. Raises: UsageProblem."""
+    """Return the sizes of an input as numbers. Raises: UsageProblem."""
     if port.sizes is None:
         if not port.dtype:
             return ()
@@ -227,7 +227,7 @@ def _no_type(port: Port) -> Diagnostic:
 
 
 def _contradiction(model: Model, port: Signature, value: Value) -> str:
-    """How a value differs from what the file says of it. Sizes count of results: tools leave others stale."""
+    """Return how a value differs from what the file says of it. Sizes count of results: tools leave others stale."""
     return port.contradicts(value.dtype, value.shape if port in model.graph.outputs else None)
 
 
@@ -254,7 +254,7 @@ Step = tuple[Array, Array]
 
 
 def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
-    """The graph with fewer nodes, and those that are gone; filters that have changed are new constants."""
+    """Return the graph with fewer nodes, and those that are gone; filters that have changed are new constants."""
     readers = Counter(_read(graph))
     constants: dict[str, Array] = dict(graph.constants)
     nodes: list[Node | None] = []
@@ -289,7 +289,7 @@ def _read(graph: Graph) -> Iterator[str]:
 
 
 def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Array]) -> Node | None:
-    """A convolution that gives what a node does of another's result; None where no filters do."""
+    """Return a convolution that gives what a node does of another's result; None where no filters do."""
     assert maker is not None, "only what is there makes a value"
     x, weights, *biases = maker.inputs
     if f"{node.outputs[0] if node.outputs else ''}.filters" in constants:
@@ -346,7 +346,7 @@ def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array
 
 
 def _by_channel(array: Array, filters: Array) -> Array | None:
-    """A number for each channel, of an array that is repeated over images."""
+    """Return a number for each channel, of an array that is repeated over images."""
     sizes = (1,) * (filters.ndim - array.ndim) + array.shape
     if array.dtype != filters.dtype or len(sizes) != filters.ndim:
         return None

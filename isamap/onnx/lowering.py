@@ -113,7 +113,7 @@ class Lowering:
     def results(
         self, node: Node, inputs: tuple[Value | None, ...], scope: Scope
     ) -> tuple[Sequence[Value | None], str]:
-        """The results of a node, and how they came about where no steps tell."""
+        """Return the results of a node, and how they came about where no steps tell."""
         if node.domain not in scope.opsets:
             raise NotTaken(f"the model does not say which version of the operators of `{node.domain}` it has")
         version = scope.opsets[node.domain]
@@ -152,7 +152,7 @@ class Lowering:
         return self.called(other, node, inputs, scope), "function"
 
     def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value, ...]:
-        """The results of an operator: of inputs as they lie, where it can take them so."""
+        """Return the results of an operator: of inputs as they lie, where it can take them so."""
         mark = self.making.mark()
         try:
             found = lowered(applied)
@@ -167,7 +167,7 @@ class Lowering:
     def called(
         self, function: Function, node: Node, inputs: Sequence[Value | None], scope: Scope
     ) -> Sequence[Value | None]:
-        """The results of a function, lowered in place; None for those that it does not compute.
+        """Return the results of a function, lowered in place; None for those that it does not compute.
 
         Raises: Refused.
         """
@@ -187,7 +187,7 @@ class Lowering:
         return [names.get(name) for name in function.outputs[: len(node.outputs)]]
 
     def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
-        """The results of a graph for such inputs, which sees the names around it. Raises: Refused."""
+        """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
         self.nodes += 1
         if len(given) != len(graph.inputs):
             raise NotTaken(f"the graph inside takes {len(graph.inputs)} inputs and is given {len(given)}")
@@ -215,7 +215,7 @@ def check_said(ports: Iterable[Signature], names: Names) -> None:
 
 
 def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
-    """The input of a node that is most likely to decide sizes inside of it; "" where there is none such."""
+    """Return the input of a node that is most likely to decide sizes inside of it; "" where there is none such."""
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
             return name
@@ -226,7 +226,7 @@ _ABSENT = Value("", ())
 
 
 def _value(names: Names, name: str) -> Value | None:
-    """A value by its name, None for one that is left out. Raises: NotTaken for one that nothing computes."""
+    """Return a value by its name, None for one that is left out. Raises: NotTaken for one that nothing computes."""
     if not name:
         return None
     if name not in names:
@@ -261,7 +261,7 @@ class Lowers(Protocol):
         ...
 
     def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
-        """The results of a graph for such inputs, which sees the names around it. Raises: Refused."""
+        """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
         ...
 
 
@@ -351,7 +351,7 @@ def _scan(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) 
 
 
 def _numbers(node: Node, name: str, count: int) -> list[int]:
-    """An attribute that is a whole number for each of so many, by default 0."""
+    """Return an attribute that is a whole number for each of so many, by default 0."""
     found = node.attributes.get(name)
     return [int(number) for number in found] if isinstance(found, tuple) else [0] * count
 
@@ -365,7 +365,7 @@ def _index(number: int) -> Value:
 def _applied(
     to: Lowers, op: str, values: Sequence[Value], attributes: Mapping[str, int], scope: Scope
 ) -> Value:
-    """The result of an operator. Raises: Refused."""
+    """Return the result of an operator. Raises: Refused."""
     names = tuple(f"v{n}" for n in range(len(values)))
     inside = Scope(dict(zip(names, values, strict=True)), scope.opsets, scope.depth + 1)
     to.lower(Node(op, "", "", names, ("made",), attributes), inside)

@@ -49,7 +49,7 @@ class Value:
 
     @staticmethod
     def of(array: Array) -> Value:
-        """A value that is known."""
+        """Return a value that is known."""
         return Value(type_of(array), array.shape, known=array)
 
     @property
@@ -67,7 +67,7 @@ class Value:
         return permuted(self.shape, self.order)
 
     def ordered(self, order: Shape) -> Value:
-        """The same memory, taken for axes in that order."""
+        """Return the same memory, taken for axes in that order."""
         return replace(self, order=() if is_in_place(self.shape, order) else order)
 
     @property
@@ -77,7 +77,7 @@ class Value:
         return replace(self, shape=self.lying, known=known, order=())
 
     def shaped(self, shape: Sequence[int]) -> Value:
-        """The same elements, in the same order, under other sizes. Raises: OutOfOrder."""
+        """Return the same elements, in the same order, under other sizes. Raises: OutOfOrder."""
         found = tuple(int(size) for size in shape)
         if self.order and found != self.shape:
             raise OutOfOrder
@@ -92,12 +92,12 @@ def permuted(sizes: Sequence[int], order: Shape) -> Shape:
 
 
 def _real(shape: Shape, order: Shape) -> list[int]:
-    """The axes of several elements as they lie."""
+    """Return the axes of several elements as they lie."""
     return [n for n in order or range(len(shape)) if shape[n] != 1]
 
 
 def is_in_place(shape: Shape, order: Shape) -> bool:
-    """Whether axes in that order lie as they do in their own: those of one element may be anywhere."""
+    """Return whether axes in that order lie as they do in their own: those of one element may be anywhere."""
     return _real(shape, order) == _real(shape, ())
 
 
@@ -117,7 +117,7 @@ class Making:
     )
 
     def mark(self) -> int:
-        """Where the program stands, to come back to."""
+        """Return where the program stands, to come back to."""
         return len(self.steps)
 
     def back_to(self, mark: int) -> None:
@@ -126,11 +126,11 @@ class Making:
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
 
     def plain(self, value: Value) -> Value:
-        """The value with its axes in memory as its sizes name them."""
+        """Return the value with its axes in memory as its sizes name them."""
         return self.laid(value, ())
 
     def laid(self, value: Value, order: Shape) -> Value:
-        """The value with its axes in memory in that order: by a step, where elements have to move."""
+        """Return the value with its axes in memory in that order: by a step, where elements have to move."""
         if value.known is not None and not value.tensor:
             return value.ordered(order)
         if _real(value.shape, value.order) == _real(value.shape, order):
@@ -153,14 +153,14 @@ class Making:
             raise NotTaken(said)
 
     def fresh(self, dtype: str, shape: Shape) -> Value:
-        """A value that a step is about to write. Raises: NotTaken for one that is too large."""
+        """Return a value that a step is about to write. Raises: NotTaken for one that is too large."""
         if prod(shape) > MOST_ELEMENTS:
             raise NotTaken(f"a result of {prod(shape)} elements is too large")
         self.tensors += 1
         return Value(dtype, shape, f"t{self.tensors - 1}")
 
     def passed(self, value: Value) -> Passed:
-        """A value as a step reads it; what is known becomes a constant of the program."""
+        """Return a value as a step reads it; what is known becomes a constant of the program."""
         if not value.dtype:
             raise NotTaken("no kernel computes with a tensor of this type")
         flat = value.flat
@@ -195,7 +195,7 @@ class Operand:
     order: Shape = ()
 
     def at(self, index: Sequence[str]) -> str:
-        """The element at such indices, which are 0 along axes of one element."""
+        """Return the element at such indices, which are 0 along axes of one element."""
         there = [i if size != 1 else "0" for i, size in zip(index, self.shape, strict=True)]
         return f"{self.name}[{', '.join(self._lying(there) or ['0'])}]"
 
@@ -208,11 +208,11 @@ class Operand:
         return {name: size for name, size in sizes if name != "0"}
 
     def term(self, index: Sequence[str]) -> Term:
-        """The same as a value with its type."""
+        """Return the same as a value with its type."""
         return Term(self.at(index), self.dtype)
 
     def filled(self, index: Sequence[str], fill: str) -> str:
-        """The element, or `fill` where it lies outside."""
+        """Return the element, or `fill` where it lies outside."""
         return f"({self.name}[{', '.join(self._lying(index)) or '0'}] else {fill})"
 
 
@@ -235,7 +235,7 @@ class Text:
         self._definitions += function
 
     def read(self, value: Value) -> Operand:
-        """An array to be read."""
+        """Return an array to be read."""
         passed = self.making.passed(value)
         key = passed.tensor, passed.shape, value.order
         if key not in self._reads:
@@ -244,14 +244,14 @@ class Text:
         return self._reads[key][0]
 
     def write(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
-        """An array that is a result; results come in the order in which they were asked for."""
+        """Return an array that is a result; results come in the order in which they were asked for."""
         value = self.making.fresh(dtype, tuple(int(size) for size in shape)).ordered(order)
         made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape, value.order)
         self._writes.append((made, value))
         return made
 
     def temp(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
-        """An array that exists inside only."""
+        """Return an array that exists inside only."""
         self._temporaries += 1
         return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
 
@@ -274,12 +274,12 @@ class Text:
         self._statements.append(statement)
 
     def done(self) -> Value:
-        """The only result, after the kernel was added to the program's steps."""
+        """Return the only result, after the kernel was added to the program's steps."""
         (value,) = self.all_done()
         return value
 
     def all_done(self) -> tuple[Value, ...]:
-        """The results, likewise."""
+        """Return the results, likewise."""
         values = tuple(value for _, value in self._writes)
         if any(value.count for value in values):
             self._add()
@@ -318,7 +318,7 @@ def axes_of(shape: Sequence[int], letter: str = "d") -> tuple[list[str], dict[st
 
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
-    """The sizes to which all of these are repeated. Raises: NotTaken."""
+    """Return the sizes to which all of these are repeated. Raises: NotTaken."""
     try:
         return tuple(int(size) for size in np.broadcast_shapes(*shapes))
     except ValueError:
@@ -327,5 +327,5 @@ def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
 
 
 def broadcast_index(shape: Shape, axes: Sequence[str]) -> list[str]:
-    """The index into an array of this shape that is repeated to a larger one with such axes."""
+    """Return the index into an array of this shape that is repeated to a larger one with such axes."""
     return list(axes[len(axes) - len(shape) :])

@@ -20,7 +20,7 @@ _TYPE_BYTES = {1: 4, 2: 8, 3: 1, 4: 2, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8}
 
 
 def is_sound(move: Move) -> bool:
-    """Whether a move touches its tensors only, whatever data it gets."""
+    """Return whether a move touches its tensors only, whatever data it gets."""
     rule = _RULES.get(move.function)
     if rule is None or min(move.numbers, default=0) < 0:
         return False

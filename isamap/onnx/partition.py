@@ -62,7 +62,7 @@ class Partition:
         return self.parted.plan.warnings if self.parted is not None else ()
 
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
-        """The calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
+        """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
         problem, cones, written = pose(steps, results, self.prices)
         number = {cone: n for n, cone in enumerate(cones)}
         edges = Edges.of(problem.nodes, problem.results)
@@ -82,7 +82,7 @@ class Partition:
         return finished([written[g] for g in plan.order], results)
 
     def _solved(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
-        """The best plan that fits when it is packed; of those that do not, the last."""
+        """Return the best plan that fits when it is packed; of those that do not, the last."""
         plan = start
         failures: dict[Diagnostic, None] = {}
         for _ in range(TRIES):
@@ -100,7 +100,7 @@ class Partition:
 def pose(
     steps: Sequence[Open], results: set[str], prices: Prices
 ) -> tuple[GraphProblem, list[Cone], list[Open]]:
-    """The problem of a program's steps, and by group its nodes and how it is written."""
+    """Return the problem of a program's steps, and by group its nodes and how it is written."""
     nodes = nodes_of(steps)
     edges = Edges.of(nodes, frozenset(results))
     writer = Writer(steps)
@@ -127,7 +127,7 @@ def pose(
 
 
 def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[Cone]:
-    """The groups of `fused`: what it leaves in memory is what roots write."""
+    """Return the groups of `fused`: what it leaves in memory is what roots write."""
     calls, _ = fused(steps, results)
     kept = {p.tensor for step in calls for p in written_by(step)}
     visible = frozenset(n for n, node in enumerate(edges.nodes) if kept & set(node.writes))
@@ -135,7 +135,7 @@ def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> lis
 
 
 def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]:
-    """Where a plan's tensors lie, and how large the workspace is, with that of kernels. Units: bytes."""
+    """Return where a plan's tensors lie, and how large the workspace is, with that of kernels. Units: bytes."""
     buffers = [
         Buffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
         for t, (b, e) in lives(problem, plan.order).items()

@@ -51,7 +51,7 @@ class Pointwise:
 
 
 def call_of(kernel: Written) -> tuple[Call, str]:
-    """The call of a kernel, named by a digest of its text, and the text."""
+    """Return the call of a kernel, named by a digest of its text, and the text."""
     body = "".join(f"  {line}\n" for line in (*kernel.declared, *kernel.statements))
     digest = hashlib.sha256((kernel.definitions + body).encode()).hexdigest()[:8]
     name = f"{kernel.name[:40].rstrip('_')}_{digest}"
@@ -60,7 +60,7 @@ def call_of(kernel: Written) -> tuple[Call, str]:
 
 
 def written(step: Pointwise) -> Written:
-    """The kernel of an operation on single elements, over the fewest axes by which all can be walked."""
+    """Return the kernel of an operation on single elements, over the fewest axes by which all can be walked."""
     shape = step.output.shape
     walks = [broadcast(p.shape, dense(p.shape), shape) for p in (*step.inputs, step.output)]
     sizes = merged(shape, walks)
@@ -88,12 +88,12 @@ def written(step: Pointwise) -> Written:
 
 
 def _declared(line: str) -> tuple[int, ...]:
-    """The sizes in a declaration."""
+    """Return the sizes in a declaration."""
     return tuple(int(size) for size in line.partition("[")[2].rstrip("];").split(", "))
 
 
 def _element(name: str, axes: Sequence[str], sizes: Sequence[int], walk: Strides) -> tuple[str, str]:
-    """An element of an array that does not move along axes of stride 0, and the array's sizes."""
+    """Return an element of an array that does not move along axes of stride 0, and the array's sizes."""
     kept = [n for n, stride in enumerate(walk) if stride]
     index, extents = [axes[n] for n in kept], [str(sizes[n]) for n in kept]
     return f"{name}[{', '.join(index or ['0'])}]", ", ".join(extents or ["1"])
@@ -105,10 +105,10 @@ def _nest(loops: Mapping[str, int], statement: str) -> str:
 
 
 def placed(expression: str, elements: Sequence[str]) -> str:
-    """An expression with elements in the places of «0», «1», …."""
+    """Return an expression with elements in the places of «0», «1», …."""
     return PLACE.sub(lambda found: elements[int(found[1])], expression)
 
 
 def dense(shape: Sequence[int]) -> Strides:
-    """How far neighbours along each axis lie apart in a row-major array. Units: elements."""
+    """Return how far neighbours along each axis lie apart in a row-major array. Units: elements."""
     return tuple(prod(shape[n + 1 :]) for n in range(len(shape)))

@@ -20,7 +20,7 @@ from isamap.onnx.types import size_bytes
 
 
 def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
-    """The distance of rows by tensor, for those whose rows are moved apart. Units: bytes."""
+    """Return the distance of rows by tensor, for those whose rows are moved apart. Units: bytes."""
     kept = {port.passed.tensor for port in (*program.inputs, *program.outputs)} | program.constants.keys()
     seen: dict[str, set[int]] = {}
     for step in program.steps:
@@ -33,12 +33,12 @@ def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
 
 
 def room_bytes(passed: Passed, pitches: Mapping[str, int]) -> int:
-    """How many bytes a tensor takes."""
+    """Return how many bytes a tensor takes."""
     pitch = pitches.get(passed.tensor)
     return size_bytes(passed.dtype, passed.shape) if pitch is None else prod(passed.shape[:-1]) * pitch
 
 
 def apart_bytes(passed: Passed, axis: int, pitches: Mapping[str, int]) -> int:
-    """How far elements lie apart that are neighbours along an axis other than the last."""
+    """Return how far elements lie apart that are neighbours along an axis other than the last."""
     pitch, inner = pitches.get(passed.tensor), passed.shape[axis + 1 :]
     return size_bytes(passed.dtype, inner) if pitch is None else prod(inner[:-1]) * pitch

@@ -35,7 +35,7 @@ def plan(
     pitches: Mapping[str, int],
     places: Sequence[tuple[int, int]] | None = None,
 ) -> Plan:
-    """The places of all tensors between steps; `needed` are the workspaces of kernels by name.
+    """Return the places of all tensors between steps; `needed` are the workspaces of kernels by name.
 
     `pitches` are the distances of rows by tensor, where they are not dense (pitches.py); `places` say from
     when until before when each step runs, where that is not one behind the other.

@@ -47,13 +47,13 @@ class Prices:
     known: dict[str, Price | None] = field(default_factory=dict[str, "Price | None"])
 
     def of(self, groups: Sequence[Open]) -> list[Price | None]:
-        """The price of each group; None for a kernel that the machine cannot perform."""
+        """Return the price of each group; None for a kernel that the machine cannot perform."""
         texts = [None if isinstance(one, Move) else _text(one) for one in groups]
         moved = [_moved((*reads_of(one), *writes_of(one))) for one in groups]
         return self._priced(texts, moved)
 
     def of_steps(self, steps: Sequence[Step], kernels: Mapping[str, str]) -> list[Price]:
-        """The price of each step of a program. Raises: UsageProblem for a kernel that cannot be performed."""
+        """Return the price of each step of a program. Raises: UsageProblem for a kernel that cannot be performed."""
         texts = [kernels[step.kernel] if isinstance(step, Call) else None for step in steps]
         found = self._priced(texts, [_moved((*passed_in(one), *passed_out(one))) for one in steps])
         for step, price in zip(steps, found, strict=True):
@@ -77,7 +77,7 @@ class Prices:
 
 
 def _text(step: Open) -> str:
-    """The text of a kernel."""
+    """Return the text of a kernel."""
     assert not isinstance(step, Move)
     return call_of(as_kernel(step))[1]
 
@@ -95,7 +95,7 @@ def no_kernel(name: str) -> UsageProblem:
 
 
 def compiled(request: Request) -> Compiled:
-    """A kernel in a form that takes tensors as steps pass them. Raises: as `compile_program`.
+    """Return a kernel in a form that takes tensors as steps pass them. Raises: as `compile_program`.
 
     A form of joined dimensions asks for dense ones, and steps may pass rows that lie further apart.
     """
@@ -106,7 +106,7 @@ def compiled(request: Request) -> Compiled:
 
 
 def _price(request: Request) -> Price | None:
-    """What the greedy schedule of a kernel costs."""
+    """Return what the greedy schedule of a kernel costs."""
     try:
         made = compiled(request)
     except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours
@@ -122,7 +122,7 @@ def lines(size: int) -> int:
 
 
 def near_of(machine: Machine) -> Near:
-    """The largest cache that a core has to itself, and what its successor takes longer.
+    """Return the largest cache that a core has to itself, and what its successor takes longer.
 
     A machine without one has nothing near.
     """

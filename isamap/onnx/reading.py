@@ -58,7 +58,7 @@ _VALUES = {
 
 
 def read_model(path: Path) -> Model:
-    """The model of a file. Raises: UsageProblem for what is none, MissingTool never."""
+    """Return the model of a file. Raises: UsageProblem for what is none, MissingTool never."""
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -72,7 +72,7 @@ def read_model(path: Path) -> Model:
 
 
 def parse_model(content: bytes, path: Path) -> Model:
-    """The model of a file's bytes; `path` says where its other files are. Raises: UsageProblem."""
+    """Return the model of a file's bytes; `path` says where its other files are. Raises: UsageProblem."""
     onnx = onnx_package()
     errors: Any = import_module("google.protobuf.message")
     proto = onnx.ModelProto()
@@ -94,7 +94,7 @@ def parse_model(content: bytes, path: Path) -> Model:
 
 
 def onnx_package() -> Any:
-    """The package `onnx`. Raises: UsageProblem where it is not installed."""
+    """Return the package `onnx`. Raises: UsageProblem where it is not installed."""
     try:
         return import_module("onnx")
     except ModuleNotFoundError:
@@ -113,7 +113,7 @@ def _damaged(path: Path, why: str) -> UsageProblem:
 
 
 def read_function(proto: Any, onnx: Any) -> Function:
-    """A function that ONNX itself defines an operator by."""
+    """Return a function that ONNX itself defines an operator by."""
     return Reader(Path(proto.name), onnx).function(proto)
 
 
@@ -206,7 +206,7 @@ class Reader:
         )
 
     def attribute(self, proto: Any, depth: int) -> Attribute:
-        """The value of an attribute. Raises: UsageProblem where it is not of the type that it says."""
+        """Return the value of an attribute. Raises: UsageProblem where it is not of the type that it says."""
         kinds = self.onnx.AttributeProto
         names = {number: name for name, number in kinds.AttributeType.items()}
         field = _VALUES.get(names.get(proto.type, ""))
@@ -263,7 +263,7 @@ class Reader:
     # --- weights ---
 
     def tensor(self, proto: Any) -> Array:
-        """The array of a tensor that is stored. Raises: UsageProblem."""
+        """Return the array of a tensor that is stored. Raises: UsageProblem."""
         shape = self._sizes(proto)
         is_apart = proto.data_location == self.onnx.TensorProto.EXTERNAL
         fields = [field for field in _FIELDS if len(getattr(proto, field))]
@@ -324,7 +324,7 @@ class Reader:
             raise ValueError(f"{there} where {needed} are needed")
 
     def sparse(self, proto: Any) -> Array:
-        """The array of a tensor of which the elements that are not 0 are stored. Raises: UsageProblem."""
+        """Return the array of a tensor of which the elements that are not 0 are stored. Raises: UsageProblem."""
         values, places, name = self.tensor(proto.values), self.tensor(proto.indices), proto.values.name
         shape = self._sizes(proto)
         self.sparse_elements += prod(shape)
@@ -347,7 +347,7 @@ class Reader:
         return dense.reshape(shape)
 
     def _part(self, proto: Any, size_bytes: int) -> bytes:
-        """The bytes of a tensor that lie in another file of the folder, whose size its sizes tell."""
+        """Return the bytes of a tensor that lie in another file of the folder, whose size its sizes tell."""
         self.check_once(
             (entry.key for entry in proto.external_data), f"the weights `{proto.name}` have two of"
         )
@@ -398,7 +398,7 @@ _SIGNED = frozenset(("i8", "i16", "i32"))
 
 
 def _name(proto: Any) -> str:
-    """The name of a tensor; that of its values, where it is a sparse one."""
+    """Return the name of a tensor; that of its values, where it is a sparse one."""
     return str(proto.name if hasattr(proto, "name") else proto.values.name)
 
 

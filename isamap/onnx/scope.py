@@ -22,5 +22,5 @@ class Scope:
     depth: int = 0
 
     def inside(self, names: Names, opsets: Mapping[str, int] | None = None) -> Scope:
-        """The scope of a function or graph that is lowered in place, with its own names."""
+        """Return the scope of a function or graph that is lowered in place, with its own names."""
         return Scope(names, self.opsets if opsets is None else opsets, self.depth + 1)

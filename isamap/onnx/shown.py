@@ -12,7 +12,7 @@ from isamap.scheduler.graphs.improving import planned
 
 
 def parted_view(name: str, part: Partition) -> GraphView:
-    """What a partition chose."""
+    """Return what a partition chose."""
     parted = part.parted
     assert parted is not None, "it was called"
     offsets, size = packed(parted.problem, parted.plan)
@@ -20,7 +20,7 @@ def parted_view(name: str, part: Partition) -> GraphView:
 
 
 def program_view(program: Program, prices: Prices) -> GraphView:
-    """The kernels of a program as they are."""
+    """Return the kernels of a program as they are."""
     results = frozenset(port.passed.tensor for port in program.outputs)
     nodes = tuple(_node(step) for step in program.steps)
     makers = {tensor for node in nodes for tensor in node.writes}

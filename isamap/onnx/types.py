@@ -50,7 +50,7 @@ _SPELLED = {"int4": "i4", "uint4": "u4"}
 
 
 def type_of(array: Array) -> str:
-    """What the type of an array is called; "" for one that no kernel computes with."""
+    """Return what the type of an array is called; "" for one that no kernel computes with."""
     return _type_of(array.dtype)
 
 
@@ -96,12 +96,12 @@ def _fits(array: Array, made: Array, wanted: DType) -> NDArray[np.bool_]:
 
 
 def stored(array: Array, dtype: str) -> Array:
-    """The array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
+    """Return the array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
     return np.ascontiguousarray(array, dtype=DTYPES[dtype].numpy()).reshape(array.shape)
 
 
 def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
-    """How many bytes an array takes."""
+    """Return how many bytes an array takes."""
     total = DTYPES[dtype].size_bytes
     for size in shape:
         total *= size

@@ -77,7 +77,7 @@ def count_accesses(nest: LoopNest, convention: Convention) -> tuple[Accesses, ..
 
 
 def count_issues(nest: LoopNest) -> int:
-    """How often the innermost loops' body is performed."""
+    """Return how often the innermost loops' body is performed."""
     return prod(len(_ranges(_along(nest.loops, axis), extent)) for axis, extent in nest.axes)
 
 
@@ -226,7 +226,7 @@ class _Part:
 
 
 def _parts(nest: LoopNest, operand: Counted) -> list[_Part]:
-    """The tensor's axes as groups that no loop axis connects, and each other loop axis for itself."""
+    """Return the tensor's axes as groups that no loop axis connects, and each other loop axis for itself."""
     groups: list[tuple[set[str], list[Subscript | Index]]] = []
     known = {axis for axis, _ in nest.axes}
     for whole in operand.subscripts:
@@ -257,12 +257,12 @@ def _filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int
 
 
 def _configurations(part: _Part, outer: tuple[Turn, ...]) -> Iterator[tuple[Range, ...]]:
-    """The ranges of a part's axes at every iteration of the loops around."""
+    """Return the ranges of a part's axes at every iteration of the loops around."""
     return product(*(_ranges(_along(outer, axis), extent) for axis, extent in part.axes))
 
 
 def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -> int:
-    """What the tiles before and after all iterations of one loop have in common, summed over these.
+    """Return what the tiles before and after all iterations of one loop have in common, summed over these.
 
     When a loop turns, those outside it stay, and those inside it go from their last iteration to their first.
     """
@@ -280,7 +280,7 @@ def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -
 
 @cache
 def _steps(outer: tuple[Turn, ...], position: int, axis: str, extent: int) -> tuple[tuple[Range, Range], ...]:
-    """An axis's ranges before and after each iteration of the loop at `position`."""
+    """Return an axis's ranges before and after each iteration of the loop at `position`."""
     around, inside = _along(outer[:position], axis), _along(outer[position + 1 :], axis)
     found: list[tuple[Range, Range]] = []
     for place in _ranges(around, extent):
@@ -298,7 +298,7 @@ def _along(loops: tuple[Turn, ...], axis: str) -> tuple[Turn, ...]:
 
 
 def _ranges(loops: tuple[Turn, ...], extent: int) -> list[Range]:
-    """The ranges that nested loops over one axis go through."""
+    """Return the ranges that nested loops over one axis go through."""
     return _pieces([(0, extent)], loops)
 
 
@@ -331,7 +331,7 @@ Tile = range | frozenset[tuple[int, ...]]
 
 
 def _tile(part: _Part, ranges: tuple[Range, ...]) -> Tile:
-    """The elements, along the tensor axes of a part, that these ranges touch."""
+    """Return the elements, along the tensor axes of a part, that these ranges touch."""
     match part.subscripts:
         case ():
             return range(1)
@@ -358,7 +358,7 @@ def _elements(part: _Part, ranges: tuple[Range, ...]) -> frozenset[tuple[int, ..
 
 
 def _common(one: Tile, other: Tile) -> int:
-    """How many elements two tiles share."""
+    """Return how many elements two tiles share."""
     if isinstance(one, range) and isinstance(other, range):
         assert one.step == other.step
         low, high = sorted((one, other), key=min)
@@ -399,7 +399,7 @@ def count_statement(
     known: Known,
     bandwidths: Mapping[str, float] | None = None,
 ) -> StatementAccesses:
-    """The counts of a statement under one of its options.
+    """Return the counts of a statement under one of its options.
 
     `bandwidths` are those from `home` to the memory of that name. Units: bytes per nanosecond.
     """
@@ -418,7 +418,7 @@ def _port_ns(
     counts: tuple[Accesses, ...],
     bandwidths: Mapping[str, float],
 ) -> tuple[float, float]:
-    """How long sums keep their port: all but the first read and the last write, and that write.
+    """Return how long sums keep their port: all but the first read and the last write, and that write.
 
     Before the first issue there is nothing to wait for but a read that finds no sum; that is not counted.
     """

@@ -35,7 +35,7 @@ class BufferTable:
 
 
 def read_buffers(source: Source) -> BufferTable:
-    """The buffers of a CSV text. Raises: UsageProblem with the line of everything that is wrong."""
+    """Return the buffers of a CSV text. Raises: UsageProblem with the line of everything that is wrong."""
     lines = source.text.splitlines(keepends=True)
     rows = [(n, cells) for n, cells in _rows(source, lines) if cells]
     if not rows:
@@ -68,7 +68,7 @@ def read_buffers(source: Source) -> BufferTable:
 
 
 def print_offsets(table: BufferTable, offsets: Mapping[str, int]) -> str:
-    """The table as CSV with a column `offset` in bytes, which replaces one that was there."""
+    """Return the table as CSV with a column `offset` in bytes, which replaces one that was there."""
     kept = [n for n, name in enumerate(table.header) if name != OFFSET]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -113,7 +113,7 @@ def _expected() -> str:
 
 
 def _buffer(cells: Mapping[str, str], wanted: int, given: int, span: Span) -> Buffer | Diagnostic:
-    """The buffer of one line, or what is wrong with it."""
+    """Return the buffer of one line, or what is wrong with it."""
     if given != wanted:
         return Diagnostic("buffers-row", f"this row has {given} cells; the header names {wanted}", span)
     numbers: dict[str, int] = {}

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 
 def mapping_of(statement: int) -> str:
-    """Which option a statement takes: its number in the problem."""
+    """Return which option a statement takes: its number in the problem."""
     return f"nest{statement}.mapping"
 
 
 def unroll_of(statement: int, axis: str) -> str:
-    """How many issues an axis is unrolled by; of the innermost summing axis, how many iterations."""
+    """Return how many issues an axis is unrolled by; of the innermost summing axis, how many iterations."""
     return f"nest{statement}.unroll.{axis}"
 
 
@@ -34,7 +34,7 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
 
 
 def parallel_of(statement: int, axis: str) -> str:
-    """How many parts of an axis are dealt to threads; 1 when it is not dealt."""
+    """Return how many parts of an axis are dealt to threads; 1 when it is not dealt."""
     return f"nest{statement}.parallel.{axis}"
 
 
@@ -107,5 +107,5 @@ DOMAINS: dict[str, Domain] = {
 
 
 def domain_of(name: str) -> Domain | None:
-    """The values that a decision takes, as far as its full name tells."""
+    """Return the values that a decision takes, as far as its full name tells."""
     return DOMAINS.get(name.split(".")[1])

@@ -58,7 +58,7 @@ class DevicePlan:
 
 
 def needs_of(jobs: Sequence[Job]) -> tuple[frozenset[int], ...]:
-    """Which kernels each has to wait for: those that touched a tensor before that one of both writes."""
+    """Return which kernels each has to wait for: those that touched a tensor before that one of both writes."""
     writers: dict[str, int] = {}
     readers: dict[str, set[int]] = {}
     found: list[frozenset[int]] = []
@@ -74,7 +74,7 @@ def needs_of(jobs: Sequence[Job]) -> tuple[frozenset[int], ...]:
 
 
 def cost_ns(problem: DeviceProblem, phases: Sequence[Phase]) -> float:
-    """The slowest part of each phase, with what it reads from others, and what it costs to begin."""
+    """Return the slowest part of each phase, with what it reads from others, and what it costs to begin."""
     wrote: dict[str, int] = {}
     total = 0.0
     for phase in phases:
@@ -94,7 +94,7 @@ def cost_ns(problem: DeviceProblem, phases: Sequence[Phase]) -> float:
 
 
 def check_device_plan(problem: DeviceProblem, plan: DevicePlan) -> tuple[Diagnostic, ...]:
-    """What is wrong with a plan: () when nothing is."""
+    """Return what is wrong with a plan: () when nothing is."""
     found: list[Diagnostic] = []
     if sorted(plan.order) != list(range(len(problem.jobs))):
         return (_wrong("a kernel is missing, or there twice"),)

@@ -10,7 +10,7 @@ from isamap.source import Diagnostic
 
 
 def lives(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, int]]:
-    """When each tensor in memory is written, and until before when it is read, by places in the order."""
+    """Return when each tensor in memory is written, and until before when it is read, by places in the order."""
     begin: dict[str, int] = {}
     end: dict[str, int] = {}
     for place, number in enumerate(order):
@@ -26,7 +26,7 @@ def lives(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, i
 
 
 def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int] | None = None) -> list[int]:
-    """What lives at each place, of (begin, end, bytes), and what each place needs itself. Units: bytes."""
+    """Return what lives at each place, of (begin, end, bytes), and what each place needs itself. Units: bytes."""
     change = [0] * (places + 1)
     for begin, end, size in sizes:
         change[begin] += size
@@ -36,14 +36,14 @@ def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int
 
 
 def peak_bytes(problem: GraphProblem, order: Sequence[int]) -> int:
-    """The most that lives at one time in the workspace."""
+    """Return the most that lives at one time in the workspace."""
     own = [problem.groups[g].workspace_bytes for g in order]
     spans = ((b, e, problem.room_bytes(t)) for t, (b, e) in lives(problem, order).items())
     return max(loads(spans, len(order), own), default=0)
 
 
 def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) -> float:
-    """The kernels' times, and what tensors that are not near take longer to read."""
+    """Return the kernels' times, and what tensors that are not near take longer to read."""
     kept = set(near)
     total = 0.0
     for number in order:
@@ -54,7 +54,7 @@ def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) ->
 
 
 def far_ns(problem: GraphProblem, tensor: str) -> float:
-    """What reading a tensor from beyond the near cache adds to a kernel's price.
+    """Return what reading a tensor from beyond the near cache adds to a kernel's price.
 
     The price of a kernel has it already for a tensor that no cache of this size holds.
     """
@@ -66,7 +66,7 @@ def far_ns(problem: GraphProblem, tensor: str) -> float:
 def check_graph_plan(
     problem: GraphProblem, plan: GraphPlan, limit_bytes: int | None = None
 ) -> tuple[Diagnostic, ...]:
-    """What is wrong with a plan: () when nothing is."""
+    """Return what is wrong with a plan: () when nothing is."""
     found: list[Diagnostic] = []
     there: set[str] = set()
     for place, number in enumerate(plan.order):

@@ -143,7 +143,7 @@ class LoopNest:
 
 
 def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> LoopNest:
-    """The nest of a scheduled statement.
+    """Return the nest of a scheduled statement.
 
     Arrays live in `home`. A stage keeps its operand in its memory (in `workspace` where it names none),
     `hold` the accumulator in registers where loops stand inside, and unrolled loops the inputs of their

@@ -31,7 +31,7 @@ class Buffer:
 def check_placement(
     buffers: Sequence[Buffer], offsets: Mapping[str, int], capacity_bytes: int
 ) -> tuple[Diagnostic, ...]:
-    """What is wrong with a placement: () when nothing is.
+    """Return what is wrong with a placement: () when nothing is.
 
     Quadratic on purpose, and written without what the packers share, so that it is obviously right.
     """

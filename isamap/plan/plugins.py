@@ -54,7 +54,7 @@ _METHODS: dict[Kind, str] = {
 
 
 def known_names(kind: Kind) -> tuple[str, ...]:
-    """All names that can be asked for, the built-in ones first."""
+    """Return all names that can be asked for, the built-in ones first."""
     offered = sorted(e.name for e in entry_points(group=GROUPS[kind]))
     return tuple(dict.fromkeys((*BUILT_IN[kind], *offered)))
 
@@ -89,22 +89,22 @@ def _check(kind: Kind, name: str) -> None:
 
 
 def load_heuristic(name: str) -> Heuristic:
-    """The heuristic of that name. Raises: UsageProblem when there is none, or it does not load."""
+    """Return the heuristic of that name. Raises: UsageProblem when there is none, or it does not load."""
     return cast("Heuristic", _load("heuristic", name))
 
 
 def load_cost_model(name: str) -> CostModel:
-    """The cost model of that name. Raises: UsageProblem when there is none, or it does not load."""
+    """Return the cost model of that name. Raises: UsageProblem when there is none, or it does not load."""
     return cast("CostModel", _load("cost model", name))
 
 
 def load_evaluator(name: str) -> Evaluator:
-    """The evaluator of that name. Raises: UsageProblem when there is none, or it does not load."""
+    """Return the evaluator of that name. Raises: UsageProblem when there is none, or it does not load."""
     return cast("Evaluator", _load("evaluator", name))
 
 
 def load_searcher(name: str) -> object:
-    """The searcher of that name, as `isamap.tune.searching` asks for; its protocol speaks of what lies above.
+    """Return the searcher of that name, as `isamap.tune.searching` asks for; its protocol speaks of what lies above.
 
     Raises: UsageProblem when there is none, or it does not load.
     """
@@ -112,7 +112,7 @@ def load_searcher(name: str) -> object:
 
 
 def origin(plugin: object) -> str | None:
-    """The package that a plug-in came from; None for what is built in."""
+    """Return the package that a plug-in came from; None for what is built in."""
     module = type(plugin).__module__
     if module.startswith("isamap."):
         return None
@@ -151,7 +151,7 @@ def _load(kind: Kind, name: str) -> object:
 
 
 def _parted(name: str) -> tuple[str, str]:
-    """A plug-in's own name, and the word that it is made with."""
+    """Return a plug-in's own name, and the word that it is made with."""
     own, _, word = name.partition(":")
     return own, word
 

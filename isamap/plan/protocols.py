@@ -37,7 +37,7 @@ class FlooredModel(Protocol):
     """A cost model that knows at a glance what an option cannot undercut: then not all mappings are built."""
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """What `expression` of the option is never below, nor of one with larger figures or more operands.
+        """Return what `expression` of the option is never below, nor of one with larger figures or more operands.
 
         In parts on threads it may cost that much divided by their number. Units: nanoseconds.
         """
@@ -55,7 +55,7 @@ class Heuristic(Protocol):
     def schedule(
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
     ) -> Schedule:
-        """A schedule that has the `fixed` decisions, passes `check_schedule` and is cheap by `model`.
+        """Return a schedule that has the `fixed` decisions, passes `check_schedule` and is cheap by `model`.
 
         Units: `limit_s` in seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
         """
@@ -80,7 +80,7 @@ class ComparingEvaluator(Protocol):
     """An evaluator that has reasons to look at all schedules together, or more to say than a number."""
 
     def evaluate_together(self, trials: Sequence[Trial]) -> Sequence[Evaluation]:
-        """An evaluation of each schedule, in their order."""
+        """Return an evaluation of each schedule, in their order."""
         ...
 
 
@@ -89,5 +89,5 @@ class DependentEvaluator(Protocol):
     """An evaluator whose answers depend on more than its trial and the version of this program."""
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """What else has to be the same for an answer to be still valid: the compiler, the processor."""
+        """Return what else has to be the same for an answer to be still valid: the compiler, the processor."""
         ...

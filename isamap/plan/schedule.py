@@ -153,13 +153,13 @@ class Schedule:
 
 
 def engines_words(schedule: Schedule) -> str:
-    """Which engine found the schedule, and which proved its bound, as far as that is known."""
+    """Return which engine found the schedule, and which proved its bound, as far as that is known."""
     said = (("found", schedule.found_by), ("proved", schedule.proved_by))
     return ", ".join(f"{what} by {engine}" for what, engine in said if engine)
 
 
 def unclaimed(schedule: Schedule) -> Schedule:
-    """The schedule as one that a person wrote: nothing is known about its cost."""
+    """Return the schedule as one that a person wrote: nothing is known about its cost."""
     return replace(
         schedule,
         model="",
@@ -176,17 +176,17 @@ def unclaimed(schedule: Schedule) -> Schedule:
 
 
 def spread_of(nest: NestSchedule, operand: str) -> Spread | None:
-    """How the write-back of an operand is spread; None where it happens at once."""
+    """Return how the write-back of an operand is spread; None where it happens at once."""
     return next((spread for spread in nest.spread if spread.operand == operand), None)
 
 
 def slots_of(nest: NestSchedule, stage: Stage) -> int:
-    """How many copies of its buffer a stage needs: one more than the iterations that a copy outlives."""
+    """Return how many copies of its buffer a stage needs: one more than the iterations that a copy outlives."""
     return 1 + stage.ahead + (1 if spread_of(nest, stage.operand) else 0)
 
 
 def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ...]:
-    """The loops, by number, whose trips share what is moved for another iteration; none: it moves at once.
+    """Return the loops, by number, whose trips share what is moved for another iteration; none: it moves at once.
 
     Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside, and
     one in a scratchpad in all loops around sums: an engine given many transfers at once keeps others waiting.
@@ -205,5 +205,5 @@ def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ..
 
 
 def loops_inside(nest: NestSchedule, depth: int) -> tuple[tuple[int, LoopStep], ...]:
-    """The loops that are no unrolled ones from a depth inward, by number."""
+    """Return the loops that are no unrolled ones from a depth inward, by number."""
     return tuple((n, loop) for n, loop in enumerate(nest.loops) if n >= depth and not loop.is_unrolled)

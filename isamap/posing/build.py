@@ -73,7 +73,7 @@ class Offer:
 
 
 def offers(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> tuple[Offer, ...]:
-    """All mappings of a canonical kernel's statements onto a machine, with what becomes of each."""
+    """Return all mappings of a canonical kernel's statements onto a machine, with what becomes of each."""
     suppliers = suppliers_of(kernel, machine)
     profile = {name: typical_size(value) for name, value in sizes.items()}
     return tuple(

@@ -38,7 +38,7 @@ def with_carried(
     kernel: Kernel,
     profile: Mapping[str, int],
 ) -> NestOption:
-    """The option of a tile that is only written, with what it carries along an ordered loop, and without what
+    """Return the option of a tile that is only written, with what it carries along an ordered loop, and without what
     it takes to bring that; unchanged where nothing can be carried.
     """
     axis, delivery = carried_axis(tile.statement, kernel), delivery_of(tile, suppliers)
@@ -61,7 +61,7 @@ def with_carried(
 
 
 def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
-    """The innermost ordered axis around a statement, where its iterations may go on by themselves inside the
+    """Return the innermost ordered axis around a statement, where its iterations may go on by themselves inside the
     other loops, and read what the iteration before wrote.
     """
     target, operand = statement.assign.target, kernel.operand(statement.assign.target.buffer)
@@ -79,7 +79,7 @@ def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
 
 
 def _is_written_before(read: Read, target: Read, axis: str) -> bool:
-    """Whether a read is what one of the last iterations wrote."""
+    """Return whether a read is what one of the last iterations wrote."""
     later = ({axis: Index.of(axis) + turns} for turns in range(1, FARTHEST + 1))
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
@@ -92,7 +92,7 @@ def _issues(supply: Supply) -> Iterator[Supply]:
 
 
 def _reads_before(supply: Supply, target: Location, axis: str) -> bool:
-    """Whether an instruction brings what the iteration before has written to the same lanes."""
+    """Return whether an instruction brings what the iteration before has written to the same lanes."""
     places = [source for _, source in supply.inputs if isinstance(source, Location)]
     later = {axis: Index.of(axis) + 1}
     return len(places) == len(supply.inputs) == 1 and all(
@@ -120,7 +120,7 @@ def _chain_ns(supply: Supply, delivery: Supply, axis: str, machine: Machine) -> 
 
 
 def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[str, int]) -> Iterator[int]:
-    """How far apart the rows lie of each array that is gone through along its rows. Units: bytes."""
+    """Yield how far apart the rows lie of each array that is gone through along its rows. Units: bytes."""
     touched = (statement.assign.target, *reads(statement.assign.value))
     for buffer in sorted({r.buffer for r in touched if r.index and axis in r.index[-1].symbols}):
         operand = kernel.operand(buffer)

@@ -62,7 +62,7 @@ def pack_ns(
 def _pack_tile_ns(
     operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers
 ) -> float:
-    """The same of a single tile: register by register where registers serve, else one by one."""
+    """Return the same of a single tile: register by register where registers serve, else one by one."""
     elements = prod(operand.cell_shape)
     if isinstance(direct, Supply) and elements == prod(operand.shape):
         stored = find_delivery(
@@ -94,7 +94,7 @@ def element_ns(operand: OperandTile, suppliers: Suppliers) -> float:
 
 
 def can_copy(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None = None) -> bool:
-    """Whether tiles can be copied into a buffer, or what `back` says from one, those at an axis' end as well.
+    """Return whether tiles can be copied into a buffer, or what `back` says from one, those at an axis' end as well.
 
     Of a tile at the end only a part is there. What the machine computes in whole registers only has no other
     copy of such a part than one by one.
@@ -137,7 +137,7 @@ def _copied_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers, back: Written
 def with_ends(
     described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers, profile: Mapping[str, int]
 ) -> TileOperand:
-    """The operand with what its tiles take in place, those at the ends of axes too, on average."""
+    """Return the operand with what its tiles take in place, those at the ends of axes too, on average."""
     if described.direct_ns is None or described.staged_ns is None:
         return described
     more_ns, busy_ns = 0.0, 0.0
@@ -166,7 +166,7 @@ def with_ends(
 def _part_ns(
     described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, suppliers: Suppliers
 ) -> tuple[float | None, float]:
-    """What instructions take that bring what is left of a tile at an axis' end, and take it back from a sum,
+    """Return what instructions take that bring what is left of a tile at an axis' end, and take it back from a sum,
     and how long they keep the unit busy that computes; None where none do.
     """
     missing = None, described.direct_busy_ns

@@ -58,12 +58,12 @@ class Estimate:
         return prod(w.extent for w in self.walks) / (self.issues * self.lanes)
 
     def tiles_of(self, axes: frozenset[str]) -> int:
-        """How many different tiles an operand has whose element depends on these kernel axes."""
+        """Return how many different tiles an operand has whose element depends on these kernel axes."""
         return prod(w.trips for w in self.walks if axes & set(w.axes))
 
 
 def numbered(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
-    """The statement with extents as numbers, those left open `open_extent`; None where that is None, too."""
+    """Return the statement with extents as numbers, those left open `open_extent`; None where that is None, too."""
 
     def fixed(axis: Axis) -> Axis | None:
         value = axis.extent.substitute(sizes).value
@@ -78,7 +78,7 @@ def numbered(statement: Statement, sizes: Sizes, open_extent: int | None = None)
 
 
 def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: Machine) -> Estimate | None:
-    """The estimate for a statement whose extents are numbers; None where it has no iteration."""
+    """Return the estimate for a statement whose extents are numbers; None where it has no iteration."""
     params = choose_params(statement, mapping, pattern, {})
     lengths = _lengths(pattern, params, machine)
     grouped = {a for g in mapping.groups for a in g.kernel_axes}
@@ -96,7 +96,7 @@ def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: 
 
 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
-    """What the share of busy lanes cannot exceed whatever the sizes: 1/16 where an axis of 16 stays empty.
+    """Return what the share of busy lanes cannot exceed whatever the sizes: 1/16 where an axis of 16 stays empty.
 
     None where nothing is known.
     """
@@ -105,7 +105,7 @@ def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
 
 
 def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[str, int]) -> float:
-    """The time that one issue occupies its unit for, shared among units of one kind."""
+    """Return the time that one issue occupies its unit for, shared among units of one kind."""
     count = max(1, machine.units[item.cost.unit].count)
     return cost_value(item.cost.interval_ns, cost_params(item, machine, params)) / count
 
@@ -113,7 +113,7 @@ def interval_ns(item: MachineInstruction, machine: Machine, params: MappingType[
 def moves_ns(
     movement: Movement, statement: Statement, mapping: Mapping, made: Estimate, machine: Machine
 ) -> float:
-    """The time of moving all tiles of an operand once, copies into a buffer included."""
+    """Return the time of moving all tiles of an operand once, copies into a buffer included."""
     tiles = made.tiles_of(_axes_behind(movement.operand, statement, mapping))
     if movement.packing_ns is not None:
         return tiles * (movement.cost_ns + movement.packing_ns)
@@ -123,14 +123,14 @@ def moves_ns(
 
 
 def _axes_behind(operand: str, statement: Statement, mapping: Mapping) -> frozenset[str]:
-    """The kernel axes that an operand's element depends on; what is no input is the output."""
+    """Return the kernel axes that an operand's element depends on; what is no input is the output."""
     bound = [symbols(b.subject) for b in mapping.bindings if b.name == operand]
     target = frozenset(s for i in statement.assign.target.index for s in i.symbols)
     return frozenset[str]().union(*bound) if bound else target
 
 
 def _lengths(pattern: Pattern, params: MappingType[str, int], machine: Machine) -> dict[str, int]:
-    """How long instruction axes are that have a length: a constant of the machine counts as it typically is,
+    """Return how long instruction axes are that have a length: a constant of the machine counts as it typically is,
     and a mask as all of it.
     """
     known = {c.name: Index.of(c.default) for c in machine.constants if c.default is not None}
@@ -146,7 +146,7 @@ def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
 
 
 def open_compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
-    """What a mapping's instructions take where axes that are left open count as long; infinite if unknown."""
+    """Return what a mapping's instructions take where axes that are left open count as long; infinite if unknown."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     fixed = numbered(statement, {}, ENOUGH)
     found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None

@@ -58,7 +58,7 @@ Moved = tuple[str, float]
 def with_flows(
     option: NestOption, tile: Tile, number: int, kernel: Kernel, suppliers: Suppliers, taken: Sequence[Fusion]
 ) -> NestOption:
-    """The option of statement `number` with the flow of each operand that other units bring to a scratchpad.
+    """Return the option of statement `number` with the flow of each operand that other units bring to a scratchpad.
 
     What sums begin with and leave as is what they are with all that is `taken` along: in a scratchpad nothing
     else performs what is offered there.
@@ -94,7 +94,7 @@ def with_flows(
 
 
 def _banked(option: NestOption, tile: Tile, machine: Machine) -> tuple[tuple[str, str, float], ...]:
-    """How long banks are busy with each issue, and with a load into registers for each ns that this takes."""
+    """Return how long banks are busy with each issue, and with a load into registers for each ns that this takes."""
     issue = bank_ns(machine, tile.mapping.instruction, dict(option.choose))
     found = [(memory, "", ns) for memory, ns in issue.items()]
     for operand in option.operands:
@@ -140,7 +140,7 @@ class _Moves:
 
 
 def _of_input(moves: _Moves) -> Flow:
-    """The flow of an input."""
+    """Return the flow of an input."""
     busy = _busy(moves, _brought(moves, moves.operand))
     return Flow(
         busy,
@@ -153,7 +153,7 @@ def _of_input(moves: _Moves) -> Flow:
 
 
 def _leaves(moves: _Moves, found: Outcome) -> bool:
-    """Whether sums lie in the scratchpad, and leave it by ways that are known, though by the unit that
+    """Return whether sums lie in the scratchpad, and leave it by ways that are known, though by the unit that
     computes.
     """
     if not moves.suppliers.is_addressable(moves.operand.memory):
@@ -165,14 +165,14 @@ def _leaves(moves: _Moves, found: Outcome) -> bool:
 
 
 def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
-    """Whether what sums begin with is moved, or set to zero."""
+    """Return whether what sums begin with is moved, or set to zero."""
     if operand.subject == operand.fill:
         return find_clearing(moves.suppliers, moves.home, operand.dtype.name) is not None
     return tiles_move(operand, moves.tile, moves.home, moves.suppliers) is not None
 
 
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
-    """The flow of sums that begin and leave as an outcome says."""
+    """Return the flow of sums that begin and leave as an outcome says."""
     first, own = start_of_sum(moves.tile, found), own_sum(moves.tile)
     begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
     out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
@@ -190,7 +190,7 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
 
 
 def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: bool) -> Flow:
-    """The flow of sums with what brings them from their scratchpad into registers and back.
+    """Return the flow of sums with what brings them from their scratchpad into registers and back.
 
     Where these begin with what sums start from, it is no load, unless only parts are summed at once; where
     they pass finished sums on, it is no store.
@@ -207,14 +207,14 @@ def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: boo
 
 
 def _held_beginning(moves: _Moves, first: OperandTile) -> Supply | None:
-    """What sets registers to what sums start from, where an instruction holds them there."""
+    """Return what sets registers to what sums start from, where an instruction holds them there."""
     if moves.suppliers.is_addressable(first.memory):
         return None
     return held_beginning(first, moves.suppliers)
 
 
 def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
-    """What sums start from: in registers that hold them, by the first product itself, or in a scratchpad."""
+    """Return what sums start from: in registers that hold them, by the first product itself, or in a scratchpad."""
     if begun_by(first, moves.tile, moves.suppliers):
         return []
     set_by = _held_beginning(moves, first)
@@ -222,14 +222,14 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
 
 
 def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut]:
-    """How each of what is written of finished sums gets to its array."""
+    """Return how each of what is written of finished sums gets to its array."""
     known = moves.tile, moves.home, moves.suppliers
     ways = (way_out(moves.operand, w, *known) for w in written_by(moves.tile, found) or ())
     return [way for way in ways if way is not None]
 
 
 def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
-    """How many registers of each memory the longest of these chains writes while sums are held."""
+    """Return how many registers of each memory the longest of these chains writes while sums are held."""
     most: dict[str, int] = {}
     for way in ways:
         made = Counter[str]()
@@ -255,7 +255,7 @@ def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
 
 
 def _left_over(moves: _Moves, operand: OperandTile) -> float:
-    """The share of cells that are set to zero: behind the last row of a tile, else all of a tile that an axis
+    """Return the share of cells that are set to zero: behind the last row of a tile, else all of a tile that an axis
     ends in.
     """
     filled = 1.0
@@ -275,14 +275,14 @@ def _issues(moves: _Moves) -> int:
 
 
 def _move_of(moves: _Moves, operand: OperandTile) -> TilesMove:
-    """What brings tiles into the scratchpad."""
+    """Return what brings tiles into the scratchpad."""
     found = tiles_move(operand, moves.tile, moves.home, moves.suppliers)
     assert found is not None, "homes are those that something moves to"
     return found
 
 
 def _late_ns(moves: _Moves) -> float:
-    """How much later what is moved is there than its unit is free again. Units: nanoseconds."""
+    """Return how much later what is moved is there than its unit is free again. Units: nanoseconds."""
     move, machine = _move_of(moves, moves.operand).move, moves.suppliers.machine
     item = machine.instructions[move.instruction]
     numbers = cost_params(item, machine, {})
@@ -290,7 +290,7 @@ def _late_ns(moves: _Moves) -> float:
 
 
 def _queued(moves: _Moves) -> int:
-    """How many moves, and issues that compute, wait in the queues of their units; those in flight where one
+    """Return how many moves, and issues that compute, wait in the queues of their units; those in flight where one
     has none.
     """
     depths = _depths(moves)
@@ -298,7 +298,7 @@ def _queued(moves: _Moves) -> int:
 
 
 def _early(moves: _Moves, moved_ns: float) -> int:
-    """How many moves are issued before what is computed waits for them: as many as their queue holds, and as
+    """Return how many moves are issued before what is computed waits for them: as many as their queue holds, and as
     go on beside what waits in the queue of the unit that computes; those in flight where one has none.
 
     Of windows none go on beside that: it reads to its end what they would overwrite.
@@ -312,7 +312,7 @@ def _early(moves: _Moves, moved_ns: float) -> int:
 
 
 def _depths(moves: _Moves) -> tuple[int, int]:
-    """How many issues the queues hold of the unit that moves, and of that which computes; 0 where none."""
+    """Return how many issues the queues hold of the unit that moves, and of that which computes; 0 where none."""
     move, machine = _move_of(moves, moves.operand).move, moves.suppliers.machine
     units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
     move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)
@@ -320,7 +320,7 @@ def _depths(moves: _Moves) -> tuple[int, int]:
 
 
 def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
-    """The moves of what is written of all tiles: what leaves the scratchpads no more than there is of it."""
+    """Return the moves of what is written of all tiles: what leaves the scratchpads no more than there is of it."""
     way = way_out(moves.operand, written, moves.tile, moves.home, moves.suppliers)
     assert way is not None, "what is taken along has a way out"
     *before, (last, last_ns) = way.moves
@@ -329,7 +329,7 @@ def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
 
 
 def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
-    """How long units and shared links are busy with what instructions move."""
+    """Return how long units and shared links are busy with what instructions move."""
     machine, found = moves.suppliers.machine, dict[str, float]()
     for name, ns in moved:
         unit = machine.instructions[name].cost.unit
@@ -345,7 +345,7 @@ def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
 
 
 def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
-    """What a link takes for an element of the largest issue of an instruction. Units: nanoseconds."""
+    """Return what a link takes for an element of the largest issue of an instruction. Units: nanoseconds."""
     there = machine.instructions[name].instruction.operand(operand)
     most = cost_params(machine.instructions[name], machine, _most(machine, name))
     shape = [extent.evaluate(most) for extent in there.shape]
@@ -353,7 +353,7 @@ def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
 
 
 def _latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
-    """How long an instruction takes that keeps its unit busy for so long. Units: nanoseconds."""
+    """Return how long an instruction takes that keeps its unit busy for so long. Units: nanoseconds."""
     item = machine.instructions[name]
     numbers = cost_params(item, machine, _most(machine, name))
     later_ns = cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers)
@@ -361,7 +361,7 @@ def _latency_ns(machine: Machine, name: str, busy_ns: float) -> float:
 
 
 def _most(machine: Machine, name: str) -> dict[str, int]:
-    """The largest numbers that parameters of an instruction may be."""
+    """Return the largest numbers that parameters of an instruction may be."""
     params = machine.instructions[name].instruction.params
     return {p.name: p.high.value for p in params if p.high and p.high.value}
 
@@ -379,7 +379,7 @@ def bank_ns(machine: Machine, instruction: str, params: Mapping[str, int]) -> di
 
 
 def moved_bank_ns(machine: Machine, instruction: str, elements: int) -> dict[str, float]:
-    """The same of an instruction that moves so many elements by as many issues as it takes."""
+    """Return the same of an instruction that moves so many elements by as many issues as it takes."""
     return _banks_busy(machine, machine.instructions[instruction], lambda _: elements)
 
 

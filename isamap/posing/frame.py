@@ -45,7 +45,7 @@ class Frame:
         matches: Sequence[Matches] | None = None,
         packed: Sequence[str] = (),
     ) -> Frame:
-        """The frame of a kernel at these sizes, performed by so many threads; matches are found where they
+        """Return the frame of a kernel at these sizes, performed by so many threads; matches are found where they
         are not known.
 
         Raises: UsageProblem for what cannot be packed.
@@ -62,7 +62,7 @@ class Frame:
         return Frame(kernel, given, threads, profile, suppliers, memories, turns, known, tuple(packed))
 
     def is_cold(self, number: int, tensor: str) -> bool:
-        """Whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
+        """Return whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
 
         What an ordered loop performs again finds it where the iteration before has left it.
         """
@@ -86,7 +86,7 @@ class Frame:
         return 0 if is_brought and self._is_kept(together) else self._bytes_of(tensor)
 
     def _is_kept(self, together: Sequence[Statement]) -> bool:
-        """Whether a core's own cache keeps what one iteration around such statements goes through."""
+        """Return whether a core's own cache keeps what one iteration around such statements goes through."""
         rooms = [int(c.usable_factor * c.capacity_bytes) for c in self.memories.caches if not c.shared]
         parts: dict[str, int] = {}
         for statement in together:
@@ -102,7 +102,7 @@ class Frame:
         return size_bytes
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
-        """The problem of these statements."""
+        """Return the problem of these statements."""
         machine = self.suppliers.machine
         return Problem(
             self.kernel.name,
@@ -127,7 +127,7 @@ class Frame:
 
 
 def _moves(statement: Statement, tensor: str, loop: str = "") -> bool:
-    """Whether an ordered loop, the innermost one unless another is named, moves what is used of an array."""
+    """Return whether an ordered loop, the innermost one unless another is named, moves what is used of an array."""
     name = loop or statement.sequence[-1].name
     used = [access for access in accesses(statement) if access.buffer == tensor]
     return any(name in index.symbols for access in used for index in access.index)

@@ -53,7 +53,7 @@ def fusions(
     profile: Mapping[str, int],
     memories: Memories,
 ) -> tuple[Fusion, ...]:
-    """What a tile of statement `number` can take along."""
+    """Return what a tile of statement `number` can take along."""
     acc = tile.accumulator
     if acc is None or tile.held is not None:
         return ()
@@ -73,7 +73,7 @@ def fusions(
 
 
 def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
-    """The nests with each statement offered to the first that may take it along only: it can go but once."""
+    """Return the nests with each statement offered to the first that may take it along only: it can go but once."""
     taken: set[int] = set()
     found: list[NestProblem] = []
     for nest in nests:
@@ -85,7 +85,7 @@ def offered_once(nests: Sequence[NestProblem]) -> tuple[NestProblem, ...]:
 
 
 def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]:
-    """Those whose statement is allowed, and all that they need."""
+    """Return those whose statement is allowed, and all that they need."""
     kept: list[Fusion] = []
     for fusion in offered:
         if fusion.statement in allowed and set(fusion.needs) <= {f.statement for f in kept}:
@@ -94,7 +94,7 @@ def _among(offered: tuple[Fusion, ...], allowed: set[int]) -> tuple[Fusion, ...]
 
 
 def _extent(extent: Index, profile: Mapping[str, int], step: int = 1) -> int:
-    """How many steps an axis takes at the profile's sizes."""
+    """Return how many steps an axis takes at the profile's sizes."""
     return -(-(typical_value(extent, profile) or 1) // step)
 
 
@@ -142,7 +142,7 @@ def _follow_ns(
 def _passes(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
 ) -> Iterator[tuple[str, int]]:
-    """The scratchpads that a tile passes through on its way out, with bytes of each."""
+    """Yield the scratchpads that a tile passes through on its way out, with bytes of each."""
     home = _home(acc, tile, suppliers)
     if companion.starts or not home:
         return
@@ -156,7 +156,7 @@ def _passes(
 
 
 def _home(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
-    """The scratchpad in which sums lie, or rest between registers and their array; "" where it is neither."""
+    """Return the scratchpad in which sums lie, or rest between registers and their array; "" where it is neither."""
     if suppliers.is_addressable(acc.memory):
         return acc.memory
     return next(iter(homes_of_sums(tile, acc, suppliers)), "")

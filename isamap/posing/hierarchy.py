@@ -30,7 +30,7 @@ class Memories:
 
     @staticmethod
     def of(machine: Machine) -> Memories:
-        """The memories of a machine, each with what its fastest link says."""
+        """Return the memories of a machine, each with what its fastest link says."""
         names = caches_from_nearest(machine)
         inward = [link for link in machine.links if link.target_memory in names[-1:]]
         fastest = max(inward, key=lambda link: link.bandwidth_bytes_per_ns, default=None)
@@ -43,7 +43,7 @@ class Memories:
         )
 
     def moved_ns(self, size_bytes: int) -> float:
-        """The time to move an array from the nearest memory that holds it."""
+        """Return the time to move an array from the nearest memory that holds it."""
         for cache in self.caches:
             if size_bytes <= cache.capacity_bytes:
                 return size_bytes / cache.bandwidth_bytes_per_ns
@@ -72,6 +72,6 @@ def _bandwidth(links: Iterable[Link]) -> float:
 
 
 def _attribute(memory: Memory, name: str) -> int:
-    """A number of a memory's declaration; 0 where it is not stated."""
+    """Return a number of a memory's declaration; 0 where it is not stated."""
     stated = dict(memory.decl.attributes).get(name)
     return (stated.value or 0) if isinstance(stated, Index) else 0

@@ -26,7 +26,7 @@ def lay_out(
     profile: Mapping[str, int],
     line_bytes: int = 0,
 ) -> TileOperand:
-    """The operand with what its element `subject` tells of the tensor; unchanged where that is not plain.
+    """Return the operand with what its element `subject` tells of the tensor; unchanged where that is not plain.
 
     Units: `line_bytes` of a cache's line.
     """

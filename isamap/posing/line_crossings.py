@@ -35,7 +35,7 @@ def with_crossings(
     kernel: Kernel,
     profile: Mapping[str, int],
 ) -> TileOperand:
-    """The operand with what loads in place take more, on average over its tiles."""
+    """Return the operand with what loads in place take more, on average over its tiles."""
     line = line_bytes(suppliers.machine)
     if not line or described.direct_ns is None:
         return described
@@ -49,7 +49,7 @@ def with_crossings(
 def crossing_share(
     operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int], line: int
 ) -> float:
-    """How many lines the rows of a tile touch beyond the fewest that hold them, as a share of these; a mean.
+    """Return how many lines the rows of a tile touch beyond the fewest that hold them, as a share of these; a mean.
 
     0 where it is not known how the array lies, or where a tile has no rows of several elements.
     Units: `line` in bytes.
@@ -78,7 +78,7 @@ def crossing_share(
 
 
 def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> tuple[Index, int] | None:
-    """Where in its array an element lies, in elements, and the bytes of one; None where no array is known."""
+    """Return where in its array an element lies, in elements, and the bytes of one; None where no array is known."""
     found = reads(operand.subject)
     array = next((o for o in kernel.operands if len(found) == 1 and o.name == found[0].buffer), None)
     if array is None:
@@ -93,7 +93,7 @@ def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> 
 
 
 def _moved(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
-    """Where rows begin in a line, and how many of them, when each goes on by so many steps."""
+    """Return where rows begin in a line, and how many of them, when each goes on by so many steps."""
     places = min(count, line // gcd(step, line))
     moved: dict[int, float] = {}
     for begin, part in begins.items():

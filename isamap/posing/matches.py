@@ -37,21 +37,21 @@ class Matches:
 
 
 def find_matches(kernel: Kernel, machine: Machine) -> tuple[Matches, ...]:
-    """The matches of each statement of a canonical kernel."""
+    """Return the matches of each statement of a canonical kernel."""
     return tuple(matches_of(s, number, machine) for number, s in enumerate(statements(kernel)))
 
 
 def matches_of(
     statement: Statement, number: int, machine: Machine, instruction: str | None = None
 ) -> Matches:
-    """The matches of a statement, of all instructions or of one."""
+    """Return the matches of a statement, of all instructions or of one."""
     mappings = tuple(statement_mappings(statement, number, machine, instruction=instruction))
     apart = tuple(tiles_apart(statement, number, machine, profile_sizes(statement)))
     return Matches(statement, mappings, apart)
 
 
 def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None = None) -> tuple[Tile, ...]:
-    """The matches that can be carried out, applied; only those that are named."""
+    """Return the matches that can be carried out, applied; only those that are named."""
     profile = profile_sizes(matches.statement)
     found: list[Tile] = []
     for mapping in matches.mappings:
@@ -68,7 +68,7 @@ def tiles_of(matches: Matches, machine: Machine, named: Collection[str] | None =
 def chosen_tile(
     statement: Statement, machine: Machine, nest: NestSchedule, known: Sequence[Matches] | None = None
 ) -> Tile:
-    """The tile that a schedule names, out of what is known of all statements, or found by its name.
+    """Return the tile that a schedule names, out of what is known of all statements, or found by its name.
 
     Raises: UsageProblem when there is none.
     """

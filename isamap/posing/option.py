@@ -26,7 +26,7 @@ from isamap.transform import distinct_reads, reads, statements, symbols
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
-    """The option of a tile of statement `number`, with what it can take along; None where there is none."""
+    """Return the option of a tile of statement `number`, with what it can take along; None where there is none."""
     option = option_of(tile, frame.suppliers, frame.kernel, frame.profile)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
@@ -56,7 +56,7 @@ def option_of(
     *,
     prices_copies: bool = True,
 ) -> NestOption | None:
-    """The mapping with its costs; None when an operand can be supplied neither in place nor from a buffer.
+    """Return the mapping with its costs; None when an operand can be supplied neither in place nor from a buffer.
 
     Without `prices_copies`, copying into buffers costs no more than it does: to find what moves most at once
     takes most of the time.
@@ -105,7 +105,7 @@ def option_of(
 def _turns_of_copy(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
 ) -> int:
-    """How many iterations of ordered loops one copy of an input serves: one where it is never copied, or into
+    """Return how many iterations of ordered loops one copy of an input serves: one where it is never copied, or into
     a scratchpad, where it would be in the way of others (`isamap.lower.hoist`).
 
     Loops from the innermost one on in which no statement writes what is read, and which do not move it.
@@ -142,7 +142,7 @@ def bare_option(
     machine: Machine,
     profile: Mapping[str, int],
 ) -> NestOption:
-    """A mapping with its loops and what its instruction takes, nothing about operands."""
+    """Return a mapping with its loops and what its instruction takes, nothing about operands."""
     item, known = machine.instructions[mapping.instruction], dict(params)
     numbers = cost_params(item, machine, known)
     count = max(1, machine.units[item.cost.unit].count)
@@ -162,7 +162,7 @@ def bare_option(
 
 
 def reorders(tile: Tile) -> bool:
-    """Whether floats would be computed otherwise than a strict kernel says: term by term, each rounded.
+    """Return whether floats would be computed otherwise than a strict kernel says: term by term, each rounded.
 
     One summing axis outside the instruction keeps its order however it is blocked; several do not.
     """
@@ -177,7 +177,7 @@ def reorders(tile: Tile) -> bool:
 
 
 def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:
-    """Whether parts of a sum may be taken apart from each other, and the machine can join them."""
+    """Return whether parts of a sum may be taken apart from each other, and the machine can join them."""
     acc, op = tile.accumulator, tile.statement.assign.op
     if acc is None or op not in JOINABLE or (is_strict and acc.dtype.is_float):
         return False
@@ -189,7 +189,7 @@ def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool
 
 
 def sharing_files(operands: Sequence[TileOperand], machine: Machine) -> tuple[TileOperand, ...]:
-    """The operands; those that share a file of registers under different names say what they take of it."""
+    """Return the operands; those that share a file of registers under different names say what they take of it."""
     names = {operand.memory for operand in operands if operand.registers}
     files = {name: _file_of(name, machine) for name in names}
     return tuple(
@@ -210,7 +210,7 @@ def _is_shared(name: str, names: set[str], files: _Files) -> bool:
 
 
 def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
-    """The memory that a view lies on, and how many registers of it one takes; none where one register holds
+    """Return the memory that a view lies on, and how many registers of it one takes; none where one register holds
     several, or where sizes are not stated.
     """
     memory = machine.memories.get(name)
@@ -229,7 +229,7 @@ def _file_of(name: str, machine: Machine) -> list[tuple[str, int]]:
 
 
 def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
-    """An input with the caches that the machine has hints for, where iterations read boxes of one array."""
+    """Return an input with the caches that the machine has hints for, where iterations read boxes of one array."""
     if operand.is_accumulator or operand.registers == 0 or not operand.in_rows or operand.packed:
         return operand
     found: list[tuple[str, float]] = []
@@ -250,7 +250,7 @@ def with_hints(operand: TileOperand, machine: Machine) -> TileOperand:
 
 
 def with_late(option: NestOption, memories: Memories) -> NestOption:
-    """The option, each of whose inputs says whether hints about pieces of its rows may save time.
+    """Return the option, each of whose inputs says whether hints about pieces of its rows may save time.
 
     Its tensors lie in the nearest cache that holds them all, or farther where that one does not keep them.
     """
@@ -275,7 +275,7 @@ def with_late(option: NestOption, memories: Memories) -> NestOption:
 
 
 def with_streams(option: NestOption, memories: Memories) -> NestOption:
-    """The option, each of whose inputs says whether it does."""
+    """Return the option, each of whose inputs says whether it does."""
     stated = memories.beyond_streams
     if stated is None:
         return option

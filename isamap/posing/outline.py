@@ -54,7 +54,7 @@ class Outline:
 
 
 def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, ...]:
-    """An outline of each mapping of a statement that may be carried out, in the order of `tiles_of`.
+    """Return an outline of each mapping of a statement that may be carried out, in the order of `tiles_of`.
 
     None where something is packed that only sums take packed.
     """
@@ -117,7 +117,7 @@ def _supplied(tile: Tile, number: int, frame: Frame, place: int) -> Outline | No
 def _next_copy(
     tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
 ) -> Outline:
-    """What is known before it is found out what copies of these inputs cost."""
+    """Return what is known before it is found out what copies of these inputs cost."""
     further = partial(_whole, tile, number, frame, place)
     if inputs:
         further = partial(_copied, tile, number, frame, place, option, inputs)

@@ -88,14 +88,14 @@ def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
 
 
 def packed_in(statement: Statement, packed: Sequence[str]) -> tuple[str, ...]:
-    """Those of the packed tensors that a statement reads."""
+    """Return those of the packed tensors that a statement reads."""
     return tuple(name for name in packed if any(read.buffer == name for read in _reads_of(statement)))
 
 
 def packed_options(
     options: Sequence[NestOption], packed: Sequence[str], statement: Statement, machine: str
 ) -> list[NestOption]:
-    """The options that can take these tensors packed, as far as the statement reads them, and do so.
+    """Return the options that can take these tensors packed, as far as the statement reads them, and do so.
 
     Raises: NoMapping when there are options, but none of them can.
     """
@@ -124,7 +124,7 @@ def packed_options(
 
 
 def with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
-    """The option with those tensors packed; None where it cannot read one of them from a buffer."""
+    """Return the option with those tensors packed; None where it cannot read one of them from a buffer."""
     served = {o.tensor for o in option.operands if _can_be_packed(o)}
     if not served.issuperset(packed):
         return None
@@ -133,7 +133,7 @@ def with_packed(option: NestOption, packed: Sequence[str]) -> NestOption | None:
 
 
 def _can_be_packed(operand: TileOperand) -> bool:
-    """Whether an operand is an input that is read from a buffer in main memory."""
+    """Return whether an operand is an input that is read from a buffer in main memory."""
     return not operand.is_accumulator and operand.staged_ns is not None and not operand.homes[0]
 
 
@@ -145,7 +145,7 @@ def _packed(operand: TileOperand) -> TileOperand:
 
 
 def packed_tensors(schedule: Schedule, problem: Problem) -> tuple[str, ...]:
-    """The tensors that a schedule takes packed, in the order of their names."""
+    """Return the tensors that a schedule takes packed, in the order of their names."""
     options = {(n.statement, o.mapping): o for n in problem.nests for o in n.options}
     found: set[str] = set()
     for nest in schedule.nests:

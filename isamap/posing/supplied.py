@@ -8,12 +8,12 @@ from isamap.source import added
 
 
 def supplied_ns(supply: Supply | Leaf | Location | None) -> float | None:
-    """All of them; None where there is no supply. Units: nanoseconds."""
+    """Return all of them; None where there is no supply. Units: nanoseconds."""
     return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
 
 
 def intervals_ns(supply: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:
-    """All of them, each as long as it keeps its unit, whatever part of a register it brings."""
+    """Return all of them, each as long as it keeps its unit, whatever part of a register it brings."""
     if not isinstance(supply, Supply):
         return 0.0
     known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
@@ -22,7 +22,7 @@ def intervals_ns(supply: Supply | Leaf | Location | None, suppliers: Suppliers) 
 
 
 def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppliers) -> float:
-    """How long instructions of a supply keep one unit busy. Units: nanoseconds."""
+    """Return how long instructions of a supply keep one unit busy. Units: nanoseconds."""
     if not isinstance(supply, Supply) or not supply.cost_ns:  # what is supplied once costs nothing
         return 0.0
     inside = added(unit_ns(source, unit, suppliers) for _, source in supply.inputs)
@@ -35,7 +35,7 @@ def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppl
 
 
 def loading_ns(supply: Supply | Leaf | Location | None) -> float:
-    """Those that read memory. Units: nanoseconds."""
+    """Return those that read memory. Units: nanoseconds."""
     if not isinstance(supply, Supply):
         return 0.0
     inside = [source for _, source in supply.inputs if isinstance(source, Supply)]

@@ -60,7 +60,7 @@ def input_of(
     *,
     prices_copies: bool = True,
 ) -> TileOperand | None:
-    """An input with what supplying it costs; None when nothing brings it from a buffer."""
+    """Return an input with what supplying it costs; None when nothing brings it from a buffer."""
     direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
     homes = homes_of(tile, operand, suppliers)
     if not homes and direct is None:
@@ -102,7 +102,7 @@ def _scratch_ns(
 def with_reads(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
-    """The operand; one computed from several arrays has their traffic beside it, and is never staged."""
+    """Return the operand; one computed from several arrays has their traffic beside it, and is never staged."""
     if len(reads(operand.subject)) < 2 or described.direct_ns is None:
         return (described,)
     parts = (
@@ -113,7 +113,7 @@ def with_reads(
 
 
 def read_beside(operand: TileOperand, tile: Tile, read: Read, position: int) -> TileOperand:
-    """One of the arrays that an operand is computed from, for its traffic: all else is the operand's."""
+    """Return one of the arrays that an operand is computed from, for its traffic: all else is the operand's."""
     axes = tuple(a.name for a in tile.axes if f"@{a.name}" in symbols(read))
     return replace(
         operand,
@@ -158,7 +158,7 @@ def _described(
 
 
 def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: bool) -> TileOperand | None:
-    """The accumulator, or the register that is written: in and out in place, or through a buffer."""
+    """Return the accumulator, or the register that is written: in and out in place, or through a buffer."""
     if tile.accumulator is None:
         assert tile.result is not None
         found = delivery_of(tile, suppliers)
@@ -192,7 +192,7 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
 
 
 def delivery_of(tile: Tile, suppliers: Suppliers) -> Supply | None:
-    """The instructions that compute and write the tile of a statement that only assigns; None where the one
+    """Return the instructions that compute and write the tile of a statement that only assigns; None where the one
     that is mapped is not the last of them.
     """
     assert tile.result is not None
@@ -205,7 +205,7 @@ def delivery_of(tile: Tile, suppliers: Suppliers) -> Supply | None:
 
 
 def _written(tile: Tile, described: TileOperand) -> TileOperand:
-    """The register that is written, as what it is written to: a number takes as many stores as a tensor."""
+    """Return the register that is written, as what it is written to: a number takes as many stores as a tensor."""
     target = tile.target_positions
     assert target is not None
     axes = tuple(a for a in tile.axes if f"@{a.name}" in symbols(target))
@@ -219,7 +219,7 @@ def _written(tile: Tile, described: TileOperand) -> TileOperand:
 
 
 def homes_of_sums(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:
-    """What bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
+    """Return what bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
     found: dict[str, float] = {}
     for home, loaded in homes_of(tile, acc, suppliers).items():
         if home and scratch_move(acc, tile, home, suppliers, back=True) is None:
@@ -237,7 +237,7 @@ def homes_of_sums(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[st
 def _shares(
     tile: Tile, acc: OperandTile, held: OperandTile, suppliers: Suppliers, kernel: Kernel
 ) -> TileOperand | None:
-    """An accumulator whose lanes are shares of a sum."""
+    """Return an accumulator whose lanes are shares of a sum."""
     direct = lanes_ns(tile, acc, suppliers)
     narrower = isinstance(held.subject, Cast)
     described = _described(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
@@ -245,7 +245,7 @@ def _shares(
 
 
 def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None:
-    """The time of lanes that begin from 0, are stored, and added up one by one; None where they cannot.
+    """Return the time of lanes that begin from 0, are stored, and added up one by one; None where they cannot.
 
     Units: nanoseconds.
     """
@@ -262,7 +262,7 @@ def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None
 
 
 def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers) -> TileOperand:
-    """The operand with the unit that fills its buffer, or writes a result back, beside the instruction's."""
+    """Return the operand with the unit that fills its buffer, or writes a result back, beside the instruction's."""
     home = described.homes[0]
     known = operand, tile, home, suppliers
     found = tiles_move(*known, back=described.is_accumulator) if home else None
@@ -308,14 +308,14 @@ def _reaches_memory(item: MachineInstruction, machine: Machine) -> bool:
 
 
 def _registers(item: MachineInstruction, machine: Machine) -> frozenset[str]:
-    """The register files of an instruction's operands."""
+    """Return the register files of an instruction's operands."""
     files = _files(machine)
     return frozenset(files[o.memory] for o in item.instruction.operands if o.memory in files)
 
 
 @lru_cache(maxsize=32)
 def _files(machine: Machine) -> dict[str, str]:
-    """The register memories of a machine, each with the one that it is a view of."""
+    """Return the register memories of a machine, each with the one that it is a view of."""
     found: dict[str, str] = {}
     for name, memory in machine.memories.items():
         if memory.kind == "registers":

@@ -43,7 +43,7 @@ CLOSELY = 64
 
 
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
-    """The error for a statement, by its number, that has no mapping which can be carried out."""
+    """Return the error for a statement, by its number, that has no mapping which can be carried out."""
     statement = statements(kernel)[number]
     suppliers = suppliers_of(kernel, machine)
     mappings = tuple(statement_mappings(statement, number, machine))
@@ -90,7 +90,7 @@ def require_performed(nests: Sequence[NestProblem], kernel: Kernel, machine: Mac
 def _missing_notes(
     statement: Statement, mapping: Mapping, missing: tuple[Movement, ...], machine: Machine
 ) -> list[str]:
-    """Which operands of a mapping cannot be moved, and why: one note for each reason."""
+    """Return which operands of a mapping cannot be moved, and why: one note for each reason."""
     by_reason: dict[str, list[str]] = {}
     tile = tile_of(statement, mapping, machine)
     if tile is None:
@@ -103,7 +103,7 @@ def _missing_notes(
 
 
 def _shown(operand: OperandTile) -> str:
-    """An operand, with what tells a register of equal elements from one of neighbours."""
+    """Return an operand, with what tells a register of equal elements from one of neighbours."""
     lanes = prod(operand.shape)
     coordinates = {s for s in symbols(operand.elements) if s.startswith("%")}
     return (
@@ -116,7 +116,7 @@ def _shown(operand: OperandTile) -> str:
 def _nearest(
     kernel: Kernel, statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers
 ) -> tuple[Mapping, tuple[Movement, ...]] | None:
-    """The mapping with fewest operands that cannot be moved, and these; the faster one of several.
+    """Return the mapping with fewest operands that cannot be moved, and these; the faster one of several.
 
     None where there is none, or where something else is in the way of one: all of its operands can be moved.
     To move what some other instruction would have to compute is not to perform a statement.
@@ -133,7 +133,7 @@ def _nearest(
 
 
 def _ends_in_memory(mapping: Mapping, suppliers: Suppliers) -> bool:
-    """Whether the instruction writes to memory, so that its result need not be moved."""
+    """Return whether the instruction writes to memory, so that its result need not be moved."""
     pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
     return pattern is not None and suppliers.is_addressable(pattern.output.memory or "")
 
@@ -141,7 +141,7 @@ def _ends_in_memory(mapping: Mapping, suppliers: Suppliers) -> bool:
 def _missing(
     kernel: Kernel, statement: Statement, mapping: Mapping, suppliers: Suppliers
 ) -> tuple[Movement, ...]:
-    """The operands of a mapping that cannot be moved."""
+    """Return the operands of a mapping that cannot be moved."""
     found = movements(kernel, statement, mapping, suppliers.machine, suppliers=suppliers)
     missing = tuple(m for m in found if m.kind == "none")
     tile = tile_of(statement, mapping, suppliers.machine)
@@ -163,7 +163,7 @@ def _missing(
 
 
 def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers) -> NoMapping | None:
-    """The error where tiles would have to be filled up with zeros, and no instruction writes them."""
+    """Return the error where tiles would have to be filled up with zeros, and no instruction writes them."""
     for mapping in mappings:
         tile = tile_of(statement, mapping, suppliers.machine)
         lacking = uncleared(tile, suppliers) if tile is not None else None

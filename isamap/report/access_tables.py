@@ -23,7 +23,7 @@ COLUMNS = ("statement", "level", "operand", "tensor", "reads", "fills", "updates
 def accesses_json(
     convention: Convention, found: Sequence[StatementAccesses], forms: Sequence[ClosedForms | None] = ()
 ) -> dict[str, object]:
-    """The counts with their convention, and the formulas, if given. Units: elements, nanoseconds."""
+    """Return the counts with their convention, and the formulas, if given. Units: elements, nanoseconds."""
     return {
         "convention": {
             "name": convention.name,
@@ -40,7 +40,7 @@ def accesses_json(
 def accesses_text(
     convention: Convention, found: Sequence[StatementAccesses], forms: Sequence[ClosedForms | None] = ()
 ) -> str:
-    """The counts for people, and the formulas, if given."""
+    """Return the counts for people, and the formulas, if given."""
     rows = [COLUMNS, *(_row(s.statement, a) for s in found for a in s.accesses)]
     issues = " + ".join(str(s.issues) for s in found)
     latency = added(s.latency_ns for s in found)

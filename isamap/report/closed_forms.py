@@ -56,7 +56,7 @@ class ClosedForms:
 def closed_forms(
     statement: int, nest: LoopNest, sizes: Mapping[str, Index], convention: Convention
 ) -> ClosedForms | None:
-    """The formulas of a nest, whose axes are as long as `sizes` says; None under another convention.
+    """Return the formulas of a nest, whose axes are as long as `sizes` says; None under another convention.
 
     At the nest's own sizes they are equal to what `count_accesses` counts.
     """
@@ -72,7 +72,7 @@ def closed_forms(
 
 
 def formula(form: Expr | None) -> str:
-    """A formula as people write it: 2·M·N·⌈K/256⌉, a dash where there is none."""
+    """Return a formula as people write it: 2·M·N·⌈K/256⌉, a dash where there is none."""
     return "–" if form is None else _bracketed(str(form).replace("**", "^").replace("*", "·"))
 
 
@@ -90,7 +90,7 @@ def _bracketed(text: str) -> str:
 
 
 def _extent(size: Index) -> Expr:
-    """The same expression for SymPy."""
+    """Return the same expression for SymPy."""
     return Add(*(Mul(Integer(factor), *map(_atom, monomial)) for monomial, factor in size.terms))
 
 
@@ -174,7 +174,7 @@ def _filled(operand: Counted, outer: tuple[Turn, ...], extents: Extents) -> Expr
 
 
 def _image(subscript: Subscript, outer: tuple[Turn, ...], extents: Extents) -> Expr | None:
-    """What all tiles of one tensor axis hold together; None unless each of them has no gaps.
+    """Return what all tiles of one tensor axis hold together; None unless each of them has no gaps.
 
     Pieces of lengths a and b of two axes that move it by one element each touch a + b - 1 elements. The sum
     over all pairs of pieces is A·(pieces of B) + B·(pieces of A) - (pieces of A)·(pieces of B).

@@ -30,12 +30,12 @@ def _line(row: Row, widths: Sequence[int], right: Collection[int]) -> str:
 
 
 def indented(text: str, by: str = "  ") -> str:
-    """The text with `by` before each line that is not empty."""
+    """Return the text with `by` before each line that is not empty."""
     return "\n".join(f"{by}{line}" if line else "" for line in text.splitlines())
 
 
 def shortened(text: str, width: int) -> str:
-    """The text, or as much of it as fits with a sign that there is more."""
+    """Return the text, or as much of it as fits with a sign that there is more."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
 
@@ -50,7 +50,7 @@ def bytes_text(size: float) -> str:
 
 
 def percent_text(share: float) -> str:
-    """A share of a whole: `87 %`, `0.4 %`, `0 %`."""
+    """Return a share of a whole: `87 %`, `0.4 %`, `0 %`."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 10 or value == 0 else f"{value:.1f} %"
 

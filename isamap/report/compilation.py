@@ -54,7 +54,7 @@ def packed_json(program: LoweredProgram) -> list[dict[str, object]]:
 
 
 def packed_lines(program: LoweredProgram) -> Iterator[str]:
-    """One line for each packed tensor."""
+    """Yield one line for each packed tensor."""
     for entry in packed_json(program):
         size = entry["bytes"] if entry["bytes"] is not None else "a run-time number of"
         yield (
@@ -85,7 +85,7 @@ def workspace_json(program: LoweredProgram) -> dict[str, object]:
 
 
 def workspace_lines(program: LoweredProgram) -> Iterator[str]:
-    """One line for each buffer, and what sharing saves where it saves anything."""
+    """Yield one line for each buffer, and what sharing saves where it saves anything."""
     for b in program.buffers:
         size = b.elements.value
         shown = f"{size * b.dtype.size_bytes} bytes" if size is not None else f"{b.elements} elements"
@@ -100,7 +100,7 @@ def workspace_lines(program: LoweredProgram) -> Iterator[str]:
 
 
 def _unshared_bytes(program: LoweredProgram) -> int:
-    """What the workspace's buffers of known size would take each for itself."""
+    """Return what the workspace's buffers of known size would take each for itself."""
     return sum(padded_bytes(b) or 0 for b in program.buffers if not b.memory)
 
 
@@ -121,16 +121,16 @@ class Ordered:
     found: tuple[Pipelined, ...]
 
     def text(self) -> str:
-        """A sentence for each."""
+        """Return a sentence for each."""
         return "\n".join(map(pipeline_line, self.found))
 
     def json(self) -> list[dict[str, object]]:
-        """An object for each."""
+        """Return an object for each."""
         return [pipeline_json(pipelined) for pipelined in self.found]
 
 
 def pipeline_line(found: Pipelined) -> str:
-    """One statement's pipeline in a sentence."""
+    """Return one statement's pipeline in a sentence."""
     where = f"statement {found.statement}"
     if found.steady is None:
         return f"{where}: no innermost loop holds issues only, so there is nothing to pipeline"
@@ -149,7 +149,7 @@ def pipeline_line(found: Pipelined) -> str:
 
 
 def pipeline_json(found: Pipelined) -> dict[str, object]:
-    """One statement's pipeline as JSON; figures are null where none was found."""
+    """Return one statement's pipeline as JSON; figures are null where none was found."""
     solved = found.solved
     return {
         "statement": found.statement,
@@ -166,7 +166,7 @@ def pipeline_json(found: Pipelined) -> dict[str, object]:
 def compilation_report(
     kernel: Kernel, machine: Machine, problem: Problem, schedule: Schedule, program: LoweredProgram
 ) -> str:
-    """The report as text, with a newline at its end."""
+    """Return the report as text, with a newline at its end."""
     lines = [*_statement_lines(kernel, machine, problem, schedule), "", *_program_lines(program)]
     return "\n".join([*lines, *cost_lines(schedule, machine.figures)]) + "\n"
 
@@ -182,7 +182,7 @@ class Decided:
 
 
 def versions_report(versions: Iterable[Decided], program: LoweredProgram) -> str:
-    """The report of a program with several schedules, as text with a newline at its end."""
+    """Return the report of a program with several schedules, as text with a newline at its end."""
     lines: list[str] = []
     for one in versions:
         lines += _statement_lines(one.kernel, one.machine, one.problem, one.schedule)
@@ -238,7 +238,7 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
 
 
 def _innermost(nest: NestSchedule) -> list[tuple[str, int]]:
-    """The unrolled axes with how many issues each unrolls."""
+    """Return the unrolled axes with how many issues each unrolls."""
     found: list[tuple[str, int]] = []
     for i, step in enumerate(nest.loops):
         if step.is_unrolled:

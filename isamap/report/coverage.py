@@ -102,7 +102,7 @@ class Coverage:
 
 
 def coverage_of(machine: Machine, found: Iterable[Matched], mode: str) -> Coverage:
-    """The matrix of kernels that were matched; statements that only move have no row beside others."""
+    """Return the matrix of kernels that were matched; statements that only move have no row beside others."""
     instructions = computing_instructions(machine)
     rows = [row for matched in found for row in _rows(matched, frozenset(instructions))]
     return Coverage(machine.name, mode, instructions, tuple(rows))
@@ -127,7 +127,7 @@ def _rows(matched: Matched, computing: frozenset[str]) -> list[CoverageRow]:
 
 
 def coverage_text(coverage: Coverage) -> str:
-    """The matrix, its legend, and what is left out of it."""
+    """Return the matrix, its legend, and what is left out of it."""
     columns = [i for i in coverage.used if coverage.totals[i].plain]
     shown = _matrix(coverage, columns, columns)
     names: list[str] = []
@@ -170,7 +170,7 @@ def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) ->
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
-    """The names behind the numbers of the columns, four to a line."""
+    """Return the names behind the numbers of the columns, four to a line."""
     cells = [f"{n}  {name}" for n, name in enumerate(names, 1)]
     lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]
     return table([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()
@@ -191,7 +191,7 @@ def _left_out(coverage: Coverage) -> list[str]:
 
 
 def coverage_json(coverage: Coverage) -> dict[str, object]:
-    """The matrix as JSON: a row per statement, cells by instruction, totals of all three directions."""
+    """Return the matrix as JSON: a row per statement, cells by instruction, totals of all three directions."""
     return {
         "machine": coverage.machine,
         "mode": coverage.mode,
@@ -213,7 +213,7 @@ def coverage_json(coverage: Coverage) -> dict[str, object]:
 
 
 def overview_text(found: Sequence[Coverage]) -> str:
-    """A row for each statement, a column for each machine with what all of its instructions have."""
+    """Return a row for each statement, a column for each machine with what all of its instructions have."""
     machines = ", ".join(c.machine for c in found)
     mode = "" if found[0].mode == "complete" else f", counted as {found[0].mode}"
     rows = [("kernel", *(c.machine for c in found))]

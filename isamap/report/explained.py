@@ -62,14 +62,14 @@ class Spent:
     parts: tuple[Part, ...]
 
     def share(self, part: Part) -> float:
-        """The part of the time that this takes."""
+        """Return the part of the time that this takes."""
         return part.ns / self.total_ns if self.total_ns else 0.0
 
 
 def spent_by_statement(
     schedule: Schedule, problem: Problem, machine: Machine, times: Sequence[NestTime | None]
 ) -> tuple[Spent, ...]:
-    """What each statement spends, of those that have a nest and a price."""
+    """Return what each statement spends, of those that have a nest and a price."""
     mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return tuple(
         _spent(time, mappings[nest.statement], machine)
@@ -92,7 +92,7 @@ def _spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
 
 
 def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
-    """What people call a part: units and instructions by the machine's own names."""
+    """Return what people call a part: units and instructions by the machine's own names."""
     instruction = mapping.split(maxsplit=1)[0]
     known = machine.instructions.get(instruction)
     if known is None and "{units}" in share.words:
@@ -103,7 +103,7 @@ def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
 
 
 def bound_sentence(spent: Sequence[Spent]) -> str:
-    """What bounds a schedule, in one sentence."""
+    """Return what bounds a schedule, in one sentence."""
     named = [s for s in spent if s.parts]
     if not named:
         return "the model does not say of what its cost is made"
@@ -120,7 +120,7 @@ def bound_sentence(spent: Sequence[Spent]) -> str:
 
 
 def _named(part: Part) -> str:
-    """A part with the operand that causes most of it."""
+    """Return a part with the operand that causes most of it."""
     if not part.operands:
         return part.words
     name, ns = part.operands[0]
@@ -129,7 +129,7 @@ def _named(part: Part) -> str:
 
 
 def spent_rows(spent: Spent) -> list[Row]:
-    """The parts as a table's rows, the header first."""
+    """Return the parts as a table's rows, the header first."""
     rows: list[Row] = [("part", "time", "share", "")]
     longest = next((part for part in spent.parts if part.hides), None)
     for part in spent.parts:
@@ -144,7 +144,7 @@ def spent_rows(spent: Spent) -> list[Row]:
 
 
 def spent_json(spent: Spent) -> dict[str, object]:
-    """The parts as JSON."""
+    """Return the parts as JSON."""
     return {
         "statement": spent.statement,
         "total_ns": spent.total_ns,
@@ -174,7 +174,7 @@ class Runner:
 
 
 def runner_rows(runners: Sequence[Runner]) -> list[Row]:
-    """The list as a table's rows, the header first; the first is what the others are compared with."""
+    """Return the list as a table's rows, the header first; the first is what the others are compared with."""
     rows: list[Row] = [("number", "cost_ns", "more", "decides otherwise")]
     best = runners[0].cost_ns
     for number, runner in enumerate(runners, 1):
@@ -186,7 +186,7 @@ def runner_rows(runners: Sequence[Runner]) -> list[Row]:
 
 
 def differences(one: Runner, other: Runner) -> list[str]:
-    """The decisions that differ, each with both values; without the statement where there is one only."""
+    """Return the decisions that differ, each with both values; without the statement where there is one only."""
     names = sorted({*one.decisions, *other.decisions})
     single = len({name.split(".")[0] for name in names}) == 1
     found = [(name, one.decisions.get(name, "none"), other.decisions.get(name, "none")) for name in names]
@@ -194,7 +194,7 @@ def differences(one: Runner, other: Runner) -> list[str]:
 
 
 def runners_json(runners: Sequence[Runner]) -> list[dict[str, object]]:
-    """The list as JSON."""
+    """Return the list as JSON."""
     return [{"cost_ns": r.cost_ns, "differences": differences(runners[0], r)} for r in runners]
 
 
@@ -234,7 +234,7 @@ class Explained:
                 return f"{said}a file or a measurement made the choice, not the model"
 
     def svg(self) -> str:
-        """The roofline as a picture."""
+        """Return the roofline as a picture."""
         return roofline_picture(f"{self.problem.kernel} on {self.problem.machine}", self.roofs).svg()
 
 
@@ -245,7 +245,7 @@ def explain_schedule(
     times: Sequence[NestTime | None],
     runners: Sequence[Runner] = (),
 ) -> Explained:
-    """The views of a schedule whose statements spend `times`, in the order of the problem."""
+    """Return the views of a schedule whose statements spend `times`, in the order of the problem."""
     questions = {nest.statement: nest for nest in problem.nests}
     trees: list[NestTree] = []
     for nest in schedule.nests:
@@ -262,7 +262,7 @@ def explain_schedule(
 
 
 def explained_text(explained: Explained) -> str:
-    """All views as text, what bounds the schedule first."""
+    """Return all views as text, what bounds the schedule first."""
     parts = [explained.sentence]
     for tree in explained.trees:
         rows = tree_rows(tree)
@@ -286,7 +286,7 @@ def explained_text(explained: Explained) -> str:
 
 
 def explained_json(explained: Explained) -> dict[str, object]:
-    """All views as JSON."""
+    """Return all views as JSON."""
     return {
         "bound": explained.sentence,
         "trees": [tree_json(tree) for tree in explained.trees],

@@ -43,7 +43,7 @@ class GraphView:
     workspace_bytes: int
 
     def nodes(self, number: int) -> list[str]:
-        """What a group computes, in order."""
+        """Return what a group computes, in order."""
         group = self.problem.groups[number]
         return [self.problem.nodes[n].name for n in (*group.inner, group.root)]
 
@@ -85,7 +85,7 @@ def graph_json(view: GraphView) -> dict[str, object]:
 
 
 def graph_text(view: GraphView) -> str:
-    """The table, and what the whole costs."""
+    """Return the table, and what the whole costs."""
     problem, plan = view.problem, view.plan
     rows = [
         (
@@ -154,7 +154,7 @@ def _tensors(view: GraphView, across: Across, starts: list[float], top: float) -
 
 
 def graph_page(view: GraphView) -> str:
-    """The picture and the table as a page of HTML."""
+    """Return the picture and the table as a page of HTML."""
     from html import escape
 
     head = f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{escape(view.name)}</title>'

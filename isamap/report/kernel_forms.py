@@ -29,7 +29,7 @@ from isamap.transform import Refusal, refused_rewrites
 
 
 def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
-    """The refusal that was answered, the lines that changed, and what the instruction performs now."""
+    """Return the refusal that was answered, the lines that changed, and what the instruction performs now."""
     name = fix.rejection.instruction
     own = (m for m in matched.mappings if (m.instruction, m.statement) == (name, fix.mapping.statement))
     lines = [f"{matched.kernel.name} edited for {name} on {matched.machine.name}"]
@@ -75,7 +75,7 @@ class Form:
 
 
 def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False) -> str:
-    """The kernel as written, the forms of which more is performed, and which one was chosen."""
+    """Return the kernel as written, the forms of which more is performed, and which one was chosen."""
     written = forms[0].matched
     best = [n for n, f in enumerate(forms) if not n or f.gains][: FEW + 1]
     shown = range(len(forms)) if every else sorted({*best, chosen or 0})
@@ -113,7 +113,7 @@ def _gain_text(gain: Gain) -> str:
 
 
 def forms_json(forms: Sequence[Form], chosen: int | None) -> dict[str, object]:
-    """All forms as JSON, and the text of the chosen one."""
+    """Return all forms as JSON, and the text of the chosen one."""
     written = forms[0].matched
     return {
         "kernel": written.kernel.name,

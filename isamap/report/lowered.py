@@ -44,7 +44,7 @@ from isamap.plan.loops import LoopStep
 
 
 def print_program(program: LoweredProgram) -> str:
-    """The program as text, with a newline at its end."""
+    """Return the program as text, with a newline at its end."""
     sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes)
     lines = [f"program {program.name} on {program.machine}{': ' if sizes else ''}{sizes}"]
     for tensor in program.tensors:
@@ -118,7 +118,7 @@ def _argument(value: Argument) -> str:
 
 
 def print_state(state: State) -> str:
-    """The text, with a newline at its end."""
+    """Return the text, with a newline at its end."""
     if isinstance(state, LoweredProgram):
         return print_program(state)
     return "\n".join(line for tree in state for line in _tree(tree)) + "\n"

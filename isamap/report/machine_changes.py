@@ -32,12 +32,12 @@ class Change:
     after: str | None
 
     def as_json(self) -> dict[str, object]:
-        """The change as JSON."""
+        """Return the change as JSON."""
         return asdict(self)
 
 
 def changes(a: Machine, b: Machine) -> list[Change]:
-    """All that differs from one machine to another."""
+    """Return all that differs from one machine to another."""
     one, other = _instructions(a), _instructions(b)
     common = [n for n in one if n in other]
     return [
@@ -60,7 +60,7 @@ def _changes(
 
 
 def memory_text(memory: Memory) -> str:
-    """What a memory is, with sizes as people read them."""
+    """Return what a memory is, with sizes as people read them."""
     kind = f"view of {memory.base}" if memory.base is not None else memory.kind
     size, one, count = memory.capacity_bytes, memory.register_bytes, memory.count
     if size is None or one is None:
@@ -69,7 +69,7 @@ def memory_text(memory: Memory) -> str:
 
 
 def unit_text(unit: Unit) -> str:
-    """How many copies a unit has, and what one multiplies in a cycle."""
+    """Return how many copies a unit has, and what one multiplies in a cycle."""
     peak = f", {unit.products_per_cycle} products a cycle" if unit.products_per_cycle else ""
     return f"{unit.count}{peak}"
 
@@ -97,14 +97,14 @@ def _meaning_text(item: MachineInstruction) -> str:
 
 
 def _cost_text(item: MachineInstruction) -> str:
-    """The cost as written: what links make of it follows from these."""
+    """Return the cost as written: what links make of it follows from these."""
     cost = item.stated or item.cost
     units = " and ".join(cost.occupied)
     return f"{units}, {print_expr(cost.interval_ns)} ns each, {print_expr(cost.latency_ns)} ns until used"
 
 
 def changes_text(found: list[Change]) -> str:
-    """A line for each change; instructions of one machine alone are counted, with a few names."""
+    """Return a line for each change; instructions of one machine alone are counted, with a few names."""
     rows: list[tuple[str, str, str]] = []
     counts: list[str] = []
     for what, group in groupby(found, key=lambda change: change.what):

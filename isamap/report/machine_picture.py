@@ -58,7 +58,7 @@ class _Use:
 
 
 def machine_svg(machine: Machine) -> str:
-    """The picture of a machine."""
+    """Return the picture of a machine."""
     files = {name: _file(name, machine) for name in machine.memories}
     uses = {name: _use(name, machine, files) for name in machine.units}
     far = [n for n, m in machine.memories.items() if m.kind in ("addressable", "cache")]
@@ -174,7 +174,7 @@ def _placed_units(units: Sequence[_Box], memories: Sequence[_Box]) -> list[_Box]
 
 
 def _ordered(machine: Machine, uses: dict[str, _Use], memories: Sequence[_Box]) -> list[str]:
-    """The units in the order in which their lines cross least: that of what they use."""
+    """Return the units in the order in which their lines cross least: that of what they use."""
 
     def height(unit: str) -> float:
         rows = [box.middle for box in memories if box.name in uses[unit].reads | uses[unit].writes]
@@ -222,7 +222,7 @@ def _link_line(link: Link, boxes: dict[tuple[str, str], _Box], files: dict[str, 
 def _use_lines(
     boxes: dict[tuple[str, str], _Box], units: Sequence[str], uses: dict[str, _Use]
 ) -> Iterator[str]:
-    """A line from each unit to each near memory that it uses, each with ends of its own."""
+    """Yield a line from each unit to each near memory that it uses, each with ends of its own."""
     near = [b for (kind, _), b in boxes.items() if kind == "memory" and _is_near(b)]
     users = {box.name: [u for u in units if box.name in uses[u].reads | uses[u].writes] for box in near}
     last = min(boxes["unit", name].x for name in units) - COLUMN_GAP if units else 0
@@ -246,6 +246,6 @@ def _is_near(box: _Box) -> bool:
 
 
 def _port(box: _Box, number: int, count: int) -> int:
-    """Where the line of a number meets the side of a box."""
+    """Return where the line of a number meets the side of a box."""
     step = min(11.0, (box.height - 14) / max(1, count - 1))
     return round(box.middle + step * (number - (count - 1) / 2))

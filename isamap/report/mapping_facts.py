@@ -84,7 +84,7 @@ NONE = Tally()
 
 
 def tally(mappings: Iterable[Found]) -> Tally:
-    """The numbers of some mappings."""
+    """Return the numbers of some mappings."""
     plain = {"whole": 0, "split": 0, "degenerate": 0}
     composed = 0
     for m in mappings:
@@ -96,14 +96,14 @@ def tally(mappings: Iterable[Found]) -> Tally:
 
 
 def tally_groups(groups: Sequence[GroupMapping]) -> Tally:
-    """The numbers of some mappings that perform several statements at once, each counted once."""
+    """Return the numbers of some mappings that perform several statements at once, each counted once."""
     kinds = [g.kind for g in groups if not any(p.composed for p in g.parts)]
     composed = sum(any(p.composed for p in g.parts) for g in groups)
     return Tally(kinds.count("whole"), kinds.count("split"), kinds.count("degenerate"), composed)
 
 
 def by_instruction(mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()) -> dict[str, Tally]:
-    """The numbers of each instruction that occurs, in the order in which they do, groups last."""
+    """Return the numbers of each instruction that occurs, in the order in which they do, groups last."""
     grouped: dict[str, list[Found]] = {}
     for m in mappings:
         grouped.setdefault(m.instruction, []).append(m)
@@ -114,7 +114,7 @@ def by_instruction(mappings: Iterable[Found], groups: Iterable[GroupMapping] = (
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """The sum of some numbers."""
+    """Return the sum of some numbers."""
     found = NONE
     for one in tallies:
         found = found + one
@@ -124,19 +124,19 @@ def total(tallies: Iterable[Tally]) -> Tally:
 def computed(
     statements: Sequence[Statement], mappings: Iterable[Found], groups: Iterable[GroupMapping] = ()
 ) -> Tally:
-    """The kernel's numbers: those of all statements that compute, or of all where none does."""
+    """Return the kernel's numbers: those of all statements that compute, or of all where none does."""
     kept = {n for n, s in enumerate(statements) if is_computing(s)} or set(range(len(statements)))
     together = tally_groups([g for g in groups if not kept.isdisjoint(g.statements)])
     return tally(m for m in mappings if m.statement in kept) + together
 
 
 def is_computing(statement: Statement) -> bool:
-    """Whether a statement does more than copy, convert or fill."""
+    """Return whether a statement does more than copy, convert or fill."""
     return statement.assign.op is not None or not is_simple(statement.assign.value)
 
 
 def computing_instructions(machine: Machine) -> tuple[str, ...]:
-    """The names of all instructions that do more than move, arrange, convert or fill, in their order."""
+    """Return the names of all instructions that do more than move, arrange, convert or fill, in their order."""
     return tuple(i.name for i in machine.instructions.values() if _computes(i.instruction))
 
 
@@ -145,7 +145,7 @@ def _computes(instruction: Instruction) -> bool:
 
 
 def _is_moved(expr: Expr) -> bool:
-    """Whether an expression is some element as it stands, whichever: `select(h == 0, a[i], b[i])`."""
+    """Return whether an expression is some element as it stands, whichever: `select(h == 0, a[i], b[i])`."""
     match expr:
         case Call("select", (which, first, second)):
             return not reads(which) and _is_moved(first) and _is_moved(second)
@@ -205,12 +205,12 @@ class Matched:
         return computed(self.statements, self.mappings, self.groups)
 
     def counts_of(self, number: int) -> dict[str, Tally]:
-        """The numbers of one statement by instruction."""
+        """Return the numbers of one statement by instruction."""
         groups = (g for g in self.groups if number in g.statements)
         return by_instruction(self.of_statement(number), groups)
 
     def only(self, instruction: str | None) -> Matched:
-        """The same with the mappings of one instruction; unchanged where none is named."""
+        """Return the same with the mappings of one instruction; unchanged where none is named."""
         if instruction is None:
             return self
         return replace(
@@ -275,7 +275,7 @@ class Look:
         self._close: dict[Found, Facts] = {}
 
     def at(self, mapping: Found) -> Facts:
-        """All facts but those about movement."""
+        """Return all facts but those about movement."""
         matched = self._matched
         pattern = pattern_in(matched.machine, mapping)
         given = matched.statements[mapping.statement]
@@ -289,7 +289,7 @@ class Look:
         return Facts(mapping, found, exact is None, bound, proof, order)
 
     def closely(self, facts: Facts) -> Facts:
-        """The facts with those about movement."""
+        """Return the facts with those about movement."""
         matched, mapping = self._matched, facts.mapping
         if mapping in self._close:
             return self._close[mapping]
@@ -319,13 +319,13 @@ class Look:
         return {name: why for name, why in found.items() if why is not None}
 
     def variants(self, mapping: Found) -> Iterator[Variant]:
-        """All variants of a mapping, one at a time."""
+        """Return all variants of a mapping, one at a time."""
         matched = self._matched
         statement = matched.statements[mapping.statement]
         return variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
 
     def count_variants(self, mapping: Found) -> int | None:
-        """How many variants a mapping has; None where it has too many orders to look at each."""
+        """Return how many variants a mapping has; None where it has too many orders to look at each."""
         if count_groupings(mapping) > COUNTED:
             return None
         matched = self._matched
@@ -361,7 +361,7 @@ class Look:
 
 
 def pattern_in(machine: Machine, mapping: Found) -> Pattern:
-    """The pattern that a mapping is of."""
+    """Return the pattern that a mapping is of."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     assert pattern is not None, "what maps is a pattern"
     return pattern

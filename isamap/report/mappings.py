@@ -51,7 +51,7 @@ _UNITS = (("s", 1e9), ("ms", 1e6), ("µs", 1e3), ("ns", 1.0))
 
 
 def axes_text(mapping: Mapping, order: Sequence[str] = ()) -> str:
-    """Which kernel axes run on which axes of the instruction, in its order; axes left empty have a 1."""
+    """Return which kernel axes run on which axes of the instruction, in its order; axes left empty have a 1."""
     shown = [(g.instruction_axes[0], f"{_together(g.instruction_axes)} ← {g.name}") for g in mapping.groups]
     shown += [(axis, f"{axis} ← 1") for axis in mapping.empty]
     if order:
@@ -64,7 +64,7 @@ def _together(axes: tuple[str, ...]) -> str:
 
 
 def operands_text(mapping: Mapping) -> str:
-    """What each operand stands for: the array where it is the only element of it, else the expression."""
+    """Return what each operand stands for: the array where it is the only element of it, else the expression."""
     arrays = [is_read_of(b.subject) for b in mapping.bindings]
     shown: list[str] = []
     for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
@@ -75,12 +75,12 @@ def operands_text(mapping: Mapping) -> str:
 
 
 def kind_text(mapping: Mapping) -> str:
-    """The kind, and whether an operand has to be computed first."""
+    """Return the kind, and whether an operand has to be computed first."""
     return f"{mapping.kind}, composed" if mapping.composed else mapping.kind
 
 
 def movement_text(facts: Facts) -> str:
-    """How each operand moves, operands of one kind together: `a, c in place; b packed`."""
+    """Return how each operand moves, operands of one kind together: `a, c in place; b packed`."""
     kinds: dict[str, list[str]] = {}
     for m in facts.movements or ():
         kinds.setdefault("cannot move" if m.kind == "none" else m.kind, []).append(m.operand)
@@ -88,19 +88,19 @@ def movement_text(facts: Facts) -> str:
 
 
 def utilisation_text(facts: Facts) -> str:
-    """The share of lanes that do work; while sizes are open, what it cannot exceed, if that is known."""
+    """Return the share of lanes that do work; while sizes are open, what it cannot exceed, if that is known."""
     if facts.utilisation is not None:
         return _percent(facts.utilisation)
     return OPEN if facts.bound is None else f"≤ {_percent(facts.bound)}"
 
 
 def cost_text(facts: Facts) -> str:
-    """The estimated time with three digits; while sizes are open, nothing."""
+    """Return the estimated time with three digits; while sizes are open, nothing."""
     return OPEN if facts.cost_ns is None else time_text(facts.cost_ns)
 
 
 def time_text(ns: float) -> str:
-    """A time in the unit that leaves its number readable."""
+    """Return a time in the unit that leaves its number readable."""
     unit, size = next(((u, s) for u, s in _UNITS if ns >= s), _UNITS[-1])
     return f"{ns / size:.0f} {unit}" if ns / size >= 100 else f"{ns / size:.3g} {unit}"
 
@@ -123,7 +123,7 @@ _COLUMNS = ("instruction", "axes", "operands", "kind", "utilisation", "movement"
 
 
 def mappings_text(matched: Matched, *, every: bool = False) -> str:
-    """The counts of each statement by instruction, and its best mappings, or every one."""
+    """Return the counts of each statement by instruction, and its best mappings, or every one."""
     numbers = range(len(matched.statements))
     blocks = [headline(matched)]
     few = None if every else few_each(matched)
@@ -168,7 +168,7 @@ def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[st
 
 
 def headline(matched: Matched) -> str:
-    """The kernel, the machine, sizes and all counts in one line."""
+    """Return the kernel, the machine, sizes and all counts in one line."""
     sizes = ", ".join(f"{n} = {v}" for n, v in sorted(matched.sizes.items()))
     counts = counts_text(matched.counts)
     mode = "" if matched.mode == "complete" else f" ({matched.mode})"
@@ -177,13 +177,13 @@ def headline(matched: Matched) -> str:
 
 
 def counts_text(tally: Tally) -> str:
-    """The numbers of the kinds in words; composed mappings where there are any."""
+    """Return the numbers of the kinds in words; composed mappings where there are any."""
     words = f"{tally.count} whole, {tally.split} split, {tally.degenerate} degenerate"
     return f"{words}, {tally.composed} composed" if tally.composed else words
 
 
 def statement_line(number: int, statement: Statement) -> str:
-    """The statement with its number, and the loops over it."""
+    """Return the statement with its number, and the loops over it."""
     loops = ", ".join(f"{a.name} in {a.extent}" for a in statement.axes)
     around = ", ".join(f"seq {a.name} in {a.extent}" for a in statement.sequence)
     over = "; ".join(part for part in (around, loops) if part)
@@ -214,7 +214,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
 
 
 def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
-    """What is said where none of a statement's moves is carried out: why, of a few instructions."""
+    """Yield what is said where none of a statement's moves is carried out: why, of a few instructions."""
     if reasons:
         yield "  none of them is carried out:"
         yield from (f"    {reason}" for reason in reasons[:_REASONS])
@@ -223,7 +223,7 @@ def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
 
 
 def _without_own(matched: Matched, number: int) -> str:
-    """What is said of a statement that no instruction of one plain statement performs."""
+    """Return what is said of a statement that no instruction of one plain statement performs."""
     if any(number in g.statements for g in matched.groups):
         return f"performed below: {counts_text(total(matched.counts_of(number).values()))}"
     own = matched.of_statement(number)
@@ -231,7 +231,7 @@ def _without_own(matched: Matched, number: int) -> str:
 
 
 def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
-    """The facts of a statement's mappings, the best first, of all or of enough to know the best few.
+    """Return the facts of a statement's mappings, the best first, of all or of enough to know the best few.
 
     Moves of what is computed elsewhere are none of the best, unless there is nothing else.
     """
@@ -243,12 +243,12 @@ def best_of(matched: Matched, number: int, few: int | None) -> list[Facts]:
 
 
 def few_each(matched: Matched) -> int:
-    """How many mappings are shown of each statement that has some."""
+    """Return how many mappings are shown of each statement that has some."""
     return max(3, FEW // max(1, len({m.statement for m in matched.mappings})))
 
 
 def _unproved_lines(found: Sequence[Facts]) -> Iterator[str]:
-    """How many mappings are not proved, by what is open."""
+    """Yield how many mappings are not proved, by what is open."""
     reasons = Counter(f.proof.reason for f in found if f.proof.status != "proved")
     yield from (f"  unproved: {number}, for {reason}" for reason, number in reasons.items())
 
@@ -301,7 +301,7 @@ MOST = 64
 
 
 def variants_text(matched: Matched, *, every: bool = False) -> str:
-    """The best mappings of each statement that computes, or of all, each with its first variants."""
+    """Return the best mappings of each statement that computes, or of all, each with its first variants."""
     blocks: list[str] = []
     for number, found in _best(matched, every=every):
         lines = [f"variants for {statement_line(number, matched.statements[number])}"]
@@ -312,7 +312,7 @@ def variants_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def _best(matched: Matched, *, every: bool) -> Iterator[tuple[int, Sequence[Facts]]]:
-    """The statements that compute, or all, with the mappings that are shown of them."""
+    """Yield the statements that compute, or all, with the mappings that are shown of them."""
     few = None if every else few_each(matched)
     for number, statement in enumerate(matched.statements):
         if matched.of_statement(number) and (every or is_computing(statement)):
@@ -345,7 +345,7 @@ def _variant_row(facts: Facts, variant: Variant) -> tuple[str, str, str]:
 
 
 def variants_json(matched: Matched, *, every: bool = False) -> list[dict[str, object]]:
-    """The same as JSON: a list of mappings, each with its first variants and the number of all orders."""
+    """Return the same as JSON: a list of mappings, each with its first variants and the number of all orders."""
     return [
         {
             "mapping": facts.mapping.ident,

@@ -47,7 +47,7 @@ class NestTree:
 
 
 def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestTree:
-    """The tree of a nest."""
+    """Return the tree of a nest."""
     extents = {axis.name: axis.extent for axis in option.axes}
     covered = dict(extents)
     levels = [_level(0, "all", 0, covered, _staged(nest, 0), option, problem.caches)]
@@ -76,13 +76,13 @@ def nest_tree(nest: NestSchedule, option: NestOption, problem: Problem) -> NestT
 
 
 def _lines(nest: NestSchedule) -> list[str]:
-    """The text of a nest inside its head, one statement a line."""
+    """Return the text of a nest inside its head, one statement a line."""
     lines = [line.strip() for line in print_nest(nest).splitlines()[1:]]
     return [line for line in lines if line != "}" and not line.startswith(("map ", "choose "))]
 
 
 def _staged(nest: NestSchedule, depth: int) -> frozenset[str]:
-    """The operands that are read from their buffers inside so many loops."""
+    """Return the operands that are read from their buffers inside so many loops."""
     return frozenset(stage.operand for stage in nest.stages if stage.depth < depth)
 
 
@@ -114,7 +114,7 @@ def _bytes(operand: TileOperand, covered: Mapping[str, int], staged: bool) -> in
 
 
 def tree_rows(tree: NestTree) -> list[Row]:
-    """The tree as a table's rows, the header first."""
+    """Return the tree as a table's rows, the header first."""
     rows: list[Row] = [("loop", "trips", *tree.operands, "together", "fits")]
     for level in tree.levels:
         text = "  " * level.depth + level.text
@@ -128,12 +128,12 @@ def tree_rows(tree: NestTree) -> list[Row]:
 
 
 def registers_text(tree: NestTree) -> str:
-    """The registers used of those there are: `31 of 32 zmm`."""
+    """Return the registers used of those there are: `31 of 32 zmm`."""
     return ", ".join(f"{used} of {there} {memory}" for memory, used, there in tree.registers)
 
 
 def tree_json(tree: NestTree) -> dict[str, object]:
-    """The tree as JSON."""
+    """Return the tree as JSON."""
     return {
         "statement": tree.statement,
         "mapping": tree.mapping,

@@ -39,11 +39,11 @@ class Picture:
     width: int = WIDTH
 
     def svg(self) -> str:
-        """A file of its own."""
+        """Return a file of its own."""
         return f"{self._head()}\n<style>{STYLE}{PLOT}</style>\n{self._inside()}"
 
     def inline(self) -> str:
-        """An element of a page that has the styles."""
+        """Return an element of a page that has the styles."""
         return f"{self._head()}\n{self._inside()}"
 
     def _head(self) -> str:
@@ -57,7 +57,7 @@ class Picture:
 
 
 def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    """A text."""
+    """Return a text."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
@@ -68,7 +68,7 @@ NARROW = 4.0
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, fill: str = "", tip: str = "") -> str:
-    """A rectangle, with what is said of it where it is pointed at."""
+    """Return a rectangle, with what is said of it where it is pointed at."""
     style = f' style="fill: {fill}"' if fill else ""
     kind = "bar thin" if kind == "bar" and width < NARROW else kind
     place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.6):.2f}" height="{height:.1f}"'
@@ -88,7 +88,7 @@ def told_apart(number: int, picture: str, bar: tuple[float, float, float, float]
 def labelled(
     picture: str, number: int, bar: tuple[float, float, float, float], tip: str, label: str
 ) -> Iterator[str]:
-    """A bar (x, y, width, height) in its colour, told apart from others of it, and its name if that fits."""
+    """Yield a bar (x, y, width, height) in its colour, told apart from others of it, and its name if that fits."""
     x, y, width, height = bar
     yield box(x, y, width, height, "bar", colour(number), tip)
     yield from told_apart(number, picture, bar)
@@ -97,19 +97,19 @@ def labelled(
 
 
 def stripes(picture: str) -> str:
-    """What `told_apart` refers to; names in a page are of one picture each."""
+    """Return what `told_apart` refers to; names in a page are of one picture each."""
     line = '<path d="M0 0V6" style="stroke: var(--ink); stroke-width: 2"/>'
     size = 'width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     return f'<defs><pattern id="{picture}-stripes" {size}>{line}</pattern></defs>'
 
 
 def colour(number: int) -> str:
-    """A colour of the style; there are few, so that they are used again."""
+    """Return a colour of the style; there are few, so that they are used again."""
     return f"var(--c{number % COLOURS})"
 
 
 def fitting(text: str, width: float) -> str:
-    """A text, or nothing where it does not fit into so many pixels."""
+    """Return a text, or nothing where it does not fit into so many pixels."""
     return text if 6.6 * len(text) + 6 < width else ""
 
 
@@ -150,6 +150,6 @@ class Across:
             yield words(x, bottom + 15, shown, "soft small", "middle")
 
     def scale(self, indent: int) -> str:
-        """The ends of the plot on a terminal, below it."""
+        """Return the ends of the plot on a terminal, below it."""
         left, right = self.text(self.start) if self.start else "0", self.text(self.end)
         return f"{'':{indent}}{left}{right:>{COLUMNS - len(left)}}"

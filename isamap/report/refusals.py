@@ -28,7 +28,7 @@ _NAMED = 4
 def refusals_text(
     matched: Matched, rejections: Sequence[Rejection], *, every: bool = False, moved: bool = True
 ) -> str:
-    """The nearest refusals of each statement with both source lines, and the others by reason.
+    """Return the nearest refusals of each statement with both source lines, and the others by reason.
 
     Without `moved` it was said before that operands of mappings cannot be moved.
     """
@@ -62,7 +62,7 @@ def _rejection_lines(place: int, rejection: Rejection) -> Iterator[str]:
 
 
 def _source_lines(head: str, span: Span) -> Iterator[str]:
-    """The line of a span behind its head, and carets below."""
+    """Yield the line of a span behind its head, and carets below."""
     line = span.source.line_text(span.line).expandtabs(1)
     text = line.strip()
     offset = max(0, span.column - 1 - (len(line) - len(line.lstrip())))
@@ -72,7 +72,7 @@ def _source_lines(head: str, span: Span) -> Iterator[str]:
 
 
 def _others(rejections: Sequence[Rejection]) -> Iterator[str]:
-    """How many of each other reason, with the first names."""
+    """Yield how many of each other reason, with the first names."""
     by_reason: dict[str, list[str]] = {}
     for r in rejections:
         by_reason.setdefault(r.reason, []).append(r.instruction)
@@ -86,7 +86,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def rejections_json(rejections: Sequence[Rejection]) -> list[dict[str, object]]:
-    """All refusals as JSON."""
+    """Return all refusals as JSON."""
     return [
         {
             "instruction": r.instruction,

@@ -46,7 +46,7 @@ class Roofline:
         return self.operations / slope.moved_bytes if slope.moved_bytes > 0 else None
 
     def allowed_per_ns(self, slope: Slope) -> float:
-        """What a level's bandwidth and the peak allow."""
+        """Return what a level's bandwidth and the peak allow."""
         intensity = self.intensity(slope)
         if intensity is None:
             return self.peak_per_ns
@@ -54,7 +54,7 @@ class Roofline:
 
 
 def rooflines(schedule: Schedule, problem: Problem, times: Sequence[NestTime | None]) -> tuple[Roofline, ...]:
-    """A roofline for each statement that computes on a unit, and whose model says what comes from where."""
+    """Return a roofline for each statement that computes on a unit, and whose model says what comes from where."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found: list[Roofline] = []
     for question, time in zip(problem.nests, times, strict=True):
@@ -82,7 +82,7 @@ def _roofline(option: NestOption, turns: int, time: NestTime, problem: Problem) 
 
 
 def roofline_rows(roofline: Roofline) -> list[Row]:
-    """The levels as a table's rows, the header first."""
+    """Return the levels as a table's rows, the header first."""
     rows: list[Row] = [("level", "bytes", "operations per byte", "bandwidth", "allows")]
     for slope in roofline.slopes:
         intensity = roofline.intensity(slope)
@@ -99,19 +99,19 @@ def roofline_rows(roofline: Roofline) -> list[Row]:
 
 
 def roofline_sentence(roofline: Roofline) -> str:
-    """What is reached of the peak: `201 of 229 GOP/s of fma_zmm_f32, 88 %`."""
+    """Return what is reached of the peak: `201 of 229 GOP/s of fma_zmm_f32, 88 %`."""
     share = 100 * roofline.reached_per_ns / roofline.peak_per_ns
     reached, peak = rate_text(roofline.reached_per_ns), rate_text(roofline.peak_per_ns)
     return f"{reached} of {peak} GOP/s of {roofline.instruction}, {share:.0f} %"
 
 
 def rate_text(per_ns: float) -> str:
-    """A rate with three digits at least: `6.43`, `151`, `2048`."""
+    """Return a rate with three digits at least: `6.43`, `151`, `2048`."""
     return f"{per_ns:.0f}" if per_ns >= 100 else f"{per_ns:.3g}"
 
 
 def roofline_json(roofline: Roofline) -> dict[str, object]:
-    """The roofline as JSON."""
+    """Return the roofline as JSON."""
     return {
         "statement": roofline.statement,
         "instruction": roofline.instruction,

@@ -41,7 +41,7 @@ class _Scale:
 
 
 def roofline_picture(title: str, lines: Sequence[Roofline], name: str = "roofline") -> Picture:
-    """The picture of all rooflines, one above the other."""
+    """Return the picture of all rooflines, one above the other."""
     each = TOP + PLOT_HEIGHT + BOTTOM
     body: list[str] = []
     texts: list[str] = []
@@ -108,7 +108,7 @@ def _peak(line: Roofline, scale: _Scale) -> Iterator[str]:
 
 
 def _slope(line: Roofline, slope: Slope, scale: _Scale, stroke: str, number: int) -> Iterator[str]:
-    """A roof as far as the plot shows it, the point of the schedule on its level, and the label of both."""
+    """Yield a roof as far as the plot shows it, the point of the schedule on its level, and the label of both."""
     bandwidth, letter = slope.bandwidth_bytes_per_ns, MARKS[number % len(MARKS)]
     start = max(10.0 ** scale.x[0], 10.0 ** scale.y[0] / bandwidth)
     end = line.peak_per_ns / bandwidth
@@ -136,7 +136,7 @@ def _label(line: Roofline, slope: Slope) -> str:
 
 
 def _text(title: str, line: Roofline, scale: _Scale) -> Iterator[str]:
-    """The plot on a terminal: each roof by its letter, `*` where the schedule stands on it."""
+    """Yield the plot on a terminal: each roof by its letter, `*` where the schedule stands on it."""
     yield f"{title}, statement {line.statement}: {roofline_sentence(line)}"
     cells = [[" "] * COLUMNS for _ in range(LINES)]
 

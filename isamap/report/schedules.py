@@ -36,7 +36,7 @@ class Attempt:
 
 
 def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
-    """The comparison as a table's rows, the header first."""
+    """Return the comparison as a table's rows, the header first."""
     rows: list[tuple[str, ...]] = [
         ("heuristic", "cost_ns", "bound_ns", "gap", "status", "found by", "proved by", "seconds")
     ]
@@ -59,7 +59,7 @@ def attempt_rows(attempts: Sequence[Attempt]) -> list[tuple[str, ...]]:
 
 
 def attempt_json(attempt: Attempt) -> dict[str, object]:
-    """One attempt as JSON."""
+    """Return one attempt as JSON."""
     found = attempt.schedule
     return {
         "heuristic": attempt.heuristic,
@@ -97,7 +97,7 @@ def changes(
     after_ns: Sequence[float | None],
     unpriced: Sequence[tuple[str, str]],
 ) -> tuple[NestChange, ...]:
-    """The statements whose nests differ, with what it costs, or why the model cannot say that."""
+    """Return the statements whose nests differ, with what it costs, or why the model cannot say that."""
     found: list[NestChange] = []
     nests = [{nest.statement: nest for nest in schedule.nests} for schedule in (before, after)]
     for statement, (old_ns, new_ns, why) in enumerate(zip(before_ns, after_ns, unpriced, strict=True)):
@@ -113,7 +113,7 @@ def _lines(old: NestSchedule | None, new: NestSchedule | None) -> tuple[str, ...
 
 
 def change_text(change: NestChange) -> str:
-    """One change for people."""
+    """Return one change for people."""
     before, after = change.before_ns, change.after_ns
     if before is None or after is None:
         why = [f"{when}: {reason}" for when, reason in _reasons(change).items()]
@@ -127,7 +127,7 @@ def change_text(change: NestChange) -> str:
 
 
 def change_json(change: NestChange) -> dict[str, object]:
-    """One change as JSON."""
+    """Return one change as JSON."""
     return {
         "statement": change.statement,
         "before_ns": change.before_ns,
@@ -178,7 +178,7 @@ class Agreement:
 
 
 def agreement(verdicts: Verdicts, attempts: Sequence[Attempt]) -> Agreement:
-    """The agreement over the distinct schedules of all attempts that ran and have a cost."""
+    """Return the agreement over the distinct schedules of all attempts that ran and have a cost."""
     pairs: dict[tuple[NestSchedule, ...], tuple[float, float]] = {}
     for attempt in attempts:
         model, found = attempt.schedule.cost_ns, verdicts.cost_ns(attempt.schedule)
@@ -201,7 +201,7 @@ def kendall_tau(pairs: Sequence[tuple[float, float]]) -> float | None:
 
 
 def contest_rows(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> list[tuple[str, ...]]:
-    """The comparison as a table's rows, the header first."""
+    """Return the comparison as a table's rows, the header first."""
     rows = attempt_rows(attempts)
     found = [(*rows[0], *(word for v in verdicts for word in (f"{v.evaluator}_ns", "rank")))]
     for attempt, row in zip(attempts, rows[1:], strict=True):
@@ -214,7 +214,7 @@ def contest_rows(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> l
 
 
 def contest_lines(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> list[str]:
-    """A sentence for each evaluator."""
+    """Return a sentence for each evaluator."""
     return [_sentence(attempts, verdict) for verdict in verdicts]
 
 
@@ -232,12 +232,12 @@ def _sentence(attempts: Sequence[Attempt], verdicts: Verdicts) -> str:
 
 
 def winner(attempts: Sequence[Attempt], verdicts: Verdicts) -> Attempt:
-    """The attempt whose schedule is fastest; the first of several."""
+    """Return the attempt whose schedule is fastest; the first of several."""
     return min(attempts, key=lambda attempt: verdicts.cost_ns(attempt.schedule))
 
 
 def contest_json(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> list[dict[str, object]]:
-    """All attempts as JSON, with what evaluators said of each."""
+    """Return all attempts as JSON, with what evaluators said of each."""
     found: list[dict[str, object]] = []
     for attempt in attempts:
         entry = attempt_json(attempt)
@@ -258,7 +258,7 @@ def _verdict_json(verdicts: Verdicts, schedule: Schedule) -> dict[str, object]:
 
 
 def agreement_json(attempts: Sequence[Attempt], verdicts: Sequence[Verdicts]) -> dict[str, object]:
-    """How each evaluator's order and the model's agree."""
+    """Return how each evaluator's order and the model's agree."""
     found: dict[str, object] = {}
     for verdict in verdicts:
         agreed = agreement(verdict, attempts)

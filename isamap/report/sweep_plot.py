@@ -30,7 +30,7 @@ class _Series:
 
 
 def sweep_svg(title: str, sweep: Sweep) -> str:
-    """The plot of a sweep."""
+    """Return the plot of a sweep."""
     series = _series(sweep)
     height = max(HEIGHT, TOP + BOTTOM + ROW * len(series))
     width = RIGHT + 80 + 7 * max(len(line.name) for line in series)

@@ -63,7 +63,7 @@ class Sweep:
 
 
 def sweep_text(sweep: Sweep) -> str:
-    """The table, and for each kernel where it is fastest."""
+    """Return the table, and for each kernel where it is fastest."""
     rows = [[*sweep.paths, *(word for line in sweep.lines for word in (line.name, "status", "gap"))]]
     for number, values in enumerate(sweep.values):
         rows.append([*values, *(word for line in sweep.lines for word in _words(line.points[number]))])

@@ -61,7 +61,7 @@ class Simulation:
 def simulate(
     program: LoweredProgram, machine: Machine, problem: Problem, profile: Mapping[str, int] | None = None
 ) -> Simulation:
-    """The simulated time of one call, after calls before it, with dense tensors.
+    """Return the simulated time of one call, after calls before it, with dense tensors.
 
     `profile` has values for sizes that are left open.
     """
@@ -69,7 +69,7 @@ def simulate(
 
 
 def simulate_prepared(prepared: Prepared, problem: Problem, watcher: Watcher | None = None) -> Simulation:
-    """The same of a prepared program; `watcher` is told all that is run."""
+    """Return the same of a prepared program; `watcher` is told all that is run."""
     bandwidths = [c.bandwidth_bytes_per_ns for c in problem.caches[1:]]
     bandwidths.append(problem.memory_bandwidth_bytes_per_ns)
     bandwidths = bandwidths[: len(problem.caches)]
@@ -89,7 +89,7 @@ def simulate_prepared(prepared: Prepared, problem: Problem, watcher: Watcher | N
 
 
 def link_names(problem: Problem) -> tuple[str, ...]:
-    """The levels behind the nearest cache, each with a link towards the one before it."""
+    """Return the levels behind the nearest cache, each with a link towards the one before it."""
     return (*(cache.name for cache in problem.caches[1:]), "memory") if problem.caches else ()
 
 
@@ -208,7 +208,7 @@ class _Walk:
         return found
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
-        """What further iterations take, each, when the last ones say so; None while they do not.
+        """Return what further iterations take, each, when the last ones say so; None while they do not.
 
         An iteration is steady when no clock gains on the others: `fastest` is what one gained most, `least`
         the work of the busiest unit or link.
@@ -264,7 +264,7 @@ class Simulated:
         return _evaluation(trial).cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """The simulated cost of each, with what kept the machine busy."""
+        """Return the simulated cost of each, with what kept the machine busy."""
         return tuple(_evaluation(trial) for trial in trials)
 
 
@@ -322,7 +322,7 @@ def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
 
 
 def _reach(place: Index, size: int, env: Mapping[str, int], ends: Ends) -> tuple[int, int]:
-    """The first byte and the one behind the last, of so many from a place on."""
+    """Return the first byte and the one behind the last, of so many from a place on."""
     moving = {name: ends[name] for name in ends if name in place.symbols}
     if not place.is_affine_in(moving):
         return 0, maxsize

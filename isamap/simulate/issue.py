@@ -57,7 +57,7 @@ def perform(
     *,
     exact: bool = False,
 ) -> Array:
-    """The target's new array after the statement has been performed by the mapping's instruction.
+    """Return the target's new array after the statement has been performed by the mapping's instruction.
 
     Shapes: `arrays` holds every array that the statement names, the target's old values among them; nothing
     is changed. `values` are those of all sizes (see `size_values`) and of ordered loops around the statement;
@@ -81,7 +81,7 @@ def perform(
 
 
 def size_values(routine: Routine, sizes: Sizes) -> dict[str, int]:
-    """The sizes of a routine with its defaults and `let`s."""
+    """Return the sizes of a routine with its defaults and `let`s."""
     values = {p.name: p.default for p in routine.params if p.default is not None} | dict(sizes)
     for let in routine.lets:
         values[let.name] = int(let.value.evaluate(values))
@@ -112,7 +112,7 @@ def _perform_grid(job: _Job, grid: Grid) -> None:
 
 
 def _points(counts: list[int]) -> Array:
-    """All points of a box. Shapes: dimension × point."""
+    """Return all points of a box. Shapes: dimension × point."""
     return np.indices(counts).reshape(len(counts), -1) if counts else np.zeros((0, 1), np.int64)
 
 
@@ -157,7 +157,7 @@ def _is_param(pattern: Pattern, binding: Binding) -> bool:
 
 
 def _operands(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> dict[str, Array]:
-    """Every input operand of every issue, lanes that stand for nothing holding their fill."""
+    """Return every input operand of every issue, lanes that stand for nothing holding their fill."""
     shapes = operand_shapes(job.pattern.instruction, grid.params)
     found: dict[str, Array] = {}
     for binding in job.mapping.bindings:
@@ -208,7 +208,7 @@ def _at_lanes(
 def _iterations(
     job: _Job, grid: Grid, chosen: Array, axes: tuple[str, ...]
 ) -> tuple[Array, dict[str, Array], dict[str, Array]]:
-    """Every valid pair of issue and lanes of `axes`, as points: their issue, lanes and kernel axes."""
+    """Return every valid pair of issue and lanes of `axes`, as points: their issue, lanes and kernel axes."""
     lanes = grid.lanes(axes)
     column = (-1, *(1 for _ in axes))
     symbols: dict[str, Array] = {}

@@ -104,7 +104,7 @@ class Grid:
 def make_grids(
     statement: Statement, pattern: Pattern, mapping: Mapping, cut: Cut, values: Sizes
 ) -> tuple[Grid, ...]:
-    """All issues of a mapping: one grid, or one for each combination of whole blocks and masked rests."""
+    """Return all issues of a mapping: one grid, or one for each combination of whole blocks and masked rests."""
     groups = cut.groups or mapping.groups
     inside = {k for g in groups for k in g.kernel_axes}
     extents = {a.name: number(a.extent, values) for a in statement.axes}
@@ -123,7 +123,7 @@ def lengths_of(pattern: Pattern, params: Sizes) -> Sizes:
 
 
 def number(index: Index, values: Sizes) -> int:
-    """The value of an index expression all of whose symbols have values."""
+    """Return the value of an index expression all of whose symbols have values."""
     return int(index.evaluate(values))
 
 
@@ -138,7 +138,7 @@ def _span(group: AxisGroup, extents: Sizes, pattern: Pattern, params: Sizes, cut
 
 
 def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
-    """The grid with the last issue of every axis that may be shortened taken out of its span."""
+    """Return the grid with the last issue of every axis that may be shortened taken out of its span."""
     choices: list[list[tuple[Span, dict[str, int]]]] = []
     for span in grid.spans:
         rest = span.points % span.step
@@ -169,7 +169,7 @@ def _with_rests(grid: Grid, pattern: Pattern) -> list[Grid]:
 
 
 def _length_param(span: Span, pattern: Pattern) -> str | None:
-    """The parameter that alone says how long the one axis of a group is."""
+    """Return the parameter that alone says how long the one axis of a group is."""
     if len(span.group.instruction_axes) != 1:
         return None
     (name,) = span.group.instruction_axes

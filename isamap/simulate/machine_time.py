@@ -115,7 +115,7 @@ class Watcher(Protocol):
         ...
 
     def mark(self) -> int:
-        """Where the telling stands."""
+        """Return where the telling stands."""
         ...
 
 
@@ -195,14 +195,14 @@ class MachineTime:
             self.watcher.issued(step, booked, start, end)
 
     def _free(self, touch: Touch, begin: int, latency_ns: float) -> float:
-        """When bytes of a scratchpad are written that an issue reads, and read that it overwrites."""
+        """Return when bytes of a scratchpad are written that an issue reads, and read that it overwrites."""
         # What is only written has to be so behind what was written before, not begun behind it.
         end, early_ns = begin + touch.size, 0.0 if touch.reads else latency_ns
         written = self.written[touch.memory].latest(begin, end) - early_ns
         return max(written, self.read[touch.memory].latest(begin, end)) if touch.writes else written
 
     def _entered(self, step: Step) -> float:
-        """When an issue is on its way: as soon as those before it are, and its unit's queue has room; without
+        """Return when an issue is on its way: as soon as those before it are, and its unit's queue has room; without
         a queue, when all but a window of those before it have retired.
         """
         if not step.queued:
@@ -215,7 +215,7 @@ class MachineTime:
     def _through_banks(
         self, step: Step, start: float, entered: float, env: Mapping[str, int]
     ) -> tuple[float, float]:
-        """When an issue can begin so that banks are free for it, and how long it takes the busiest of them.
+        """Return when an issue can begin so that banks are free for it, and how long it takes the busiest of them.
 
         As with links, banks are taken in the order of the program, from when an issue is known of.
         """
@@ -232,7 +232,7 @@ class MachineTime:
         return start, longest_ns
 
     def _cross(self, step: Step, entered: float) -> float:
-        """When a transfer can begin so that its last bytes have crossed a shared link when it ends.
+        """Return when a transfer can begin so that its last bytes have crossed a shared link when it ends.
 
         What is read takes the link in the order of the program, from when it is known of: what waits for
         something else does not keep those behind it from crossing. What is written goes first when it is
@@ -246,7 +246,7 @@ class MachineTime:
         return entered if step.link_written else crossed - step.link_ns
 
     def _fetch(self, level: int, lines: float, entered: float) -> float:
-        """When lines have come from a level through all links on the way."""
+        """Return when lines have come from a level through all links on the way."""
         arrived = entered
         first = len(self.units)
         for link in range(level):
@@ -259,11 +259,11 @@ class MachineTime:
         return arrived
 
     def clocks(self) -> list[float]:
-        """All times that only grow, and go on from where they are."""
+        """Return all times that only grow, and go on from where they are."""
         return [*self.units, *self.links, *self.ready]
 
     def work_ns(self, done: Sequence[float]) -> list[float]:
-        """How long work keeps each unit and each link busy."""
+        """Return how long work keeps each unit and each link busy."""
         first = len(self.units)
         moved = zip(done[first:-1], self._line_ns, strict=True)
         return [*done[:first], *(lines * each for lines, each in moved)]
@@ -332,7 +332,7 @@ class Spans:
     times: list[float] = field(default_factory=lambda: [0.0])
 
     def latest(self, begin: int, end: int) -> float:
-        """The latest time of bytes from `begin` on that lie before `end`."""
+        """Return the latest time of bytes from `begin` on that lie before `end`."""
         first = bisect_right(self.begins, begin) - 1
         last = bisect_left(self.begins, end, first)
         return self.times[first] if last == first + 1 else max(self.times[first:last])
@@ -349,14 +349,14 @@ class Spans:
         self.times[first:last] = [max(time, before) for before in self.times[first:last]]
 
     def between(self, begin: int, end: int) -> list[tuple[int, int, float]]:
-        """The spans of these bytes, each with its time."""
+        """Return the spans of these bytes, each with its time."""
         first = bisect_right(self.begins, begin) - 1
         last = bisect_left(self.begins, end, first)
         ends = [*self.begins[first + 1 : last], end]
         return list(zip([begin, *self.begins[first + 1 : last]], ends, self.times[first:last], strict=True))
 
     def _cut(self, at: int) -> int:
-        """The span that begins at a byte, split off where none does."""
+        """Return the span that begins at a byte, split off where none does."""
         place = bisect_left(self.begins, at)
         if place == len(self.begins) or self.begins[place] != at:
             self.begins.insert(place, at)

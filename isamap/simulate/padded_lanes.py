@@ -40,7 +40,7 @@ def perform_issues(
     *,
     exact: bool,
 ) -> Array:
-    """The output operand after each issue. Shapes: of all arrays, issues × the operand's own.
+    """Return the output operand after each issue. Shapes: of all arrays, issues × the operand's own.
 
     `params` are values of the integer parameters, `scalars` of the typed ones.
     """
@@ -117,7 +117,7 @@ def shown_in_padded_lanes(pattern: Pattern, grid: Grid) -> frozenset[Shown] | No
 
 
 def _kinds_of_issues(grid: Grid) -> list[tuple[int, ...]]:
-    """Where issues begin that differ in their valid lanes: along each span the first and the last."""
+    """Return where issues begin that differ in their valid lanes: along each span the first and the last."""
     return list(product(*(sorted({int(s.starts[0]), int(s.starts[-1])}) for s in grid.spans)))
 
 

@@ -79,7 +79,7 @@ class Prepared:
 
 
 def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> Prepared:
-    """The program with dense tensors; `profile` has values for sizes that are left open."""
+    """Return the program with dense tensors; `profile` has values for sizes that are left open."""
     env = {**profile, **dict(program.sizes)}
     array_bytes: dict[str, int] = {}
     item_bytes: dict[str, int] = {}
@@ -123,7 +123,7 @@ class _Builder:
     block: str = ""
 
     def nodes(self, nodes: Sequence[Node], loop: Turn | None) -> tuple[Run, ...]:
-        """The nodes of one body under a loop."""
+        """Return the nodes of one body under a loop."""
         found: list[Run] = []
         for node in nodes:
             match node:
@@ -191,7 +191,7 @@ class _Builder:
         made: dict[tuple[int, ...], Step] = {}
 
         def at(env: Mapping[str, int]) -> Step:
-            """The issue where its parameters are these; as often they are the same few."""
+            """Return the issue where its parameters are these; as often they are the same few."""
             values = tuple(value.evaluate(env) for _, value in moving)
             if values not in made:
                 made[values] = self._step(node, item, self._params(node, env), *known)
@@ -201,7 +201,7 @@ class _Builder:
         return replace(step, varying=Varying(moving, at)) if moving else step
 
     def _params(self, node: Issue, env: Mapping[str, int]) -> dict[str, int]:
-        """The numbers that parameters are: where loops begin, unless `env` has their variables."""
+        """Return the numbers that parameters are: where loops begin, unless `env` has their variables."""
         found: dict[str, int] = {}
         for name, value in node.params:
             if isinstance(value, Index):
@@ -221,7 +221,7 @@ class _Builder:
         accesses: tuple[int, ...],
         block: str,
     ) -> Step:
-        """An issue with these parameters: its times, and what it touches in scratchpads."""
+        """Return an issue with these parameters: its times, and what it touches in scratchpads."""
         crossed, link_ns = shared_link(self.machine, node.instruction), 0.0
         roles = {o.name: o.role for o in item.instruction.operands}
         touches: list[Touch] = []
@@ -256,7 +256,7 @@ class _Builder:
     def _in_banks(
         self, touch: Touch, place: MemoryRef, item: MachineInstruction, name: str, params: Mapping[str, int]
     ) -> Touch:
-        """The same with the banks that its bytes lie in, which are units."""
+        """Return the same with the banks that its bytes lie in, which are units."""
         banks = banks_of(self.machine.memories[touch.memory], self.machine.clock_ghz)
         if banks is None:
             return touch
@@ -268,7 +268,7 @@ class _Builder:
         return replace(touch, banks=banks, first_bank=first, runs=_runs(extents, strides, size))
 
     def _times(self, item: MachineInstruction, params: Mapping[str, int]) -> tuple[int, float, float]:
-        """An instruction's unit, how long it keeps that busy, and its latency."""
+        """Return an instruction's unit, how long it keeps that busy, and its latency."""
         numbers = cost_params(item, self.machine, params)
         count = max(1, self.machine.units[item.cost.unit].count)
         unit = self.units.setdefault(item.cost.unit, len(self.units))
@@ -304,7 +304,7 @@ class _Builder:
         return prod(self._extents(params, item, name)) * item.instruction.operand(name).dtype.size_bytes
 
     def _extents(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> list[int]:
-        """How many elements of an operand lie along each of its axes, at least 1."""
+        """Return how many elements of an operand lie along each of its axes, at least 1."""
         env = {**self.env, **params}
         env |= {c.name: 1 for c in item.instruction.params if c.name not in env}
         return [max(1, extent.evaluate(env)) for extent in item.instruction.operand(name).shape]
@@ -322,7 +322,7 @@ class _Builder:
 
 
 def _runs(extents: Sequence[int], strides: Sequence[int], item_bytes: int) -> Runs:
-    """Where consecutive bytes of an operand lie, from its first one on; dense where no strides are told."""
+    """Return where consecutive bytes of an operand lie, from its first one on; dense where no strides are told."""
     if len(strides) != len(extents):
         return ((0, prod(extents) * item_bytes),)
     starts, together = [0], 1
@@ -335,7 +335,7 @@ def _runs(extents: Sequence[int], strides: Sequence[int], item_bytes: int) -> Ru
 
 
 def _trips(body: Sequence[Run]) -> list[Index]:
-    """The expressions that say how a body runs, and how much its issues move."""
+    """Return the expressions that say how a body runs, and how much its issues move."""
     found: list[Index] = []
     for item in body:
         match item:

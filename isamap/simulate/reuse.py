@@ -68,7 +68,7 @@ class Access:
 def strides_of(
     offset: Index, variables: Sequence[str], env: Mapping[str, int]
 ) -> tuple[int, tuple[int, ...]]:
-    """Where an offset starts, and by how much each variable moves it. Units: those of the offset."""
+    """Return where an offset starts, and by how much each variable moves it. Units: those of the offset."""
     zero = {**env, **dict.fromkeys(variables, 0)}
     base = offset.evaluate(zero)
     moved = offset.symbols
@@ -96,7 +96,7 @@ class Reuse:
             self._by_array.setdefault(access.array, []).append(access)
 
     def weights(self, access: Access, turned: int) -> Weights:
-        """What an access needs from behind the nearest cache.
+        """Return what an access needs from behind the nearest cache.
 
         `turned` has the bits of the loops that are past their first iteration.
         """
@@ -118,7 +118,7 @@ class Reuse:
         return tuple((level, share * lines) for level, share in sorted(found.items()) if level and share > 0)
 
     def level(self, touched_bytes: int) -> int:
-        """The nearest level that still has what so many bytes were touched after."""
+        """Return the nearest level that still has what so many bytes were touched after."""
         fitting = (
             i for i, c in enumerate(self.caches) if touched_bytes <= c.capacity_bytes * c.usable_factor
         )
@@ -144,7 +144,7 @@ class Reuse:
         return min(most, self.sizes[array])
 
     def _cold_level(self, access: Access) -> int:
-        """Where a line comes from that no loop around the access brings back."""
+        """Return where a line comes from that no loop around the access brings back."""
         if access.number not in self._cold:
             self._cold[access.number] = self.level(self._since_another(access))
         return self._cold[access.number]
@@ -179,7 +179,7 @@ def _covered(turns: tuple[tuple[int, int], ...], accesses: Sequence[Access], lin
 
 
 def _meet(one: Access, other: Access, line_bytes: int) -> bool:
-    """Whether two accesses of an array touch lines in common."""
+    """Return whether two accesses of an array touch lines in common."""
     if one.loop is other.loop and one.strides == other.strides:
         apart = abs(one.base - other.base)
         steps = [(abs(s), t.trips) for t, s in one.turns if s]
@@ -197,6 +197,6 @@ def _interval(access: Access) -> tuple[int, int]:
 
 
 def _depth_shared(one: Access, other: Access) -> int:
-    """How many loops stand around both."""
+    """Return how many loops stand around both."""
     outer = (tuple(reversed(a.loop.chain)) if a.loop is not None else () for a in (one, other))
     return sum(1 for a, b in zip(*outer, strict=False) if a is b)

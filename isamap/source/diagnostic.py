@@ -82,7 +82,7 @@ class Span:
 
 
 def printable(text: str) -> str:
-    """The text, safe on a terminal: control characters but line ends and tabs as `\\x1b` or `\\u202e`."""
+    """Return the text, safe on a terminal: control characters but line ends and tabs as `\\x1b` or `\\u202e`."""
     return _UNPRINTABLE.sub(_escaped, text)
 
 
@@ -92,12 +92,12 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def is_digits(text: str) -> bool:
-    """Whether a text is digits from 0 to 9; Python takes those of other scripts for digits, too."""
+    """Return whether a text is digits from 0 to 9; Python takes those of other scripts for digits, too."""
     return text.isascii() and text.isdigit()
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str | None:
-    """The question after the nearest names, None where none is near."""
+    """Return the question after the nearest names, None where none is near."""
     from difflib import SequenceMatcher, get_close_matches
 
     near = get_close_matches(word, list(known), n=3)
@@ -132,7 +132,7 @@ class Diagnostic:
     edits: tuple[Edit, ...] = ()
 
     def render(self) -> str:
-        """The finding as people read it, several lines, no trailing newline, control characters escaped."""
+        """Return the finding as people read it, several lines, no trailing newline, control characters escaped."""
         place = f"{self.span}: " if self.span else ""
         lines = [f"{place}{self.severity}[{self.code}]: {self.message}"]
         if self.span:
@@ -143,7 +143,7 @@ class Diagnostic:
         return printable("\n".join(lines))
 
     def as_json(self) -> dict[str, object]:
-        """The finding as one JSON object of the `diagnostics` array."""
+        """Return the finding as one JSON object of the `diagnostics` array."""
         place: dict[str, object] = {}
         if self.span:
             end_line, end_column = self.span.source.position(self.span.end)
@@ -168,7 +168,7 @@ class Diagnostic:
 
 
 def _underlined(span: Span) -> list[str]:
-    """The source line of a span and carets below it, both without indentation of their own."""
+    """Return the source line of a span and carets below it, both without indentation of their own."""
     line = span.source.line_text(span.line)
     shown = line.expandtabs(1)
     stripped = shown.strip()
@@ -183,7 +183,7 @@ def _underlined(span: Span) -> list[str]:
 
 
 def _window(line: str, offset: int) -> tuple[str, int]:
-    """The part of a long line around an offset, and the offset in that part."""
+    """Return the part of a long line around an offset, and the offset in that part."""
     if len(line) <= _WIDTH:
         return line, offset
     start = max(0, min(offset - _WIDTH // 4, len(line) - _WIDTH))
@@ -193,7 +193,7 @@ def _window(line: str, offset: int) -> tuple[str, int]:
 
 
 def apply_edits(text: str, edits: Iterable[Edit]) -> str:
-    """The text with every edit made; edits do not overlap, and stand in any order."""
+    """Return the text with every edit made; edits do not overlap, and stand in any order."""
     pieces: list[str] = []
     at = 0
     for edit in sorted(edits, key=lambda e: (e.span.start, e.span.end)):

@@ -28,11 +28,11 @@ class IsamapError(Exception):
         self.diagnostics = diagnostics
 
     def __str__(self) -> str:
-        """What a caller in Python reads behind the class: the notes and the next step, too."""
+        """Return what a caller in Python reads behind the class: the notes and the next step, too."""
         return self.render()
 
     def render(self) -> str:
-        """All findings, one under the other."""
+        """Return all findings, one under the other."""
         return "\n".join(d.render() for d in self.diagnostics)
 
 

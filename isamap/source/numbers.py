@@ -32,7 +32,7 @@ _MOST_CHARACTERS = 40
 
 
 def whole_number(value: object) -> int | None:
-    """The number that a value is, exactly; None for what is no whole number."""
+    """Return the number that a value is, exactly; None for what is no whole number."""
     if isinstance(value, bool):
         return None
     try:
@@ -42,7 +42,7 @@ def whole_number(value: object) -> int | None:
 
 
 def real_number(value: object) -> float | None:
-    """The float nearest to a number, infinite for one that is beyond all floats; None for what is none."""
+    """Return the float nearest to a number, infinite for one that is beyond all floats; None for what is none."""
     if truth_value(value) is not None or isinstance(value, str | bytes):
         return None
     try:
@@ -62,7 +62,7 @@ def truth_value(value: object) -> bool | None:
 
 
 def shown(value: object) -> str:
-    """A value in a message: numbers and short texts as Python writes them, of others the type."""
+    """Return a value in a message: numbers and short texts as Python writes them, of others the type."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"
     is_single = getattr(value, "shape", None) == ()  # a number of numpy, or an array without axes
@@ -74,7 +74,7 @@ def shown(value: object) -> str:
 
 
 def added(numbers: Iterable[float]) -> float:
-    """The sum of numbers, one added after the other, each sum rounded."""
+    """Return the sum of numbers, one added after the other, each sum rounded."""
     return reduce(add, numbers, 0)
 
 

@@ -35,7 +35,7 @@ from typing import Any
 
 
 def most_allowed(limit: str) -> int | None:
-    """The hard limit of this process on a resource, such as `RLIMIT_AS`; None where there is none.
+    """Return the hard limit of this process on a resource, such as `RLIMIT_AS`; None where there is none.
 
     It can be lowered, and not raised again: `ulimit -v` of a shell sets it for all that the shell starts.
     """

@@ -103,7 +103,7 @@ def _end_descendants() -> None:
 
 
 def _descendants() -> list[int]:
-    """All processes below this one."""
+    """Return all processes below this one."""
     children: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isascii() and entry.isdigit():

@@ -28,7 +28,7 @@ class Access:
 
 
 def accesses(command: Command, instruction: Instruction) -> Iterator[Access]:
-    """What a command touches; a register is the one byte of a memory of its own."""
+    """Yield what a command touches; a register is the one byte of a memory of its own."""
     bound = bound_instruction(instruction, integers(instruction, command.params))
     where = dict(command.operands)
     for operand in bound.operands:
@@ -42,7 +42,7 @@ def accesses(command: Command, instruction: Instruction) -> Iterator[Access]:
 
 
 def bytes_of(operand: Operand, where: Place) -> Array:
-    """The addresses of all bytes of a bound operand; the last axis are those of one element."""
+    """Return the addresses of all bytes of a bound operand; the last axis are those of one element."""
     return where.address + _offsets(extents(operand), where.strides, operand.dtype.size_bytes)
 
 
@@ -58,7 +58,7 @@ def span_of(operand: Operand, where: Place) -> range:
 
 @lru_cache(maxsize=4096)
 def _offsets(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Array:
-    """Where the bytes of an operand lie from its first one on."""
+    """Return where the bytes of an operand lie from its first one on."""
     total = np.arange(item_bytes)
     for axis, (extent, stride) in enumerate(zip(shape, strides, strict=True)):
         steps = np.arange(extent) * stride

@@ -18,7 +18,7 @@ from isamap.stream.words import encode_all, encode_end
 def assemble(
     program: LoweredProgram, machine: Machine, most: int = MOST_COMMANDS, first: int | None = None
 ) -> ProgramFile:
-    """The program in words, or its `first` instructions. Raises: UsageProblem for what words do not say."""
+    """Return the program in words, or its `first` instructions. Raises: UsageProblem for what words do not say."""
     if machine.program is None:
         raise UsageProblem(
             Diagnostic(

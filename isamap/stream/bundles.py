@@ -54,7 +54,7 @@ class Run:
 
 
 def encode_runs(runs: Sequence[Run], machine: Machine, bundle: Bundle, places: Places) -> Iterator[int]:
-    """The words of a program. Raises: UsageProblem where a field cannot hold a number."""
+    """Yield the words of a program. Raises: UsageProblem where a field cannot hold a number."""
     for run in runs:
         if run.trips > 1:
             assert bundle.loop is not None, "only loops of the hardware repeat words"
@@ -72,7 +72,7 @@ def encode_runs(runs: Sequence[Run], machine: Machine, bundle: Bundle, places: P
 def read_runs(
     words: Sequence[int], first: int, machine: Machine, bundle: Bundle, tables: Tables
 ) -> tuple[Run, ...]:
-    """The runs that words are from `first` on. Raises: VerificationFailed at a word that is none."""
+    """Return the runs that words are from `first` on. Raises: VerificationFailed at a word that is none."""
     encoded = {slot.unit: encoded_of(machine, slot.unit) for slot in bundle.slots}
     found: list[Run] = []
     at = first
@@ -92,7 +92,7 @@ def read_runs(
 
 
 def _loop(words: Sequence[int], at: int, loop: Encoding) -> tuple[int, int]:
-    """How often, and how many words. Raises: VerificationFailed."""
+    """Return how often, and how many words. Raises: VerificationFailed."""
     held = read_fields(loop, (words[at],), {})
     assert isinstance(held, dict), "a loop has no entries, and says nothing twice"
     trips, count = held[TRIPS], held[LOOPED]
@@ -109,7 +109,7 @@ def _bundle(
     encoded: Mapping[str, tuple[Encoded, ...]],
     tables: Tables,
 ) -> BundleCommands:
-    """The commands in a word. Raises: VerificationFailed where it is no word with slots."""
+    """Return the commands in a word. Raises: VerificationFailed where it is no word with slots."""
     outside = word
     found: list[SlotCommand] = []
     for number, slot in enumerate(bundle.slots):
@@ -125,7 +125,7 @@ def _bundle(
 
 
 def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[Placed, ...]:
-    """The commands of runs, loops written out. Raises: VerificationFailed where they are too many."""
+    """Return the commands of runs, loops written out. Raises: VerificationFailed where they are too many."""
     found: list[Placed] = []
     issued = count = 0
     for run in runs:
@@ -143,7 +143,7 @@ def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[P
 
 
 def moved(command: Command, steps: Steps, iteration: int) -> Command:
-    """A command as it is in a iteration of its loop."""
+    """Return a command as it is in a iteration of its loop."""
     if not steps or not iteration:
         return command
     grown = dict(steps)
@@ -157,7 +157,7 @@ def moved(command: Command, steps: Steps, iteration: int) -> Command:
 
 
 def stepped(machine: Machine, instruction: str) -> frozenset[str]:
-    """The operands of an instruction whose addresses may grow in a loop."""
+    """Return the operands of an instruction whose addresses may grow in a loop."""
     encoding = machine.instructions[instruction].encoding
     held = encoding.quantities if encoding is not None else ()
     return frozenset(q.name for q in held if q.kind == "step")

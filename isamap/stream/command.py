@@ -45,14 +45,14 @@ class Command:
 
 
 def free_axis(operand: Operand) -> int | None:
-    """The axis whose stride each issue decides."""
+    """Return the axis whose stride each issue decides."""
     return next((axis for axis, stride in enumerate(operand.strides or ()) if stride is None), None)
 
 
 def quantities(
     command: Command, instruction: Instruction, tokens: Iterable[Quantity] = ()
 ) -> dict[Quantity, int]:
-    """All that a command decides, `tokens` those that there could be. Units: bytes."""
+    """Return all that a command decides, `tokens` those that there could be. Units: bytes."""
     found = {Quantity("param", name): value for name, value in command.params}
     found |= {token: int((token.kind, token.name) in command.tokens) for token in tokens}
     for name, where in command.operands:
@@ -68,7 +68,7 @@ def quantities(
 
 
 def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
-    """The command that decides this much; what is not held is fixed by the instruction."""
+    """Return the command that decides this much; what is not held is fixed by the instruction."""
     params = tuple((p.name, _held(p, found)) for p in instruction.params)
     bound = bound_instruction(instruction, integers(instruction, params))
     operands = tuple((o.name, _where(o, bound, found)) for o in instruction.operands)
@@ -76,12 +76,12 @@ def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Comma
 
 
 def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
-    """The tokens that fields say are taken and given."""
+    """Return the tokens that fields say are taken and given."""
     return frozenset((q.kind, q.name) for q, number in found.items() if q.kind in TOKENS and number)
 
 
 def _held(param: Param, found: Mapping[Quantity, int]) -> int:
-    """What a field holds of a parameter, or the one value that it may have."""
+    """Return what a field holds of a parameter, or the one value that it may have."""
     if (held := found.get(Quantity("param", param.name))) is not None:
         return held
     only = param.low.value if param.low is not None else None
@@ -111,16 +111,16 @@ def byte_strides(operand: Operand, free: int) -> tuple[int, ...]:
 
 
 def extents(bound: Operand) -> tuple[int, ...]:
-    """The extents of an operand whose instruction is bound."""
+    """Return the extents of an operand whose instruction is bound."""
     return tuple(int(extent.evaluate({})) for extent in bound.shape)
 
 
 def integers(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-    """The parameters that are integers: those that shapes depend on."""
+    """Return the parameters that are integers: those that shapes depend on."""
     return tuple((name, value) for name, value in params if instruction.param(name).dtype is None)
 
 
 @lru_cache(maxsize=4096)
 def bound_instruction(instruction: Instruction, params: tuple[tuple[str, int], ...]) -> Routine:
-    """The instruction with its integer parameters put in. Raises: UsageProblem for one out of range."""
+    """Return the instruction with its integer parameters put in. Raises: UsageProblem for one out of range."""
     return bind_all(instruction, dict(params))

@@ -25,7 +25,7 @@ def encode(
     places: Places | None = None,
     steps: Steps = (),
 ) -> tuple[int, ...]:
-    """The words of a command. Raises: UsageProblem where a field cannot hold a number, or none is there."""
+    """Return the words of a command. Raises: UsageProblem where a field cannot hold a number, or none is there."""
     if item.encoding is None:
         said = f"`{item.name}` has no `encoding`, so that no program can have it"
         raise UsageProblem(Diagnostic("no-encoding", said, item.span))
@@ -58,7 +58,7 @@ def _found(command: Command, item: MachineInstruction) -> dict[Quantity, int]:
 
 
 def put_field(field: BitField, found: Mapping[Quantity, int], name: str) -> int:
-    """A word with only this field of what is called so. Raises: UsageProblem where it cannot hold that."""
+    """Return a word with only this field of what is called so. Raises: UsageProblem where it cannot hold that."""
     if isinstance(field.holds, int):
         return field.put(field.holds)
     value, unit = found[field.holds], field.holds.unit
@@ -95,14 +95,14 @@ Encoded = tuple[Instruction, Encoding, tuple[tuple[int, int], ...]]
 
 
 def fits(words: tuple[int, ...], fixed: tuple[tuple[int, int], ...]) -> bool:
-    """Whether words have the bits that are fixed."""
+    """Return whether words have the bits that are fixed."""
     return len(words) == len(fixed) and all(
         word & bits == value for word, (bits, value) in zip(words, fixed, strict=True)
     )
 
 
 def _is_enough(words: tuple[int, ...], encoding: Encoding) -> bool:
-    """Whether no field holds less than it may."""
+    """Return whether no field holds less than it may."""
     return all(
         field.get(value) >= field.least
         for value, word in zip(words, encoding.words, strict=True)
@@ -111,7 +111,7 @@ def _is_enough(words: tuple[int, ...], encoding: Encoding) -> bool:
 
 
 def encoded_of(machine: Machine, unit: str | None = None) -> tuple[Encoded, ...]:
-    """The instructions that have words, of one unit or of all."""
+    """Return the instructions that have words, of one unit or of all."""
     return tuple(
         (item.instruction, item.encoding, item.encoding.fixed)
         for item in machine.instructions.values()
@@ -122,7 +122,7 @@ def encoded_of(machine: Machine, unit: str | None = None) -> tuple[Encoded, ...]
 def decode_one(
     rest: Sequence[int], at: int, encoded: Sequence[Encoded], machine: Machine, tables: Tables
 ) -> tuple[Command, Steps, tuple[int, ...]]:
-    """The command that the first of these words are, which stand at `at`, its steps, and its words.
+    """Return the command that the first of these words are, which stand at `at`, its steps, and its words.
 
     Raises: VerificationFailed where they are none.
     """
@@ -146,7 +146,7 @@ def _steps_in(found: Mapping[Quantity, int]) -> Steps:
 
 
 def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> dict[Quantity, int] | str:
-    """What the fields hold, those of entries too; where they say nothing whole, what is wrong."""
+    """Return what the fields hold, those of entries too; where they say nothing whole, what is wrong."""
     found: dict[Quantity, int] = {}
     if not all(
         _take(field, value, found) for value, w in zip(words, encoding.words, strict=True) for field in w
@@ -166,7 +166,7 @@ def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> d
 
 
 def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
-    """Whether what a field holds of a word is added to what was found, and is no other number than there."""
+    """Return whether what a field holds of a word is added to what was found, and is no other number than there."""
     if not isinstance(held := field.holds, Quantity):
         return True
     number = field.number(value) * held.unit
@@ -174,5 +174,5 @@ def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
 
 
 def refused(at: int, said: str) -> VerificationFailed:
-    """What is wrong at a word."""
+    """Return what is wrong at a word."""
     return VerificationFailed(Diagnostic("program-word", f"word {at}: {said}"))

@@ -47,7 +47,7 @@ class _State:
 
 
 def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, Array]) -> dict[str, Array]:
-    """The outputs by name; `given` are inputs and old values of outputs, which are not changed.
+    """Return the outputs by name; `given` are inputs and old values of outputs, which are not changed.
 
     Raises: VerificationFailed where a word is no instruction, or an instruction goes wrong.
     """
@@ -67,13 +67,13 @@ def execute_program(program: ProgramFile, machine: Machine, given: Mapping[str, 
 
 
 def count_instructions(program: ProgramFile, machine: Machine) -> dict[str, int]:
-    """How often each instruction stands in a program."""
+    """Return how often each instruction stands in a program."""
     placed = decode(program.words, machine, contents_of(program.tables))
     return dict(Counter(one.command.instruction for one in placed).most_common())
 
 
 def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Memory]:
-    """The images before the first command: inputs are there, all else was never written."""
+    """Return the images before the first command: inputs are there, all else was never written."""
     main = {a.memory for a in program.arrays if a.role != "buffer"}
     memories: dict[str, _Memory] = {}
     for name, size in program.memories.items():
@@ -170,7 +170,7 @@ def _write(operand: Operand, where: Place | Register, values: Array, one: Placed
 
 
 def _bytes(operand: Operand, where: Place, one: Placed, state: _State, *, writes: bool = False) -> Array:
-    """The addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
+    """Return the addresses of all bytes of an operand. Raises: VerificationFailed for one that is not its own."""
     memory, span = state.memories.get(where.memory), span_of(operand, where)
     size = 0 if memory is None else memory.image.size
     if span and (span.start < 0 or span.stop > size):

@@ -35,7 +35,7 @@ class StreamArray:
 
 
 def lay_out(program: LoweredProgram, machine: Machine) -> dict[str, StreamArray]:
-    """All arrays by name, tensors dense. Raises: UsageProblem where an address is not known."""
+    """Return all arrays by name, tensors dense. Raises: UsageProblem where an address is not known."""
     env, memory = dict(program.sizes), main_memory(machine)
     step = _main_step(machine, memory)
     found: dict[str, StreamArray] = {}
@@ -55,7 +55,7 @@ def lay_out(program: LoweredProgram, machine: Machine) -> dict[str, StreamArray]
 
 
 def main_memory(machine: Machine) -> str:
-    """The memory in which callers' arrays lie. Raises: UsageProblem where there are several."""
+    """Return the memory in which callers' arrays lie. Raises: UsageProblem where there are several."""
     names = [m.name for m in machine.memories.values() if m.kind == "addressable" and m.base is None]
     if len(names) != 1:
         said = f"a program has one image of memory, and {machine.name} has {len(names)} addressable ones"
@@ -64,7 +64,7 @@ def main_memory(machine: Machine) -> str:
 
 
 def _main_step(machine: Machine, memory: str) -> int:
-    """What arrays in main memory begin at multiples of, so that fields can hold where. Units: bytes."""
+    """Return what arrays in main memory begin at multiples of, so that fields can hold where. Units: bytes."""
     units = (
         item.encoding.unit_of(operand.name)
         for item in machine.instructions.values()
@@ -75,12 +75,12 @@ def _main_step(machine: Machine, memory: str) -> int:
 
 
 def end_of(arrays: Mapping[str, StreamArray], memory: str) -> int:
-    """Where arrays of a memory end. Units: bytes."""
+    """Return where arrays of a memory end. Units: bytes."""
     return max(aligned(a.offset + a.size_bytes, ALIGNMENT) for a in arrays.values() if a.memory == memory)
 
 
 def memory_sizes(machine: Machine, used: int) -> dict[str, int]:
-    """How large the memories with arrays are: of main memory what is used. Units: bytes."""
+    """Return how large the memories with arrays are: of main memory what is used. Units: bytes."""
     scratch = {
         name: size
         for name, memory in machine.memories.items()
@@ -100,5 +100,5 @@ def _number(value: object) -> int:
 
 
 def aligned(end: int, step: int) -> int:
-    """The next multiple of a step."""
+    """Return the next multiple of a step."""
     return -(-end // step) * step

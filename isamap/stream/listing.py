@@ -22,7 +22,7 @@ MOST_TEXT = 44
 
 
 def list_program(program: ProgramFile, machine: Machine) -> str:
-    """The listing of a program. Raises: VerificationFailed where a word is no instruction."""
+    """Return the listing of a program. Raises: VerificationFailed where a word is no instruction."""
     runs, placed = runs_of(program.words, machine, contents_of(program.tables))
     sizes = ", ".join(f"{name} = {value}" for name, value in program.sizes.items())
     head = [
@@ -82,7 +82,7 @@ def _shown(
     machine: Machine,
     steps: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[str, str, str]:
-    """A command's name, its operands by their arrays, and parameters; the addresses as a comment."""
+    """Return a command's name, its operands by their arrays, and parameters; the addresses as a comment."""
     instruction = machine.instructions[command.instruction].instruction
     words: list[str] = []
     places: list[str] = []
@@ -101,7 +101,7 @@ def _shown(
 
 
 def _tokens(command: Command) -> list[str]:
-    """What a command waits for, and which units it tells that it is done."""
+    """Return what a command waits for, and which units it tells that it is done."""
     signs = {"pop": "<", "push": ">"}
     return [f"{signs[kind]}{unit}" for kind, unit in sorted(command.tokens)]
 

@@ -23,7 +23,7 @@ Clock = tuple[int, ...]
 
 
 def later(one: Clock, other: Clock) -> Clock:
-    """What both know together."""
+    """Return what both know together."""
     return tuple(map(max, one, other))
 
 
@@ -71,7 +71,7 @@ class Touched:
 
 
 def room(numbers: Array | None, size: int) -> Array:
-    """The numbers with room for so many bytes; what is new was NEVER touched."""
+    """Return the numbers with room for so many bytes; what is new was NEVER touched."""
     if numbers is None:
         return np.full(size, NEVER, np.int32)
     if numbers.size >= size:

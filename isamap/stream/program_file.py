@@ -54,7 +54,7 @@ class ProgramFile:
 
 
 def write_program(program: ProgramFile) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     header = json.dumps(_header(program), ensure_ascii=False).encode()
     header += b" " * (-len(header) % _HEAD_BYTES)
     head = MAGIC + VERSION.to_bytes(4, "little") + len(header).to_bytes(4, "little")
@@ -98,7 +98,7 @@ def _header(program: ProgramFile) -> dict[str, object]:
 
 
 def read_program(data: bytes, name: str) -> ProgramFile:
-    """The program in the bytes of a file called so. Raises: VerificationFailed where they are none."""
+    """Return the program in the bytes of a file called so. Raises: VerificationFailed where they are none."""
     if data[:8] != MAGIC:
         raise _refused(name, "it does not begin with ISAMPROG")
     version, length = (int.from_bytes(data[at : at + 4], "little") for at in (8, 12))
@@ -184,7 +184,7 @@ def _array(entry: dict[str, Any]) -> StreamArray:
 
 
 def _table(entry: dict[str, Any]) -> StreamTable:
-    """A table whose entries are still to be read."""
+    """Return a table whose entries are still to be read."""
     bits = _whole(entry["entry_bits"])
     if not LEAST_BITS <= bits <= MOST_BITS:
         raise ValueError(bits)

@@ -20,7 +20,7 @@ from isamap.stream.words import END
 
 
 def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) -> Iterator[Placed]:
-    """The commands in an order in which units may perform them; without queues, as they stand.
+    """Yield the commands in an order in which units may perform them; without queues, as they stand.
 
     Raises: VerificationFailed at a token that is missing or left over, and at what no token orders.
     """
@@ -78,7 +78,7 @@ class QueueRun:
         return self.machine.instructions[one.command.instruction].cost.unit
 
     def order(self) -> list[int]:
-        """The commands as they stand, as far as units come to them so. Raises: VerificationFailed."""
+        """Return the commands as they stand, as far as units come to them so. Raises: VerificationFailed."""
         waits = {name: deque[int]() for name in self.names}
         for number, unit in enumerate(self.units):
             waits[unit].append(number)
@@ -96,14 +96,14 @@ class QueueRun:
         return found
 
     def _lacking(self, number: int, unit: str) -> str | None:
-        """The unit whose token a command waits for."""
+        """Return the unit whose token a command waits for."""
         for kind, other in sorted(self.placed[number].command.tokens):
             if kind == "pop" and len(self.given[other, unit]) <= len(self.pairs[other, unit]):
                 return other
         return None
 
     def _start(self, number: int, unit: str, known: Clock) -> Clock:
-        """What the unit knows when a command is done, which takes its tokens and gives others."""
+        """Return what the unit knows when a command is done, which takes its tokens and gives others."""
         tokens = self.placed[number].command.tokens
         for other in (other for kind, other in tokens if kind == "pop"):
             giver = self.given[other, unit][len(self.pairs[other, unit])]
@@ -140,7 +140,7 @@ class QueueRun:
                 raise self.wrong(number, f"does not wait for word {self.placed[other].at}")
 
     def wrong(self, number: int, said: str) -> VerificationFailed:
-        """What is wrong at a command."""
+        """Return what is wrong at a command."""
         one = self.placed[number]
         named = one.command.instruction if one.command.instruction == END else f"`{one.command.instruction}`"
         return VerificationFailed(Diagnostic("program-tokens", f"word {one.at}, {named}: {said}"))

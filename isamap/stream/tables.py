@@ -46,7 +46,7 @@ class StreamTable:
 def lay_out_tables(
     commands: Sequence[Command], machine: Machine, memory: str, end: int
 ) -> tuple[StreamTable, ...]:
-    """The tables that commands need, behind what ends there in main memory. Units: bytes."""
+    """Return the tables that commands need, behind what ends there in main memory. Units: bytes."""
     bits = dict(machine.program.tables) if machine.program is not None else {}
     needed: dict[str, dict[int, None]] = {name: {} for name in bits}
     for command in commands:

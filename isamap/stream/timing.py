@@ -35,7 +35,7 @@ class StreamTime:
 
 
 def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
-    """The time of a program by its tokens, or of words with slots; None of others.
+    """Return the time of a program by its tokens, or of words with slots; None of others.
 
     Raises: VerificationFailed.
     """
@@ -73,14 +73,14 @@ def stream_time(program: ProgramFile, machine: Machine) -> StreamTime | None:
 
 
 def command_times(command: Command, machine: Machine) -> tuple[float, float]:
-    """How long a command keeps its unit busy, and when it is done. Units: ns."""
+    """Return how long a command keeps its unit busy, and when it is done. Units: ns."""
     item = machine.instructions[command.instruction]
     numbers = cost_params(item, machine, dict(integers(item.instruction, command.params)))
     return cost_value(item.cost.interval_ns, numbers), cost_value(item.cost.latency_ns, numbers)
 
 
 def link_time(command: Command, machine: Machine) -> tuple[str, float] | None:
-    """The memory behind the shared link that a command's bytes cross, and how long they take. Units: ns."""
+    """Return the memory behind the shared link that a command's bytes cross, and how long they take. Units: ns."""
     crossed = shared_link(machine, command.instruction)
     if crossed is None:
         return None
@@ -106,7 +106,7 @@ class _Known:
     read: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
 
     def ready_ns(self, access: Access, latency_ns: float) -> float:
-        """When a command can begin: what it reads is there, what it overwrites was read, and written before
+        """Return when a command can begin: what it reads is there, what it overwrites was read, and written before
         its own result.
         """
         if not access.at.size:
@@ -139,7 +139,7 @@ def _room(noted: dict[str, NDArray[Any]], access: Access) -> NDArray[Any]:
 def words_time(
     placed: Sequence[Placed], machine: Machine, times: Times, crossing: Crossing
 ) -> tuple[float, Mapping[str, float]]:
-    """When the last command is done, and how long each unit is busy. Units: ns."""
+    """Return when the last command is done, and how long each unit is busy. Units: ns."""
     known, busy = _Known(), defaultdict[str, float](float)
     free, links = defaultdict[object, float](float), defaultdict[str, float](float)
     begun = defaultdict[str, list[float]](list)

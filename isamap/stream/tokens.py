@@ -58,7 +58,7 @@ class _Assignment:
 
 
 def assign_tokens(commands: Sequence[Command], machine: Machine) -> tuple[list[Command], Tokens]:
-    """The commands with the tokens that they take and give, and those that the end takes.
+    """Return the commands with the tokens that they take and give, and those that the end takes.
 
     Raises: UsageProblem where no queues order two units, or one would hold too many.
     """
@@ -112,12 +112,12 @@ def _assigned(
 
 
 def most_waiting(made: _Assignment, key: tuple[str, str]) -> int:
-    """How many tokens may wait in a queue at most, whatever time commands take."""
+    """Return how many tokens may wait in a queue at most, whatever time commands take."""
     return waiting(made.pairs.get(key, []), made.clocks, made.units.index(key[1]))
 
 
 def waiting(pairs: Sequence[tuple[int, int]], clocks: Sequence[Clock], taker: int) -> int:
-    """The most tokens of a queue that are given, and not known to be taken when the last of them is given."""
+    """Return the most tokens of a queue that are given, and not known to be taken when the last of them is given."""
     most = taken = 0
     for given, (giver, _) in enumerate(pairs, 1):
         while taken < given and pairs[taken][1] <= clocks[giver][taker]:

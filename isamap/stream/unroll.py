@@ -54,7 +54,7 @@ MOST_COMMANDS = 1_000_000
 def unroll(
     program: LoweredProgram, machine: Machine, arrays: Mapping[str, StreamArray], most: int = MOST_COMMANDS
 ) -> Iterator[Command]:
-    """The commands of a program. Raises: UsageProblem for what no word says, and for too many."""
+    """Yield the commands of a program. Raises: UsageProblem for what no word says, and for too many."""
     assert not program.symbols, "a program is made for numbers"
     walk = _Walk(machine, arrays, _strides(program, arrays))
     for count, command in enumerate(walk.nodes(program.body), 1):
@@ -88,7 +88,7 @@ class _Walk:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
 
     def nodes(self, nodes: Sequence[Node]) -> Iterator[Command]:
-        """What nodes issue, in order."""
+        """Yield what nodes issue, in order."""
         for node in nodes:
             match node:
                 case Issue():
@@ -125,7 +125,7 @@ class _Walk:
         self.env.pop(variable, None)
 
     def _command(self, issue: Issue) -> Command | None:
-        """What an issue is here; None where it has no elements, as beyond a ragged end."""
+        """Return what an issue is here; None where it has no elements, as beyond a ragged end."""
         item = self.machine.instructions[issue.instruction]
         decided = dict(issue.params)
         params = tuple((p.name, self._param(decided[p.name], p.dtype, item)) for p in item.instruction.params)
@@ -168,7 +168,7 @@ class _Walk:
 
 
 def bits_of(number: float, dtype: DType) -> int:
-    """A number of a type as the word holds it."""
+    """Return a number of a type as the word holds it."""
     return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
 
 

@@ -33,7 +33,7 @@ END = "end"
 
 
 def encode_all(commands: Sequence[Command], machine: Machine, places: Places) -> list[int]:
-    """The words of commands, where words have slots packed into them. Raises: UsageProblem."""
+    """Return the words of commands, where words have slots packed into them. Raises: UsageProblem."""
     bundle = machine.program.bundle if machine.program is not None else None
     if bundle is not None:
         runs = roll(pack(renamed(commands, machine), machine, bundle), machine, bundle)
@@ -42,7 +42,7 @@ def encode_all(commands: Sequence[Command], machine: Machine, places: Places) ->
 
 
 def encode_end(tokens: frozenset[tuple[str, str]], machine: Machine) -> tuple[int, ...]:
-    """The words that a program ends with."""
+    """Return the words that a program ends with."""
     end = machine.program.end if machine.program is not None else None
     if end is None:
         return ()
@@ -51,14 +51,14 @@ def encode_end(tokens: frozenset[tuple[str, str]], machine: Machine) -> tuple[in
 
 
 def decode(words: Sequence[int], machine: Machine, tables: Tables | None = None) -> tuple[Placed, ...]:
-    """All commands of a program but the end. Raises: VerificationFailed at a word that begins none."""
+    """Return all commands of a program but the end. Raises: VerificationFailed at a word that begins none."""
     return runs_of(words, machine, tables)[1]
 
 
 def runs_of(
     words: Sequence[int], machine: Machine, tables: Tables | None = None
 ) -> tuple[tuple[Run, ...] | None, tuple[Placed, ...]]:
-    """The runs of words with slots, None of others, and all commands. Raises: as `decode`."""
+    """Return the runs of words with slots, None of others, and all commands. Raises: as `decode`."""
     begin = machine.program.begin if machine.program is not None else ()
     if tuple(words[: len(begin)]) != begin:
         raise refused(0, "the program does not begin with the words that all programs of the machine do")
@@ -76,7 +76,7 @@ def runs_of(
 
 
 def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
-    """The end of a program; None where the machine's programs have none. Raises: VerificationFailed."""
+    """Return the end of a program; None where the machine's programs have none. Raises: VerificationFailed."""
     end = machine.program.end if machine.program is not None else None
     if end is None:
         return None
@@ -99,7 +99,7 @@ MOST_IN_TURN = 4
 
 
 def renamed(commands: Sequence[Command], machine: Machine) -> list[Command]:
-    """The same commands with other registers. Each is written whole before it has a new name."""
+    """Return the same commands with other registers. Each is written whole before it has a new name."""
     groups = _groups(commands, machine)
     turns = dict.fromkeys(groups, 0)
     found: list[Command] = []
@@ -142,7 +142,7 @@ def _groups(commands: Sequence[Command], machine: Machine) -> dict[Register, tup
 
 
 def _written(command: Command, instruction: Instruction, machine: Machine) -> list[Register]:
-    """The registers that a command gives all that they hold."""
+    """Return the registers that a command gives all that they hold."""
     bound = bound_instruction(instruction, integers(instruction, command.params))
     where = dict(command.operands)
     found: list[Register] = []
@@ -174,7 +174,7 @@ class _Touched:
     readers: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def earliest(self, access: Access) -> int:
-        """The first word for an access: behind what it reads, beside the reader of what it overwrites."""
+        """Return the first word for an access: behind what it reads, beside the reader of what it overwrites."""
         if not access.at.size:
             return 0
         first = int(_of(self.writers, access).max()) + 1
@@ -195,7 +195,7 @@ def _of(noted: dict[str, Array], access: Access) -> Array:
 
 
 def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[BundleCommands]:
-    """The words of a program, loops written out. Raises: UsageProblem for what has no slot."""
+    """Return the words of a program, loops written out. Raises: UsageProblem for what has no slot."""
     touched = _Touched()
     words: list[list[SlotCommand]] = []
     for command in commands:
@@ -216,7 +216,7 @@ def pack(commands: Sequence[Command], machine: Machine, bundle: Bundle) -> list[
 
 
 def _free(words: Sequence[Sequence[SlotCommand]], first: int, slots: Sequence[int]) -> tuple[int, int]:
-    """The first word, from one on, with a free slot among these; behind the last one all are free."""
+    """Return the first word, from one on, with a free slot among these; behind the last one all are free."""
     for number in range(first, len(words)):
         taken = {one.slot for one in words[number]}
         if (slot := next((s for s in slots if s not in taken), None)) is not None:
@@ -231,7 +231,7 @@ MOST_LOOPED = 64
 
 
 def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> list[Run]:
-    """The words with what repeats as loops, as far as loops save words."""
+    """Return the words with what repeats as loops, as far as loops save words."""
     if bundle.loop is None:
         return [Run(1, tuple(words))]
     most = {field.holds: field.limit - 1 for field in bundle.loop.fields if isinstance(field.holds, Quantity)}
@@ -269,7 +269,7 @@ def _agreeing(words: Sequence[BundleCommands], machine: Machine, most: int) -> l
 
 
 def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
-    """All of a word but the addresses that may grow in a loop."""
+    """Return all of a word but the addresses that may grow in a loop."""
     found: list[object] = []
     for one in word:
         free = stepped(machine, one.command.instruction)
@@ -286,7 +286,7 @@ def _kind(word: BundleCommands, machine: Machine) -> tuple[object, ...]:
 def _longest(
     words: Sequence[BundleCommands], at: int, agreeing: Sequence[Array], machine: Machine, most: int
 ) -> tuple[int, int]:
-    """The words and iterations of the loop that saves most from a word on; one where there is none."""
+    """Return the words and iterations of the loop that saves most from a word on; one where there is none."""
     best = (1, 1)
     for count, agree in enumerate(agreeing, 1):
         iterations = 1 + int(agree[at]) // count if at < agree.size else 1
@@ -318,7 +318,7 @@ def _steps(word: BundleCommands) -> list[tuple[tuple[str, int], ...]]:
 def _growth(
     iteration: Sequence[BundleCommands], following: Sequence[BundleCommands], machine: Machine
 ) -> tuple[BundleCommands, ...] | None:
-    """The words of a iteration with what addresses grow by to the next; None where no field holds that."""
+    """Return the words of a iteration with what addresses grow by to the next; None where no field holds that."""
     found: list[BundleCommands] = []
     for word, after in zip(iteration, following, strict=True):
         grown: list[SlotCommand] = []

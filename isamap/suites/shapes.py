@@ -121,20 +121,20 @@ _Row = Mapping[str, str]
 
 
 def read_suite(name: str) -> tuple[Shape, ...]:
-    """All shapes of a suite in the order of its file. Raises: KeyError for a name that is not in SUITES."""
+    """Return all shapes of a suite in the order of its file. Raises: KeyError for a name that is not in SUITES."""
     _, read = _FILES[name]
     with suite_path(name).open(encoding="utf-8", newline="") as text:
         return tuple(read(number, row) for number, row in enumerate(csv.DictReader(text)))
 
 
 def usual_sizes() -> dict[str, int]:
-    """A small value of each size by its name, `*` of all others, at which shipped kernels are compared."""
+    """Return a small value of each size by its name, `*` of all others, at which shipped kernels are compared."""
     with (_FOLDER / "sizes.csv").open(encoding="utf-8", newline="") as file:
         return {row["size"]: int(row["value"]) for row in csv.DictReader(file)}
 
 
 def suite_path(name: str) -> Path:
-    """The file of a suite. Raises: KeyError for a name that is not in SUITES."""
+    """Return the file of a suite. Raises: KeyError for a name that is not in SUITES."""
     return _FOLDER / _FILES[name][0]
 
 

@@ -34,7 +34,7 @@ RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
 
 
 def resolve_statement(s: ast.StmtSyntax, scope: Scope, findings: Findings) -> Stmt | None:
-    """The statement; None, with the findings kept, when it was refused."""
+    """Return the statement; None, with the findings kept, when it was refused."""
     match s:
         case ast.AssignSyntax():
             with findings.collect():
@@ -72,7 +72,7 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
 
 
 def resolve_bounds(axis: ast.AxisSyntax, scope: Scope) -> tuple[Index | None, Index]:
-    """Where an axis begins, None for 0, and how many values it has. Raises: TypeProblem."""
+    """Return where an axis begins, None for 0, and how many values it has. Raises: TypeProblem."""
     place = f"the extent of axis `{axis.name.text}`"
     if axis.start is None:
         return None, resolve_extent(axis.extent, scope, place)
@@ -82,12 +82,12 @@ def resolve_bounds(axis: ast.AxisSyntax, scope: Scope) -> tuple[Index | None, In
 
 
 def resolve_extent(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
-    """An extent: an index expression without axes, 1 to 2**31 where it is a number. Raises: TypeProblem."""
+    """Return an extent: an index expression without axes, 1 to 2**31 where it is a number. Raises: TypeProblem."""
     return checked_extent(resolve_index(e, scope, place), e.span, scope, place)
 
 
 def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index:
-    """An extent that may be one; elements may say it for each iteration of `seq`. Raises: TypeProblem."""
+    """Return an extent that may be one; elements may say it for each iteration of `seq`. Raises: TypeProblem."""
     moving = sorted(s for s in extent.symbols if scope.indices.get(s) == "axis")
     if has_elements(extent) and (loose := [s for s in moving if s not in scope.ordered]):
         raise problem(
@@ -179,7 +179,7 @@ _OUTSIDE: dict[str, Outside] = {"zero": "zero", "keep": "keep", "undefined": "un
 
 
 def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> Operand:
-    """The operand of a declaration. Raises: TypeProblem."""
+    """Return the operand of a declaration. Raises: TypeProblem."""
     check_free(o.name, scope, "operand")
     place = f"an extent of `{o.name.text}`"
     operand = Operand(

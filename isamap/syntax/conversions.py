@@ -159,13 +159,13 @@ FUNCTIONS = tuple(op.name for op in OPS.values() if op.spelling is None)
 
 
 def is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Whether `inf` in the expression is a declared name, not the literal."""
+    """Return whether `inf` in the expression is a declared name, not the literal."""
     inner = e.operand if isinstance(e, ast.Unary) else e
     return isinstance(inner, ast.Name) and inner.name in scope.names
 
 
 def literal_value(e: ast.ExprSyntax) -> int | float | None:
-    """The number that a literal, with or without a sign, stands for; None for anything else."""
+    """Return the number that a literal, with or without a sign, stands for; None for anything else."""
     match e:
         case ast.Number(value, _):
             return value
@@ -179,7 +179,7 @@ def literal_value(e: ast.ExprSyntax) -> int | float | None:
 
 
 def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
-    """Whether an expression is made of literals only, so that it has no type of its own."""
+    """Return whether an expression is made of literals only, so that it has no type of its own."""
     if literal_value(e) is not None:
         return not is_known(e, scope)
     match e:
@@ -196,7 +196,7 @@ def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
 
 
 def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
-    """A literal of a type. Raises: TypeProblem when the type is unknown or does not hold the value."""
+    """Return a literal of a type. Raises: TypeProblem when the type is unknown or does not hold the value."""
     if dtype is None:
         raise problem(
             "cannot-infer-type",
@@ -235,6 +235,6 @@ def _as_float(value: int | float, dtype: DType, span: Span) -> float:
 
 
 def number_text(value: int | float) -> str:
-    """A number in a message, cut where it is long."""
+    """Return a number in a message, cut where it is long."""
     text = repr(value)
     return text if len(text) <= 40 else text[:37] + "..."

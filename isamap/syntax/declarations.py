@@ -63,7 +63,7 @@ NAMED = ("compiler", "immediate", "chosen")
 def resolve_module(
     declarations: tuple[ast.DeclarationSyntax, ...], known: Module, findings: Findings
 ) -> Module:
-    """The module of a text; what was refused is missing from it and told in `findings`."""
+    """Return the module of a text; what was refused is missing from it and told in `findings`."""
     found: list[Declaration] = []
     functions = dict[str, Function]()
     taken = {declaration_name(d) for d in known.declarations}
@@ -89,7 +89,7 @@ def resolve_module(
 
 
 def declaration_name(declaration: Declaration) -> str:
-    """The name under which other declarations refer to it."""
+    """Return the name under which other declarations refer to it."""
     return declaration.param.name if isinstance(declaration, ConstantDecl) else declaration.name
 
 
@@ -209,7 +209,7 @@ class _Parts:
 
 
 def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> Kernel | Instruction | None:
-    """The routine; None, with the findings kept, when something in it was refused."""
+    """Return the routine; None, with the findings kept, when something in it was refused."""
     before = findings.refused
     parts = _Parts(scope)
     for p in r.params:
@@ -250,7 +250,7 @@ def _add_param(p: ast.ParamSyntax, r: ast.RoutineSyntax, parts: _Parts, findings
 
 
 def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
-    """A parameter with its kind, range and default. Raises: TypeProblem."""
+    """Return a parameter with its kind, range and default. Raises: TypeProblem."""
     if scope.indices.get(p.name.text) != "constant":
         check_free(p.name, scope, "parameter")
     kind = _param_kind(p, routine)
@@ -305,7 +305,7 @@ def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
 def resolve_bounds(
     bounds: tuple[ast.ExprSyntax, ast.ExprSyntax], scope: Scope, name: str
 ) -> tuple[Index, Index]:
-    """The two ends of a range. Raises: TypeProblem when they are crossed."""
+    """Return the two ends of a range. Raises: TypeProblem when they are crossed."""
     low, high = (resolve_index(b, scope, f"the range of `{name}`") for b in bounds)
     if low.value is not None and high.value is not None and low.value > high.value:
         raise problem(

@@ -41,7 +41,7 @@ class Library(Mapping[str, Function]):
 
 
 def definition(name: str) -> Function:
-    """How an operation of the language is computed. Raises: KeyError where the library does not say."""
+    """Return how an operation of the language is computed. Raises: KeyError where the library does not say."""
     return _read(name, True)
 
 
@@ -56,7 +56,7 @@ def _read(name: str, defines: bool) -> Function:
 
 
 def resolve_function(f: ast.FunctionSyntax, scope: Scope) -> Function:
-    """The typed definition. Raises: TypeProblem."""
+    """Return the typed definition. Raises: TypeProblem."""
     if f.name.text in FUNCTIONS and not scope.defines:
         said = f"`{f.name.text}` is a function of the language: this one needs another name"
         raise problem("name-taken", said, f.name.span)

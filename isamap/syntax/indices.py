@@ -20,7 +20,7 @@ _COMPARISONS: dict[str, Comparison] = {"eq": "==", "ne": "!=", "le": "<=", "lt":
 
 
 def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
-    """The polynomial that an expression is; `place` says in messages where it stands.
+    """Return the polynomial that an expression is; `place` says in messages where it stands.
 
     Raises: TypeProblem when it is not an integer expression that is affine in the axes.
     """
@@ -118,7 +118,7 @@ def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
 
 
 def _whole_number_of_the_call(name: str, scope: Scope) -> str | None:
-    """How an index says what a scalar of integers cannot: a number that each call gives."""
+    """Return how an index says what a scalar of integers cannot: a number that each call gives."""
     if name not in scope.scalars or not scope.scalars[name].is_integer:
         return None
     return (
@@ -148,7 +148,7 @@ def _layout_symbol(
 
 
 def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
-    """A comparison of `where`. Raises: TypeProblem."""
+    """Return a comparison of `where`. Raises: TypeProblem."""
     match e:
         case ast.Binary(op, left, right, span) if op in _COMPARISONS:
             return Constraint(
@@ -175,7 +175,7 @@ Resolve = Callable[[ast.ExprSyntax, Scope, str], Index]
 
 
 def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -> Index:
-    """An element of an input as a part of an index; `resolve` is how its subscript becomes one.
+    """Return an element of an input as a part of an index; `resolve` is how its subscript becomes one.
 
     Raises: TypeProblem when the operand says nothing of its values, or is not read by one subscript.
     """
@@ -191,7 +191,7 @@ def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -
 
 
 def undeclared(operand: Operand, span: Span, place: str) -> Exception:
-    """The problem of an index that is made of data of which nothing is known."""
+    """Return the problem of an index that is made of data of which nothing is known."""
     message = f"{place} depends on the data of `{operand.name}`"
     if operand.role != "in" or not operand.dtype.is_integer or len(operand.shape) != 1:
         return problem(

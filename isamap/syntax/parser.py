@@ -34,7 +34,7 @@ FILE = "grammar.json"
 
 
 def load_parser() -> Lark:
-    """The parser of the language."""
+    """Return the parser of the language."""
     grammar = read_part("grammar.lark")
     try:
         stored: Any = json.loads(read_part(FILE))
@@ -51,7 +51,7 @@ def load_parser() -> Lark:
 
 
 def render_tables() -> str:
-    """A text for `grammar.json`. Lark numbers its states differently at each run; the parser is the same."""
+    """Return a text for `grammar.json`. Lark numbers its states differently at each run; the parser is the same."""
     grammar = read_part("grammar.lark")
     built: Any = build_parser(grammar)
     data, memo = built.memo_serialize([TerminalDef, Rule])
@@ -66,7 +66,7 @@ def write_tables() -> None:
 
 
 def build_parser(grammar: str) -> Lark:
-    """The parser, its tables computed from the grammar."""
+    """Return the parser, its tables computed from the grammar."""
     return Lark(
         grammar,
         parser="lalr",
@@ -83,12 +83,12 @@ def _restored(data: dict[str, Any], memo: dict[int, Any]) -> Lark:
 
 
 def made_from(grammar: str) -> str:
-    """What tables depend on."""
+    """Return what tables depend on."""
     return f"lark {lark.__version__}, grammar {hashlib.sha256(grammar.encode()).hexdigest()}"
 
 
 def read_part(name: str) -> str:
-    """The text of a file beside this module."""
+    """Return the text of a file beside this module."""
     return files("isamap.syntax").joinpath(name).read_text(encoding="utf-8")
 
 
@@ -121,7 +121,7 @@ _WORDS = {
 
 
 def parse_tree(source: Source, start: Start = "start") -> SyntaxTree:
-    """The lark tree of a text, with positions.
+    """Return the lark tree of a text, with positions.
 
     Raises: SyntaxProblem when it is not of the language, too long or nested too deeply.
     """
@@ -263,7 +263,7 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
 
 
 def _expected(terminals: set[str] | None) -> str:
-    """What may stand somewhere, in words: `` `,` or `)` ``, never lark's own names."""
+    """Return what may stand somewhere, in words: `` `,` or `)` ``, never lark's own names."""
     words: list[str] = []
     for terminal in sorted(terminals or ()):
         word = _word(terminal)
@@ -287,6 +287,6 @@ def _word(terminal: str) -> str:
 
 
 def format_source(source: Source) -> str:
-    """The canonical text; formatting it again changes nothing. Raises: SyntaxProblem."""
+    """Return the canonical text; formatting it again changes nothing. Raises: SyntaxProblem."""
     parse_tree(source)
     return layout(source.text)

@@ -46,7 +46,7 @@ from isamap.syntax.values import resolve_value
 
 
 def parse_module(source: Source, known: Module | None = None) -> Module:
-    """The declarations of a text; `known` supplies memories, states and constants from elsewhere.
+    """Return the declarations of a text; `known` supplies memories, states and constants from elsewhere.
 
     Raises: SyntaxProblem for the first thing that is not of the language; TypeProblem with all findings.
     """
@@ -54,7 +54,7 @@ def parse_module(source: Source, known: Module | None = None) -> Module:
 
 
 def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Module) -> Module:
-    """The typed and verified module of a syntax tree. Raises: TypeProblem with all findings."""
+    """Return the typed and verified module of a syntax tree. Raises: TypeProblem with all findings."""
     findings = Findings()
     module = resolve_module(declarations, known, findings)
     constants = [d.param for d in (*known.declarations, *module.declarations) if isinstance(d, ConstantDecl)]
@@ -72,7 +72,7 @@ def resolve_verified(declarations: tuple[ast.DeclarationSyntax, ...], known: Mod
 
 
 def parse_kernel(source: Source, name: str | None = None) -> Kernel:
-    """The kernel of a text: the only one, or the one called `name`. Raises: SyntaxProblem, TypeProblem."""
+    """Return the kernel of a text: the only one, or the one called `name`. Raises: SyntaxProblem, TypeProblem."""
     kernels = [d for d in parse_module(source).declarations if isinstance(d, Kernel)]
     chosen = [k for k in kernels if name is None or k.name == name]
     if len(chosen) == 1:
@@ -90,12 +90,12 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
 
 
 def parse_expression(source: Source, scalars: Mapping[str, DType], dtype: DType = F64) -> Expr:
-    """A value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
+    """Return a value expression over scalars of given types, such as a cost. Raises: SyntaxProblem, TypeProblem."""
     return resolve_value(parse_expression_syntax(source), Scope(scalars=dict(scalars)), dtype)
 
 
 def parse_index(source: Source, symbols: tuple[str, ...]) -> Index:
-    """One index expression over symbols, such as an extent. Raises: SyntaxProblem, TypeProblem."""
+    """Return one index expression over symbols, such as an extent. Raises: SyntaxProblem, TypeProblem."""
     return resolve_index(
         parse_expression_syntax(source), Scope(indices=dict.fromkeys(symbols, "size")), "this"
     )
@@ -106,7 +106,7 @@ VARIABLE = re.compile(r"\$([A-Z]+)")
 
 
 def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ...]:
-    """The declarations of `text`, which is `source.text` with everything blanked that is not of the language.
+    """Return the declarations of `text`, which is `source.text` with everything blanked that is not of the language.
 
     Both have the same length, so that the spans of the tree, and of errors, point into `source`.
     Raises: SyntaxProblem.
@@ -122,13 +122,13 @@ def parse_template(source: Source, text: str) -> tuple[ast.DeclarationSyntax, ..
 def resolve_template(
     declarations: tuple[ast.DeclarationSyntax, ...], values: Mapping[str, str], known: Module
 ) -> Module:
-    """The member of a family for these values of its variables, verified. Raises: TypeProblem."""
+    """Return the member of a family for these values of its variables, verified. Raises: TypeProblem."""
     members = tuple(cast(ast.DeclarationSyntax, _instantiate(d, values)) for d in declarations)
     return resolve_verified(members, known)
 
 
 def substitute_text(text: str, values: Mapping[str, str]) -> str:
-    """A text with its variables replaced; a variable without a value stays as it is."""
+    """Return a text with its variables replaced; a variable without a value stays as it is."""
     return VARIABLE.sub(lambda m: values.get(m[1], m[0]), text) if "$" in text else text
 
 
@@ -137,7 +137,7 @@ def _moved(span: Span | None, source: Source) -> Span | None:
 
 
 def _instantiate(node: object, values: Mapping[str, str]) -> object:
-    """A syntax tree with variables replaced; subtrees without variables are shared."""
+    """Return a syntax tree with variables replaced; subtrees without variables are shared."""
     match node:
         case ast.Name(_, span) if "$" in (text := span.text):
             written = substitute_text(text, values)

@@ -52,7 +52,7 @@ class Scope:
         return (*self.indices, *self.scalars, *self.operands)
 
     def meaning(self, name: str) -> str | None:
-        """What a name stands for, in words, or None."""
+        """Return what a name stands for, in words, or None."""
         if name in self.indices:
             words = {"let": "a named expression", "axis": "a loop axis", "constant": "a machine constant"}
             return words.get(
@@ -67,7 +67,7 @@ class Scope:
         return replace(self, indices={**self.indices, name: role})
 
     def with_axis(self, name: str, extent: Index, start: Index | None, *, ordered: bool) -> Scope:
-        """The scope inside a loop."""
+        """Return the scope inside a loop."""
         return replace(
             self.with_index(name, "axis"),
             extents={**self.extents, name: extent},
@@ -76,7 +76,7 @@ class Scope:
         )
 
     def symbol(self, name: str) -> Index:
-        """What a name in an index stands for: axes run from 0, and begin where their loop says."""
+        """Return what a name in an index stands for: axes run from 0, and begin where their loop says."""
         start = self.starts.get(name)
         return Index.of(name) if start is None else Index.of(name) + start
 
@@ -95,7 +95,7 @@ class Scope:
         return replace(self, broken=self.broken | {name})
 
     def operand(self, name: ast.Ident) -> Operand:
-        """The operand of that name. Raises: TypeProblem, Cascade."""
+        """Return the operand of that name. Raises: TypeProblem, Cascade."""
         if name.text in self.operands:
             return self.operands[name.text]
         if (meaning := self.meaning(name.text)) is not None:
@@ -105,7 +105,7 @@ class Scope:
     def unknown(
         self, name: ast.Ident, candidates: Iterable[str] | None = None, what: str = "name"
     ) -> TypeProblem:
-        """The problem of a name that nothing declares; raises Cascade when its declaration was refused."""
+        """Return the problem of a name that nothing declares; raises Cascade when its declaration was refused."""
         if name.text in self.broken:
             raise Cascade
         shown = list(self.names if candidates is None else candidates)
@@ -154,7 +154,7 @@ def problem(
     advice: str | None = None,
     edits: tuple[Edit, ...] = (),
 ) -> TypeProblem:
-    """A TypeProblem with one finding."""
+    """Return a TypeProblem with one finding."""
     return TypeProblem(Diagnostic(code, message, span, notes=notes, help=advice, edits=edits))
 
 
@@ -173,7 +173,7 @@ def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str], mo
 
 
 def resolve_dtype(name: ast.Ident) -> DType:
-    """The number type of that name. Raises: TypeProblem."""
+    """Return the number type of that name. Raises: TypeProblem."""
     if name.text in DTYPES:
         return DTYPES[name.text]
     if (here := TYPES.get(name.text)) is not None:

@@ -21,17 +21,17 @@ _UNARY = frozenset(("neg", "not"))
 
 
 def parse_declarations(source: Source) -> tuple[ast.DeclarationSyntax, ...]:
-    """The declarations of a text. Raises: SyntaxProblem."""
+    """Return the declarations of a text. Raises: SyntaxProblem."""
     return build_declarations(source, parse_tree(source))
 
 
 def build_declarations(source: Source, tree: SyntaxTree) -> tuple[ast.DeclarationSyntax, ...]:
-    """The declarations of a lark tree whose positions are positions in `source`."""
+    """Return the declarations of a lark tree whose positions are positions in `source`."""
     return _Builder(source).declarations(tree)
 
 
 def parse_expression_syntax(source: Source) -> ast.ExprSyntax:
-    """One expression that is the whole text. Raises: SyntaxProblem."""
+    """Return one expression that is the whole text. Raises: SyntaxProblem."""
     return _Builder(source).expr(parse_tree(source, "expr"))
 
 
@@ -52,7 +52,7 @@ class _Builder:
         return ast.Ident(str(token), Span(self.source, token.start_pos, token.start_pos + len(token)))
 
     def integer(self, node: SyntaxTree | None) -> int | None:
-        """The number of an `integer` rule; a fraction is truncated by the grammar's users' checks."""
+        """Return the number of an `integer` rule; a fraction is truncated by the grammar's users' checks."""
         if node is None:
             return None
         minus, digits = node.children
@@ -259,7 +259,7 @@ class _Builder:
         return tuple((self.ident(t.children[0]), self.sized(t.children[1], t.children[2])) for t in trees)
 
     def sized(self, node: Any, unit: Any) -> ast.ExprSyntax:
-        """A number of bytes, times the unit behind it. Raises: SyntaxProblem."""
+        """Return a number of bytes, times the unit behind it. Raises: SyntaxProblem."""
         value = self.expr(node)
         if unit is None:
             return value
@@ -282,7 +282,7 @@ def _is_rule(node: Any, rule: str) -> bool:
 
 
 def read_number(text: str, span: Span) -> int | float:
-    """The number that a literal is. Raises: SyntaxProblem when no type has numbers of so many digits."""
+    """Return the number that a literal is. Raises: SyntaxProblem when no type has numbers of so many digits."""
     if len(text) > MOST_DIGITS:
         raise SyntaxProblem(
             Diagnostic(

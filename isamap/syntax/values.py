@@ -36,7 +36,7 @@ _DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logi
 
 
 def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None, place: str = "") -> Expr:
-    """The typed expression of a piece of syntax, of type `expected` where one is given.
+    """Return the typed expression of a piece of syntax, of type `expected` where one is given.
 
     Raises: TypeProblem.
     """
@@ -53,7 +53,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
 
 
 def _typed(e: ast.ExprSyntax, scope: Scope, expected: DType | None) -> Expr:
-    """The typed expression; `expected` decides the type of literals only."""
+    """Return the typed expression; `expected` decides the type of literals only."""
     if (number := literal_value(e)) is not None and not is_known(e, scope):
         return make_const(number, expected, e.span)
     match e:
@@ -87,7 +87,7 @@ def _named(name: ast.Ident, scope: Scope) -> Expr:
 
 
 def resolve_access(name: ast.Ident, subscripts: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope) -> Read:
-    """An element of an operand. Raises: TypeProblem."""
+    """Return an element of an operand. Raises: TypeProblem."""
     operand = scope.operand(name)
     if len(subscripts) != len(operand.shape):
         shape = f"[{', '.join(map(str, operand.shape))}]"
@@ -109,7 +109,7 @@ def _filled(
     span: Span,
     scope: Scope,
 ) -> Expr:
-    """An element, or what stands behind `else` where there is none: a literal is part of the access."""
+    """Return an element, or what stands behind `else` where there is none: a literal is part of the access."""
     read = resolve_access(name, subscripts, span, scope)
     if fill is None:
         return read
@@ -180,7 +180,7 @@ def _apply(
 
 
 def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scope: Scope) -> Expr:
-    """The definition of a function with its arguments put in."""
+    """Return the definition of a function with its arguments put in."""
     if len(args) != len(function.params):
         shown = f"{function.name}({', '.join(p.name for p in function.params)})"
         said = f"`{shown}` takes {_count(len(function.params), 'value', 'values')}, not {len(args)}"
@@ -246,7 +246,7 @@ def operation(
     scope: Scope,
     expected: DType | None,
 ) -> Expr:
-    """An operation on operands of one type (`select`'s condition apart). Raises: TypeProblem."""
+    """Return an operation on operands of one type (`select`'s condition apart). Raises: TypeProblem."""
     conditions = [resolve_value(args[0], scope, BOOL, "the condition")] if op.name == "select" else []
     values = _unify(op, args[len(conditions) :], scope, expected if op.result == "same" else None, span)
     dtype = values[0].dtype
@@ -260,7 +260,7 @@ def operation(
 def _unify(
     op: Op, args: Sequence[ast.ExprSyntax], scope: Scope, expected: DType | None, span: Span
 ) -> list[Expr]:
-    """The operands, literals with the type of the others; all of one type."""
+    """Return the operands, literals with the type of the others; all of one type."""
     typed = [None if is_bare(a, scope) else _typed(a, scope, None) for a in args]
     dtype = next((v.dtype for v in typed if v is not None), expected)
     values = [
@@ -292,7 +292,7 @@ def _check_domain(op: Op, values: Sequence[Expr]) -> None:
 
 
 def _fold_index(op: Op, values: Sequence[Expr], e: ast.ExprSyntax, span: Span, scope: Scope) -> Expr | None:
-    """One index expression instead of an operation on index expressions (and literals)."""
+    """Return one index expression instead of an operation on index expressions (and literals)."""
     indices = [_as_index(v) for v in values]
     if any(i is None for i in indices) or not any(isinstance(v, IndexValue) for v in values):
         return None
@@ -336,7 +336,7 @@ _GROWING = frozenset(("add", "sub", "mul"))
 
 
 def _computed_narrow(found: DType, wanted: DType, e: ast.ExprSyntax) -> bool:
-    """Whether integers would be computed in a type too narrow, and be widened too late."""
+    """Return whether integers would be computed in a type too narrow, and be widened too late."""
     wider = converts_exactly(found, wanted) or wanted.is_float
     return isinstance(e, ast.Binary) and e.op in _GROWING and not found.is_float and found != BOOL and wider
 
@@ -355,7 +355,7 @@ def _side(e: ast.ExprSyntax, wanted: DType, *, bound: bool) -> str:
 
 
 def _cast_text(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
-    """The expression in the wanted type, as `_cast_help` proposes it first."""
+    """Return the expression in the wanted type, as `_cast_help` proposes it first."""
     if wanted == BOOL:
         return f"({e.span.text}) != 0"
     if _computed_narrow(found, wanted, e):

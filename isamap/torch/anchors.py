@@ -44,7 +44,7 @@ def _addmm(node: Any, to: Writer, at: Axes, element: str) -> None:
 
 
 def _reduced(op: str, start: str, mean: bool = False) -> Filled:
-    """A reduction over some dimensions."""
+    """Return a reduction over some dimensions."""
 
     def filled(node: Any, to: Writer, at: Axes, element: str) -> None:
         shape = tuple(node.args[0].meta["val"].shape)

@@ -18,7 +18,7 @@ Seen = Callable[[str, Program], None]
 
 
 def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
-    """What `torch.compile(model, backend="isamap")` calls for each graph of a model.
+    """Return what `torch.compile(model, backend="isamap")` calls for each graph of a model.
 
     Raises: UsageProblem for an option that is not there.
     """
@@ -26,7 +26,7 @@ def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | Non
 
 
 def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Callable[..., Any]:
-    """A backend that tells what it makes."""
+    """Return a backend that tells what it makes."""
     common: Any = import_module("torch._dynamo.backends.common")
 
     def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:
@@ -62,7 +62,7 @@ def _of_kind(
 
 
 def _is_open(node: Any) -> bool:
-    """Whether a node's size is known only when it runs."""
+    """Return whether a node's size is known only when it runs."""
     torch: Any = import_module("torch")
     value = node.meta.get("val")
     if isinstance(value, torch.SymInt):
@@ -71,7 +71,7 @@ def _is_open(node: Any) -> bool:
 
 
 def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[..., Any]:
-    """A program for each set of sizes that calls have."""
+    """Return a program for each set of sizes that calls have."""
     torch: Any = import_module("torch")
     made: dict[Any, Program] = {}
 
@@ -87,7 +87,7 @@ def _by_size(module: Any, kind: str, options: Options, seen: Seen) -> Callable[.
 
 
 def _sized(module: Any, given: Sequence[Any], options: Options) -> Program:
-    """The program of a graph for the sizes of such inputs."""
+    """Return the program of a graph for the sizes of such inputs."""
     propagation: Any = import_module("torch.fx.passes.fake_tensor_prop")
     with import_module("torch").no_grad():
         propagation.FakeTensorProp(module).propagate(*given)
@@ -95,7 +95,7 @@ def _sized(module: Any, given: Sequence[Any], options: Options) -> Program:
 
 
 def _decompositions() -> dict[Any, Any]:
-    """What is written as simpler operations, as no kernel has it as a whole."""
+    """Return what is written as simpler operations, as no kernel has it as a whole."""
     torch: Any = import_module("torch")
     aten = torch.ops.aten
     return import_module("torch._decomp").get_decompositions(
@@ -129,7 +129,7 @@ Run = Callable[..., Any]
 
 
 def handed_on(compiled: Run, whole: Whole) -> Run:
-    """The function of AOT, or the program inside of it from the second call on."""
+    """Return the function of AOT, or the program inside of it from the second call on."""
     known: list[bool] = []
 
     def call(*given: Any) -> Any:
@@ -163,7 +163,7 @@ GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
-    """A module of Dynamo in which recurrent layers are whole, where no gradient is wanted of it."""
+    """Return a module of Dynamo in which recurrent layers are whole, where no gradient is wanted of it."""
     torch: Any = import_module("torch")
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs):
         return module
@@ -239,7 +239,7 @@ def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
 
 @cache
 def operation(kind: str) -> Any:
-    """The operation of torch of a layer, defined when it is first asked for."""
+    """Return the operation of torch of a layer, defined when it is first asked for."""
     library: Any = import_module("torch.library")
     results = ", ".join(["Tensor"] * (3 if kind == "lstm" else 2))
     library.define(
@@ -253,7 +253,7 @@ def operation(kind: str) -> Any:
 
 
 def _by_torch(kind: str) -> Callable[..., Any]:
-    """A layer as torch performs it."""
+    """Return a layer as torch performs it."""
     torch: Any = import_module("torch")
 
     def performed(x: Any, h: Any, c: Any, w: Any, u: Any, b: Any, d: Any, backwards: bool) -> Any:

@@ -76,7 +76,7 @@ def convolution_backward(node: Any, to: Writer) -> None:
 
 
 def _forward(node: Any, dtype: str) -> Kernel:
-    """The convolution of a gradient as a kernel; several groups are an axis of their own."""
+    """Return the convolution of a gradient as a kernel; several groups are an axis of their own."""
     grad, x, w, _, stride, padding, dilation, _, _, groups, _ = node.args
     image, filters, result = (tuple(t.meta["val"].shape) for t in (x, w, grad))
     count = len(image) - 2
@@ -107,7 +107,7 @@ def _nest(axes: dict[str, int]) -> str:
 
 
 def _cut(shape: tuple[int, ...], axis: int, parts: int) -> list[str]:
-    """The place of an element in an array of which an axis is cut into parts, if there are several."""
+    """Return the place of an element in an array of which an axis is cut into parts, if there are several."""
     at = [f"d{n}" if size != 1 else "0" for n, size in enumerate(shape)]
     if parts != 1:
         each = shape[axis] // parts

@@ -48,7 +48,7 @@ def _where(ran: Ran) -> str:
 
 
 def _torch() -> Any:
-    """The package. Raises: UsageProblem where it is not installed."""
+    """Return the package. Raises: UsageProblem where it is not installed."""
     try:
         return import_module("torch")
     except ModuleNotFoundError:
@@ -59,7 +59,7 @@ def _torch() -> Any:
 def explain(
     model: Any, inputs: Any, *, training: bool = False, options: dict[str, Any] | None = None
 ) -> Explanation:
-    """Where each node of a model runs for such inputs, one tensor or several, and why not in a kernel.
+    """Return where each node of a model runs for such inputs, one tensor or several, and why not in a kernel.
 
     The model is compiled and called once; with `training`, its gradients are computed, too, of the sum of its
     first result, and added to what its parameters hold. Raises: UsageProblem for options that are not there,
@@ -83,6 +83,6 @@ def explain(
 
 
 def _titled(kind: str, program: Program) -> str:
-    """A kind of graph, and why its kernels are called one by one."""
+    """Return a kind of graph, and why its kernels are called one by one."""
     why = program.why_apart()
     return f"{kind}, kernels called one by one as {why}" if why else kind

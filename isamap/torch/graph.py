@@ -22,7 +22,7 @@ RESHAPES = frozenset(
 
 
 def name_of(node: Any) -> str:
-    """What a node calls, without its namespace: "mul.Tensor"; "" for what is no operation of torch."""
+    """Return what a node calls, without its namespace: "mul.Tensor"; "" for what is no operation of torch."""
     if node.op != "call_function":
         return ""
     said = str(node.target)
@@ -30,7 +30,7 @@ def name_of(node: Any) -> str:
 
 
 def is_view(node: Any) -> bool:
-    """Whether a node gives another look at a tensor that is there."""
+    """Return whether a node gives another look at a tensor that is there."""
     if is_result(node):
         return is_view(node.args[0])
     name = name_of(node)
@@ -38,24 +38,24 @@ def is_view(node: Any) -> bool:
 
 
 def is_result(node: Any) -> bool:
-    """Whether a node takes one of several results of another."""
+    """Return whether a node takes one of several results of another."""
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
 
 
 def is_anchor(node: Any) -> bool:
-    """Whether a node comes first in a kernel."""
+    """Return whether a node comes first in a kernel."""
     return name_of(node) in ANCHORS or name_of(node) in SEVERAL
 
 
 def seen_through(node: Any) -> Any:
-    """The node whose memory a chain of views looks at."""
+    """Return the node whose memory a chain of views looks at."""
     while is_view(node):
         node = node.args[0]
     return node
 
 
 def base_of(node: Any) -> Any:
-    """The node whose elements, in the same order, a chain of reshapes names."""
+    """Return the node whose elements, in the same order, a chain of reshapes names."""
     while name_of(node) in RESHAPES:
         node = node.args[0]
     return node
@@ -71,7 +71,7 @@ class Lying:
 
 
 def lying(node: Any) -> Lying:
-    """How the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
+    """Return how the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
     value: Any = node.meta.get("val") if hasattr(node, "meta") else None
     torch: Any = import_module("torch")
     if not isinstance(value, torch.Tensor):
@@ -93,7 +93,7 @@ def lying(node: Any) -> Lying:
 
 
 def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether elements may lie in one place otherwise than by being repeated along a whole axis."""
+    """Return whether elements may lie in one place otherwise than by being repeated along a whole axis."""
     reach = 0
     for stride, size in sorted((t, s) for t, s in zip(strides, sizes, strict=True) if s > 1 and t > 0):
         if stride <= reach:
@@ -129,14 +129,14 @@ def refusal(node: Any) -> str | None:
 
 
 def _results(node: Any) -> list[Any]:
-    """The node, or what takes its results."""
+    """Return the node, or what takes its results."""
     return (
         [node] if not isinstance(node.meta["val"], tuple | list) else [u for u in node.users if is_result(u)]
     )
 
 
 def promoted(terms: list[Any]) -> str:
-    """The type to which torch takes terms that it compares."""
+    """Return the type to which torch takes terms that it compares."""
     torch: Any = import_module("torch")
     values = [term.meta["val"] if hasattr(term, "meta") else term for term in terms]
     if len(values) == 1:

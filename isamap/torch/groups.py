@@ -28,7 +28,7 @@ class Group:
 
 
 def find_groups(graph: Any) -> tuple[list[Group], dict[Any, str]]:
-    """The groups of a graph, and why other nodes are in none."""
+    """Return the groups of a graph, and why other nodes are in none."""
     place = {node: n for n, node in enumerate(graph.nodes)}
     refused, of = dict[Any, str](), dict[Any, Group]()
     for node in place:
@@ -53,7 +53,7 @@ def _sizes(node: Any) -> tuple[int, ...]:
 
 
 def _joined(node: Any, of: dict[Any, Group]) -> Group:
-    """The group that a node goes on with: those of its arguments as far as one kernel may perform them."""
+    """Return the group that a node goes on with: those of its arguments as far as one kernel may perform them."""
     arguments = [of[base] for term in node.all_input_nodes if (base := base_of(term)) in of]
     found: Group | None = None
     for group in sorted(dict.fromkeys(arguments), key=lambda g: (g.anchor is None, -len(g.members))):
@@ -68,13 +68,13 @@ def _joined(node: Any, of: dict[Any, Group]) -> Group:
 
 
 def _is_one(group: Group, members: set[Any], of: dict[Any, Group]) -> bool:
-    """Whether one kernel may perform these nodes, which are walked as the group is."""
+    """Return whether one kernel may perform these nodes, which are walked as the group is."""
     single = [m for m in members if m is not group.anchor and not is_result(m)]
     return all(_fits(m, group.sizes, members) for m in single) and _is_closed(members, of)
 
 
 def _fits(node: Any, wanted: tuple[int, ...], inside: set[Any]) -> bool:
-    """Whether a node goes over the elements of a group one by one, and all that it reads does."""
+    """Return whether a node goes over the elements of a group one by one, and all that it reads does."""
     sizes = _sizes(node)
     if prod(sizes) != prod(wanted):
         return False
@@ -90,12 +90,12 @@ def _fits(node: Any, wanted: tuple[int, ...], inside: set[Any]) -> bool:
 
 
 def is_within(term: Any, sizes: tuple[int, ...]) -> bool:
-    """Whether a value of a group is read element by element, not repeated along an axis."""
+    """Return whether a value of a group is read element by element, not repeated along an axis."""
     return prod(_sizes(term)) == prod(sizes)
 
 
 def _is_closed(inside: set[Any], of: dict[Any, Group]) -> bool:
-    """Whether nothing that these nodes need waits, outside of them, for one of them."""
+    """Return whether nothing that these nodes need waits, outside of them, for one of them."""
     seen: set[Any] = set()
     waiting = [i for node in inside for i in node.all_input_nodes if base_of(i) not in inside]
     while waiting:
@@ -110,7 +110,7 @@ def _is_closed(inside: set[Any], of: dict[Any, Group]) -> bool:
 
 
 def is_used_outside(node: Any, group: Group) -> bool:
-    """Whether a value of a group is needed by another, or by the caller."""
+    """Return whether a value of a group is needed by another, or by the caller."""
     inside = set(group.members)
     for user in node.users:
         if user in inside:
@@ -128,7 +128,7 @@ def _reads_single(node: Any, user: Any) -> bool:
 
 
 def _leads_inside(view: Any, inside: set[Any]) -> bool:
-    """Whether a reshaped value is read in the group only."""
+    """Return whether a reshaped value is read in the group only."""
     return bool(view.users) and all(
         (user in inside and is_within(view, _sizes(user)))
         or (base_of(user) is not user and _leads_inside(user, inside))

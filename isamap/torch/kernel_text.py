@@ -48,7 +48,7 @@ class Text:
 
 
 def kernel_text(group: Group) -> Text:
-    """The kernel of a group. Raises: NotTaken, IsamapError."""
+    """Return the kernel of a group. Raises: NotTaken, IsamapError."""
     made = _Made(group)
     if group.anchor is not None:
         made.put_anchor(group.anchor)
@@ -82,7 +82,7 @@ class _Made:
     # --- what anchors write to (writing.Writer) ---
 
     def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
-        """An element of a tensor, in the type in which the anchor is computed."""
+        """Return an element of a tensor, in the type in which the anchor is computed."""
         found = lying(node)
         element = self._element(node, found.dtype, found.sizes, found.strides, index, whole=bool(padded))
         dtype = wide_of(self.group.anchor)
@@ -92,14 +92,14 @@ class _Made:
         return f"({inside})" if found.dtype == dtype else f"{dtype}({inside})"
 
     def temporary(self, dtype: str, sizes: Sequence[int]) -> str:
-        """The name of a new buffer."""
+        """Return the name of a new buffer."""
         name = f"t{self._temporaries}"
         self._temporaries += 1
         self.operands.append(f"temp {name}: {dtype}{_extents(sizes)};")
         return name
 
     def array(self, node: Any, axis: int, parts: int) -> str:
-        """The name of an array of a tensor's elements, one of its axes cut: its own, or that of a copy."""
+        """Return the name of an array of a tensor's elements, one of its axes cut: its own, or that of a copy."""
         found, dtype = lying(node), wide_of(self.group.anchor)
         sizes, strides = found.sizes, found.strides
         if parts != 1:
@@ -181,7 +181,7 @@ class _Made:
         return {f"d{n}": size for n, size in enumerate(self.sizes) if size != 1}
 
     def _term(self, term: Any, sizes: Sizes) -> Term:
-        """An argument of a node of that shape."""
+        """Return an argument of a node of that shape."""
         if not hasattr(term, "meta"):
             return number(term)
         known = self._values.get(base_of(term))
@@ -195,7 +195,7 @@ class _Made:
     # --- operands ---
 
     def _merged(self) -> Sizes:
-        """The fewest axes over which all tensors of a group without an anchor can be walked."""
+        """Return the fewest axes over which all tensors of a group without an anchor can be walked."""
         inside, walks = set(self.group.members), list[Strides]()
         for node in self.group.members:
             sizes = tuple(node.meta["val"].shape)
@@ -217,7 +217,7 @@ class _Made:
         *,
         whole: bool = False,
     ) -> str:
-        """An element that is read; `whole` keeps axes of one element, beside which may be read."""
+        """Return an element that is read; `whole` keeps axes of one element, beside which may be read."""
         if whole and any(size > 1 and stride == 0 for size, stride in zip(sizes, strides, strict=True)):
             raise NotTaken("a padded tensor that is repeated")
         walk = _walk(sizes, strides, whole)
@@ -245,7 +245,7 @@ class _Made:
 
 
 def _walk(sizes: Sizes, strides: Strides, whole: bool) -> list[int]:
-    """The axes of a tensor in the order in which they lie in memory, without those that lead nowhere."""
+    """Return the axes of a tensor in the order in which they lie in memory, without those that lead nowhere."""
     kept = [d for d, size in enumerate(sizes) if whole or (size != 1 and strides[d] != 0)]
     return sorted(kept, key=lambda d: -strides[d])
 

@@ -33,7 +33,7 @@ class Options:
 
     @staticmethod
     def of(given: dict[str, Any] | None) -> Options:
-        """The options by name. Raises: UsageProblem for one that is not there."""
+        """Return the options by name. Raises: UsageProblem for one that is not there."""
         known = Options.__dataclass_fields__
         for name in given or {}:
             if name not in known:
@@ -46,12 +46,12 @@ class Options:
         return found
 
     def of_kernel(self, *, is_searched: bool) -> Options:
-        """The same with a heuristic for a kernel."""
+        """Return the same with a heuristic for a kernel."""
         heuristic = self.heuristic or ("cpsat" if is_searched else "greedy")
         return replace(self, heuristic=heuristic, portfolio=False)
 
     def asked(self) -> dict[str, Any]:
-        """What `isamap.compile` is asked besides the kernel and the machine."""
+        """Return what `isamap.compile` is asked besides the kernel and the machine."""
         return {"heuristic": self.heuristic, "threads": self.threads, "limit_s": self.limit_s}
 
 
@@ -76,19 +76,19 @@ def compile_ahead(wanted: Sequence[Wanted]) -> None:
 
 
 def _asked(wanted: Wanted) -> dict[str, Any]:
-    """What `isamap.compile` is asked."""
+    """Return what `isamap.compile` is asked."""
     text, options, packed = wanted
     own = {"kernel": text, "packed": packed, "transform": has_temporaries(text)}
     return {"machine": options.machine, **own, **options.asked()}
 
 
 def key_of(wanted: Wanted) -> str:
-    """The sha256 of all that a kernel depends on. Raises: IsamapError of every kind."""
+    """Return the sha256 of all that a kernel depends on. Raises: IsamapError of every kind."""
     return kept_key(**_asked(wanted)) or ""
 
 
 def kernel_of(text: str, options: Options, packed: tuple[str, ...] = ()) -> CompiledKernel:
-    """The kernel of a text, which takes some operands packed. Raises: IsamapError of every kind."""
+    """Return the kernel of a text, which takes some operands packed. Raises: IsamapError of every kind."""
     known = _KERNELS.get((text, options, packed))
     if known is None:
         known = compile_kernel(**_asked((text, options, packed)))

@@ -33,13 +33,13 @@ class Translation:
     names: dict[Any, str] = field(default_factory=dict[Any, str])
 
     def name(self, node: Any) -> str:
-        """What the value of a node is called."""
+        """Return what the value of a node is called."""
         if node in self.known and node.name not in self.constants:
             self.constants[node.name] = array_of(self.known[node])
         return self.names.get(node, str(node.name))
 
     def constant(self, array: Array) -> str:
-        """The name of an array."""
+        """Return the name of an array."""
         name = f".{len(self.constants)}"
         self.constants[name] = array
         return name
@@ -48,7 +48,7 @@ class Translation:
         return self.constant(np.asarray(numbers, np.int64))
 
     def term(self, value: Any, like: Any) -> str:
-        """An argument: a node, as one of another's type, or a number that this type has. Raises: NotTaken."""
+        """Return an argument: a node, as one of another's type, or a number that this type has. Raises: NotTaken."""
         dtype = lying(like).dtype
         if hasattr(value, "meta"):
             if lying(value).dtype == dtype:
@@ -63,7 +63,7 @@ class Translation:
         return self.constant(found)
 
     def cast(self, value: Any, dtype: str, result: str = "") -> str:
-        """A node of floats as other ones; so are terms of several types. Raises: NotTaken."""
+        """Return a node of floats as other ones; so are terms of several types. Raises: NotTaken."""
         if not {lying(value).dtype, dtype} <= FLOATS:
             raise NotTaken("a conversion of what is no floats")
         name = result or f"{value.name}.{dtype}"
@@ -83,7 +83,7 @@ Translated = Callable[[Translation, Any], None]
 
 
 def array_of(tensor: Any) -> Array:
-    """A tensor as an array, dense."""
+    """Return a tensor as an array, dense."""
     torch: Any = import_module("torch")
     dense = tensor.detach().contiguous()
     if dense.dtype is torch.bfloat16:
@@ -95,7 +95,7 @@ def array_of(tensor: Any) -> Array:
 
 
 def _each(op: str, count: int = 1) -> Translated:
-    """An operator on single elements of one type."""
+    """Return an operator on single elements of one type."""
 
     def put(to: Translation, node: Any) -> None:
         if node.kwargs.get("alpha", 1) != 1 or len(node.args) > count or lying(node).dtype == "bool":
@@ -142,7 +142,7 @@ def _convolution(to: Translation, node: Any) -> None:
 
 
 def _arguments(node: Any, *defaults: Any) -> list[Any]:
-    """The arguments of a node, with the defaults of the last ones where these are left out."""
+    """Return the arguments of a node, with the defaults of the last ones where these are left out."""
     return [*node.args, *defaults[len(node.args) :]]
 
 

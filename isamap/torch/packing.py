@@ -30,7 +30,7 @@ _MATRICES: Mapping[str, tuple[int, ...]] = {
 
 
 def weights_of(graph: Any) -> frozenset[Any]:
-    """The inputs of a graph that are parameters and buffers: the same tensors in each call."""
+    """Return the inputs of a graph that are parameters and buffers: the same tensors in each call."""
     context: Any = import_module("torch._guards").TracingContext.try_get()
     metadata = context.fw_metadata if context is not None else None
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
@@ -91,7 +91,7 @@ class Contents:
 
 
 def _words(tensor: Any) -> NDArray[np.int64]:
-    """The memory from a tensor's first element to its last, in whole words."""
+    """Return the memory from a tensor's first element to its last, in whole words."""
     reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     start, end = tensor.data_ptr(), tensor.data_ptr() + reach * tensor.element_size()
     return _memory(-(-start // 8), end // 8 if tensor.numel() and start else 0)
@@ -110,7 +110,7 @@ def _sum(block: NDArray[np.int64]) -> int:
 
 
 def packed_of(group: Group, text: Text, weights: frozenset[Any]) -> tuple[str, ...]:
-    """The operands of a kernel that are weights of a product."""
+    """Return the operands of a kernel that are weights of a product."""
     anchor = group.anchor
     if anchor is None or name_of(anchor) not in _MATRICES:
         return ()
@@ -119,7 +119,7 @@ def packed_of(group: Group, text: Text, weights: frozenset[Any]) -> tuple[str, .
 
 
 def packing(kernel: CompiledKernel, passed: Passed, distance: int) -> Callable[[Any, Any], int]:
-    """The address of a packed weight, of the tensor and of the same tensor as it lies for kernels.
+    """Return the address of a packed weight, of the tensor and of the same tensor as it lies for kernels.
 
     `distance` is that of the operand from the tensor's first element. Units: elements.
     """

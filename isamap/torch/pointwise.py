@@ -159,14 +159,14 @@ _CONVERSIONS = frozenset(("_to_copy", "convert_element_type"))
 
 
 def is_pointwise(name: str) -> bool:
-    """Whether a node of torch, `mul.Tensor`, is such an operation."""
+    """Return whether a node of torch, `mul.Tensor`, is such an operation."""
     base, _, form = name.partition(".")
     known = base in _FORMULAS or base in _OPTIONED or base in _CONVERSIONS or base == "where"
     return known and form in _OTHER_FORMS
 
 
 def terms_of(node: Any, name: str) -> list[Any]:
-    """The arguments of a node that are terms: tensors, and numbers in their place."""
+    """Return the arguments of a node that are terms: tensors, and numbers in their place."""
     base = name.partition(".")[0]
     if base == "where":
         return list(node.args[:3])
@@ -176,7 +176,7 @@ def terms_of(node: Any, name: str) -> list[Any]:
 
 
 def value_of(node: Any, name: str, given: Sequence[Term], promoted: str, result: str) -> Term:
-    """What a node computes of its terms, in the type of its result.
+    """Return what a node computes of its terms, in the type of its result.
 
     `promoted` is the type in which torch compares them. Raises: NotTaken.
     """
@@ -212,7 +212,7 @@ def _options(node: Any, optioned: Optioned) -> Option:
 
 
 def _inside(kinds: str, dtype: str) -> str:
-    """The type in which an operation is computed. Raises: NotTaken."""
+    """Return the type in which an operation is computed. Raises: NotTaken."""
     is_float = DTYPES[dtype].is_float
     fits = {"float": is_float, "number": dtype != "bool", "any": True, "whole": not is_float}
     return wide(dtype) if fits[kinds] else _no(f"the operation on {dtype}")

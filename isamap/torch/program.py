@@ -51,12 +51,12 @@ class Program:
     why_apart: Callable[[], str] = lambda: ""
 
     def call(self, *inputs: Any) -> Any:
-        """The results for such inputs."""
+        """Return the results for such inputs."""
         return self.run(inputs)
 
 
 def make_program(graph: Any, options: Options, weights: frozenset[Any] | None = None) -> Program:
-    """The program of a graph whose nodes know the shapes of their results.
+    """Return the program of a graph whose nodes know the shapes of their results.
 
     `weights` are the inputs that are packed, by default those that torch names while it compiles.
     """
@@ -122,7 +122,7 @@ def _ran(
 
 
 def ran_of(node: Any, where: str, why: str = "") -> Ran:
-    """Where a node runs."""
+    """Return where a node runs."""
     value = node.meta.get("val")
     shape = f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if hasattr(value, "shape") else ""
     return Ran(node.name, name_of(node) or str(node.target), shape, where, why)
@@ -150,7 +150,7 @@ def _in_order(graph: Any, of: dict[Any, Performed]) -> Iterator[Any]:
 
 
 def _is_begun(node: Any, of: dict[Any, Performed]) -> bool:
-    """Whether a node is performed though none may read it: views and single results wait for a reader."""
+    """Return whether a node is performed though none may read it: views and single results wait for a reader."""
     return node.op == "call_function" and not is_view(node) and (bool(node.users) or node not in of)
 
 
@@ -175,7 +175,7 @@ class Alone:
 
     @staticmethod
     def of(members: Sequence[Any]) -> Alone:
-        """Those of a group's members."""
+        """Return those of a group's members."""
         inside, nodes, given = set(members), set[Any](), set[Any]()
         waiting = list(members)
         while waiting:
@@ -210,12 +210,12 @@ def _described(value: Any) -> str:
 
 
 def recalled(members: Sequence[Any], wanted: Wanted) -> Choice | None:
-    """The choice that was kept of an equal group. Raises: IsamapError of every kind."""
+    """Return the choice that was kept of an equal group. Raises: IsamapError of every kind."""
     return _kept(_key(Alone.of(members), wanted))
 
 
 def faster(members: Sequence[Any], wanted: Wanted, make: Callable[[], Performed]) -> Choice:
-    """The choice that was kept of an equal group, or else what measuring finds, which is kept.
+    """Return the choice that was kept of an equal group, or else what measuring finds, which is kept.
 
     Raises: IsamapError of every kind.
     """
@@ -246,7 +246,7 @@ def _as_in_calls() -> Generator[None]:
 
 
 def _key(alone: Alone, wanted: Wanted) -> str:
-    """The sha256 of all that may change which one is faster."""
+    """Return the sha256 of all that may change which one is faster."""
     torch: Any = import_module("torch")
     threads = json.dumps([wanted[1].threads, torch.get_num_threads()])
     return digest(key_of(wanted), alone.text, threads, str(torch.__version__), this_cpu().key)
@@ -260,7 +260,7 @@ def _kept(key: str) -> Choice | None:
 
 
 def _sides(alone: Alone, unit: Performed) -> tuple[Callable[[], None], Callable[[], None]]:
-    """A call of ours and one of torch's, on the same tensors, each with results in new memory."""
+    """Return a call of ours and one of torch's, on the same tensors, each with results in new memory."""
     torch: Any = import_module("torch")
     generator = torch.Generator().manual_seed(0)
     values: Values = {node: _filled(node, generator) for node in alone.given}
@@ -278,7 +278,7 @@ def _sides(alone: Alone, unit: Performed) -> tuple[Callable[[], None], Callable[
 
 
 def _filled(node: Any, generator: Any) -> Any:
-    """A value like that of a node: random numbers as the node's tensor lies."""
+    """Return a value like that of a node: random numbers as the node's tensor lies."""
     torch: Any = import_module("torch")
     if node.op == "get_attr":
         return attrgetter(node.target)(node.graph.owning_module)

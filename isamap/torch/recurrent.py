@@ -46,11 +46,11 @@ class _Layer:
         return name if size != 1 else "0"
 
     def values(self, dtype: str = "") -> str:
-        """The name of a buffer of a number for each unit."""
+        """Return the name of a buffer of a number for each unit."""
         return self.to.temporary(dtype or self.dtype, (self.batch, self.units))
 
     def sums(self) -> str:
-        """The name of a buffer of a number for each unit of each gate."""
+        """Return the name of a buffer of a number for each unit of each gate."""
         return self.to.temporary(self.dtype, (self.gates, self.batch, self.units))
 
     def of(self, name: str) -> str:
@@ -74,7 +74,7 @@ class _Layer:
         return f"for {head} {{ {body} }}" if head else body
 
     def of_input(self, *biases: Any) -> str:
-        """The name of the products with the input, behind biases: of all steps, where these are not too many.
+        """Return the name of the products with the input, behind biases: of all steps, where these are not too many.
 
         Shapes: [steps, gates, batch, units], or of one step.
         """
@@ -92,11 +92,11 @@ class _Layer:
         return name
 
     def total(self, biases: Sequence[Any]) -> str:
-        """The sum of biases that are there."""
+        """Return the sum of biases that are there."""
         return " + ".join(self.to.read(b, (self.g, self.j)) for b in biases if b is not None) or "0"
 
     def of_state(self, start: str) -> str:
-        """The name of the sums of a step, which begin so: of weights with the state."""
+        """Return the name of the sums of a step, which begin so: of weights with the state."""
         name = self.sums()
         self.body.append(self.each({"g": self.gates}, f"{self.gate(name, self.g)} = {start};"))
         element = f"{self.seen}[{self.n}, {self.axis('k', self.units)}]"
@@ -107,11 +107,11 @@ class _Layer:
         return name
 
     def of_both(self) -> str:
-        """The name of the sums of a step, of the input and of the state."""
+        """Return the name of the sums of a step, of the input and of the state."""
         return self.of_state(self.gate_now(self.of_input(self.b, self.d), self.g))
 
     def rounded(self) -> list[str]:
-        """The state as products read it."""
+        """Return the state as products read it."""
         if self.seen == self.h:
             return []
         return [f"{self.of(self.seen)} = {self.stored}({self.of(self.h)});"]

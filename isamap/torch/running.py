@@ -44,7 +44,7 @@ class Performed:
     def of(
         text: Text, kernel: CompiledKernel, members: Sequence[Any], packed: Sequence[str] = ()
     ) -> Performed:
-        """A kernel for tensors that lie as its text says. Raises: UsageProblem where it takes none such."""
+        """Return a kernel for tensors that lie as its text says. Raises: UsageProblem where it takes none such."""
         like: dict[str, Any] = {}
         packings: list[tuple[int, Any, Callable[[Any, Any], int]]] = []
         for n, p in enumerate((*text.reads, *text.writes)):
@@ -68,7 +68,7 @@ class Performed:
 
 
 def make_run(graph: Any, units: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
-    """The function of a graph's inputs that performs units in their order."""
+    """Return the function of a graph's inputs that performs units in their order."""
     torch: Any = import_module("torch")
     inputs = [n for n in graph.nodes if n.op == "placeholder"]
     (output,) = (n for n in graph.nodes if n.op == "output")
@@ -105,7 +105,7 @@ def make_run(graph: Any, units: Sequence[Any]) -> Callable[[Sequence[Any]], Any]
 
 
 def _taken(spare: list[Any], size_bytes: int) -> Any:
-    """An arena that no other call has."""
+    """Return an arena that no other call has."""
     if not size_bytes:
         return None
     try:
@@ -129,7 +129,7 @@ def _last_uses(units: Sequence[Any], output: Any) -> dict[Any, int]:
 
 
 def _arena(units: Sequence[Any], last: dict[Any, int]) -> tuple[dict[Any, int], int]:
-    """Where values that only kernels read and write lie, and how many bytes these are."""
+    """Return where values that only kernels read and write lie, and how many bytes these are."""
     torch_sees = {n for unit in units if not isinstance(unit, Performed) for n in unit.all_input_nodes}
     buffers: dict[str, tuple[Any, Buffer]] = {}
     for n, unit in enumerate(units):
@@ -144,7 +144,7 @@ def _arena(units: Sequence[Any], last: dict[Any, int]) -> tuple[dict[Any, int], 
 
 
 def as_foretold(node: Any) -> Callable[[Any], Any]:
-    """What gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
+    """Return what gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
     torch: Any = import_module("torch")
     found = lying(node)
 
@@ -159,7 +159,7 @@ def as_foretold(node: Any) -> Callable[[Any], Any]:
 
 
 def looking(node: Any) -> Step:
-    """The address of a tensor that kernels read, as was foretold."""
+    """Return the address of a tensor that kernels read, as was foretold."""
     seen = as_foretold(node)
 
     def look(values: Values, addresses: Addresses) -> None:
@@ -170,7 +170,7 @@ def looking(node: Any) -> Step:
 
 
 def eager_step(node: Any, *, is_read: bool) -> Step:
-    """A node performed by torch, whose result kernels may read."""
+    """Return a node performed by torch, whose result kernels may read."""
     map_arg: Any = import_module("torch").fx.node.map_arg
     if node.op == "get_attr":
         constant = attrgetter(node.target)(node.graph.owning_module)
@@ -187,7 +187,7 @@ def eager_step(node: Any, *, is_read: bool) -> Step:
 
 
 def kernel_step(unit: Performed, offsets: Mapping[Any, int]) -> Step:
-    """A kernel performed, with new tensors for results that have no place in the arena."""
+    """Return a kernel performed, with new tensors for results that have no place in the arena."""
     reads = [(seen_through(p.node), _distance_bytes(p)) for p in unit.text.reads]
     places = [*reads, *((p.node, 0) for p in unit.text.writes)]
     made = [(p.node, making(p.node)) for p in unit.text.writes if p.node not in offsets]
@@ -211,14 +211,14 @@ def _distance_bytes(passed: Passed) -> int:
 
 
 def _like(passed: Passed) -> NDArray[Any]:
-    """An array as the tensor is passed, of no particular content; torch's are not real while it compiles."""
+    """Return an array as the tensor is passed, of no particular content; torch's are not real while it compiles."""
     reach = sum((size - 1) * stride for size, stride in zip(passed.sizes, passed.strides, strict=True))
     room = np.empty(reach + 1, DTYPES[lying(passed.node).dtype].numpy())
     return as_strided(room, passed.sizes, [stride * room.itemsize for stride in passed.strides])
 
 
 def making(node: Any) -> Callable[[], Any]:
-    """What makes a tensor of the size of a node's, of no particular content."""
+    """Return what makes a tensor of the size of a node's, of no particular content."""
     torch: Any = import_module("torch")
     found, dtype = lying(node), node.meta["val"].dtype
     if node.meta["val"].is_contiguous():

@@ -36,7 +36,7 @@ MOST_MADE = 8
 
 
 def whole_program(graph: Any, options: Options, made: list[Whole] | None = None) -> Program:
-    """The program of a graph of inference, one library where that is possible, which is added to `made`."""
+    """Return the program of a graph of inference, one library where that is possible, which is added to `made`."""
     weights = weights_of(graph)
     try:
         whole = Whole(graph, options, weights)
@@ -83,7 +83,7 @@ class Whole:
         self._apart: Program | None = None
 
     def told(self) -> tuple[Ran, ...]:
-        """Where each node ran, as far as the graph was called."""
+        """Return where each node ran, as far as the graph was called."""
         if self._apart is not None:
             return self._apart.told()
         return tuple(self._ran())
@@ -101,7 +101,7 @@ class Whole:
                 yield ran_of(node, "kernel", f"one of the {count} of a library that is called once")
 
     def run(self, given: Sequence[Any]) -> Any:
-        """The results for such inputs; with nothing to spare, as it counts for each call."""
+        """Return the results for such inputs; with nothing to spare, as it counts for each call."""
         key, made = self._key([given[place] for place in self.places]), self._made
         if made is not None and made.key == key and made.contents.differ():
             self._changes += 1
@@ -136,7 +136,7 @@ class Whole:
         return (*map(self._address, tensors), *versions, self._changes)
 
     def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> _Made | None:
-        """The library of such weights; None where there is none, and kernels of groups are there instead."""
+        """Return the library of such weights; None where there is none, and kernels of groups are there instead."""
         values = dict(zip(self.inputs, given, strict=True))
         with self._lock:
             if self._made is not None and self._made.key == key:
@@ -158,7 +158,7 @@ class Whole:
             return None
 
     def _library(self, values: Mapping[Any, Any]) -> CompiledModel:
-        """The library of such weights. Raises: NotTaken, IsamapError."""
+        """Return the library of such weights. Raises: NotTaken, IsamapError."""
         torch: Any = import_module("torch")
         known: Values = {node: values[node] for node in self.weights}
         with torch.no_grad():
@@ -172,7 +172,7 @@ class Whole:
 
 
 def _of_weights_alone(graph: Any, weights: frozenset[Any]) -> Iterator[Any]:
-    """The nodes that are the same in each call, in the order of the graph."""
+    """Yield the nodes that are the same in each call, in the order of the graph."""
     random = import_module("torch").Tag.nondeterministic_seeded
     known = set(weights)
     for node in graph.nodes:
@@ -250,7 +250,7 @@ def _layer(to: Translation, node: Any) -> None:
 
 
 def _state(to: Translation, layer: Any, state: Any) -> str:
-    """Where a state begins: "" for zeros. Shapes: [1, batch, units]."""
+    """Return where a state begins: "" for zeros. Shapes: [1, batch, units]."""
     if state in to.known and not to.known[state].any():
         return ""
     sizes = to.integers(1, *state.meta["val"].shape)
@@ -274,7 +274,7 @@ _PARTS = {**PARTS, **LAYERS}
 
 
 def translated(graph: Any, known: Mapping[Any, Any], name: str) -> Model:
-    """The model of a graph; `known` are tensors by node. Raises: NotTaken."""
+    """Return the model of a graph; `known` are tensors by node. Raises: NotTaken."""
     made = Translation(known)
     (output,) = (n for n in graph.nodes if n.op == "output")
     inputs: list[Signature] = []
@@ -297,7 +297,7 @@ def translated(graph: Any, known: Mapping[Any, Any], name: str) -> Model:
 
 
 def given_back(output: Any) -> list[Any]:
-    """The nodes that a graph gives back, in order. Raises: NotTaken."""
+    """Return the nodes that a graph gives back, in order. Raises: NotTaken."""
     found: Any = output.args[0]
     if type(found) not in (tuple, list):
         raise NotTaken("its result is no list")

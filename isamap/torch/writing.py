@@ -16,15 +16,15 @@ class Writer(Protocol):
     """What anchors write to."""
 
     def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
-        """An element of a tensor in the type that torch computes in, with what it is outside of it."""
+        """Return an element of a tensor in the type that torch computes in, with what it is outside of it."""
         ...
 
     def temporary(self, dtype: str, sizes: Sequence[int]) -> str:
-        """The name of a new buffer."""
+        """Return the name of a new buffer."""
         ...
 
     def array(self, node: Any, axis: int, parts: int) -> str:
-        """The name of an array that has a tensor's elements in the type that torch computes in.
+        """Return the name of an array that has a tensor's elements in the type that torch computes in.
 
         One of its axes is cut into so many parts; several are an axis of their own in front of it.
         """
@@ -46,15 +46,15 @@ Several = Callable[[Any, Writer], None]
 
 
 def shape_of(node: Any) -> tuple[int, ...]:
-    """The shape of a result, or of the first of several."""
+    """Return the shape of a result, or of the first of several."""
     return tuple(first_of(node).shape)
 
 
 def own_axes(node: Any) -> dict[str, int]:
-    """The loops over a result."""
+    """Return the loops over a result."""
     return {f"d{n}": size for n, size in enumerate(shape_of(node)) if size != 1}
 
 
 def wide_of(node: Any) -> str:
-    """The type in which a node is computed."""
+    """Return the type in which a node is computed."""
     return wide(TYPES[str(first_of(node).dtype)])

@@ -34,7 +34,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def batchings(kernel: Kernel) -> Iterator[Rewrite | Refusal]:
-    """The kernel with one group of alike statements merged, for each group; or why that cannot be."""
+    """Yield the kernel with one group of alike statements merged, for each group; or why that cannot be."""
     given = statements(kernel)
     for group in _groups(given):
         stacks = _stacks([given[n] for n in group])
@@ -64,7 +64,7 @@ def _groups(given: Sequence[Statement]) -> Iterator[list[int]]:
 
 
 def _runs(given: Sequence[Statement], group: list[int]) -> Iterator[list[int]]:
-    """The group cut where constants stop counting up."""
+    """Yield the group cut where constants stop counting up."""
     run: list[int] = []
     for n in group:
         if len(run) < 2 or _slopes([given[m] for m in (*run, n)]) is not None:
@@ -77,7 +77,7 @@ def _runs(given: Sequence[Statement], group: list[int]) -> Iterator[list[int]]:
 
 
 def _skeleton(s: Statement) -> object:
-    """What alike statements have in common: everything but the names of axes and arrays, and constants."""
+    """Return what alike statements have in common: everything but the names of axes and arrays, and constants."""
     names = {name: f"axis{i}" for i, name in enumerate(_axes_in_order(s))}
     own = rename_axes(s, names)
     axes = frozenset(names.values())
@@ -91,7 +91,7 @@ def _skeleton(s: Statement) -> object:
 
 
 def _axes_in_order(s: Statement) -> list[str]:
-    """The unordered axes as they are met from left to right, then those that nothing mentions."""
+    """Return the unordered axes as they are met from left to right, then those that nothing mentions."""
     own = {x.name for x in s.axes}
     found: dict[str, None] = {}
     for r in accesses(s):
@@ -103,7 +103,7 @@ def _axes_in_order(s: Statement) -> list[str]:
 
 
 def _offset(index: Index, axes: frozenset[str]) -> Index:
-    """What a subscript has besides axes: numbers and sizes."""
+    """Return what a subscript has besides axes: numbers and sizes."""
     kept = ((m, c) for m, c in index.terms if not Index(((m, 1),)).symbols & axes)
     return sum((Index((term,)) for term in kept), ZERO)
 
@@ -125,7 +125,7 @@ def _slopes(group: Sequence[Statement]) -> list[tuple[Index, ...]] | None:
 
 
 def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
-    """The arrays that would have to be one, in the order of the statements; None for a mixture of both."""
+    """Return the arrays that would have to be one, in the order of the statements; None for a mixture of both."""
     slopes = _slopes(group)
     if slopes is None:
         return None
@@ -143,7 +143,7 @@ def _stacks(group: Sequence[Statement]) -> list[tuple[str, ...]] | None:
 
 
 def _may_be_one(kernel: Kernel, names: Sequence[str]) -> bool:
-    """Whether arrays are temporaries of one type and shape."""
+    """Return whether arrays are temporaries of one type and shape."""
     return all(kernel.operand(n).role == "temp" for n in names) and _are_equal(kernel, names)
 
 
@@ -158,7 +158,7 @@ def _are_equal(kernel: Kernel, names: Sequence[str]) -> bool:
 
 
 def stack(kernel: Kernel, names: Sequence[str]) -> tuple[Kernel, str]:
-    """The kernel with equal arrays declared as one, with an axis in front, and that one's name."""
+    """Return the kernel with equal arrays declared as one, with an axis in front, and that one's name."""
     first = kernel.operand(names[0])
     whole = "_".join(names)
     name = free_name(kernel, whole if len(whole) <= 24 else f"{names[0]}_to_{names[-1]}")
@@ -227,7 +227,7 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
 
 
 def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]) -> Statement:
-    """The first statement with an axis more, along which its subscripts grow as those of the others."""
+    """Return the first statement with an axis more, along which its subscripts grow as those of the others."""
     first = members[0]
     axis = Axis(_axis_name(kernel, first), Index.of(len(members)))
     steps = iter(slopes)
@@ -240,13 +240,13 @@ def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Ind
 
 
 def _axis_name(kernel: Kernel, s: Statement) -> str:
-    """A name that neither a declaration nor an axis around the statement has."""
+    """Return a name that neither a declaration nor an axis around the statement has."""
     plain = with_statements(kernel, [s])
     return next((a for a in "gbeuvw" if free_name(plain, a) == a), free_name(plain, "g"))
 
 
 def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
-    """Whether sums that have an order are written in the same one by all."""
+    """Return whether sums that have an order are written in the same one by all."""
     a = members[0].assign
     if a.op is None or sums_in_any_order(kernel, kernel.operand(a.target.buffer), a.op):
         return True
@@ -255,7 +255,7 @@ def _keep_order(kernel: Kernel, members: Sequence[Statement]) -> bool:
 
 
 def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
-    """Whether sums that are rounded to the type of their operand one after the other would be so at once."""
+    """Return whether sums that are rounded to the type of their operand one after the other would be so at once."""
     of = Conflicts.of(kernel)
     wide = is_wide(kernel.operand(members[0].assign.target.buffer))
     return wide and any(targets_meet(a, b, of) for a, b in combinations(members, 2))
@@ -264,7 +264,7 @@ def _share_roundings(kernel: Kernel, members: Sequence[Statement]) -> bool:
 def _around(
     given: Sequence[Statement], group: list[int], of: Conflicts
 ) -> tuple[list[int], list[int]] | None:
-    """The statements between those of a group, which then run before and behind them; None if some must both.
+    """Return the statements between those of a group, which then run before and behind them; None if some must both.
 
     Behind runs what conflicts with one of the group above it, or with what runs behind for that reason.
     """

@@ -51,7 +51,7 @@ class Samples:
 def check_blocks(
     before: Kernel, after: Kernel, rows: Mapping[str, int], samples: Samples | None = None
 ) -> tuple[str, ...]:
-    """What the kernel in blocks does otherwise; nothing where it does the same.
+    """Return what the kernel in blocks does otherwise; nothing where it does the same.
 
     `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
     looked at where there are no `samples`.
@@ -76,7 +76,7 @@ class _WrongRow(Exception):
 
 
 def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
-    """The axes of ordered loops."""
+    """Yield the axes of ordered loops."""
     for s in body:
         if isinstance(s, Loop):
             yield from (a.name for a in s.axes if s.ordered)
@@ -144,7 +144,7 @@ class _Trace:
     def _rows_of(
         self, target: Read, extents: Mapping[str, int], at: Mapping[str, int]
     ) -> Iterator[dict[str, int]]:
-        """The values of the axes that tell the rows of a target apart."""
+        """Yield the values of the axes that tell the rows of a target apart."""
         dimension = self.rows.get(target.buffer)
         if dimension is None:
             yield {}
@@ -153,7 +153,7 @@ class _Trace:
         yield from _points(moving, extents)
 
     def _is_part(self, target: Read, extents: Mapping[str, int]) -> bool:
-        """Whether an assignment may leave elements of a row as they are."""
+        """Return whether an assignment may leave elements of a row as they are."""
         shape = self.kernel.operand(target.buffer).shape
         own = [d for d in range(len(shape)) if d != self.rows.get(target.buffer)]
         names = [name for d in own for name in target.index[d].symbols]
@@ -163,7 +163,7 @@ class _Trace:
     # --- what is read -------------------------------------------------------------------------------------
 
     def _parts(self, e: Expr, extents: Mapping[str, int]) -> Iterator[object]:
-        """What a value is computed from, in order."""
+        """Yield what a value is computed from, in order."""
         match e:
             case Const() | Scalar() | IndexValue():
                 yield e
@@ -181,7 +181,7 @@ class _Trace:
                 assert_never(e)
 
     def _keys(self, r: Read, extents: Mapping[str, int], at: Mapping[str, int]) -> Iterator[Key]:
-        """The rows that an access goes through."""
+        """Yield the rows that an access goes through."""
         dimension = self.rows.get(r.buffer)
         if dimension is None:
             yield r.buffer, _ALL
@@ -195,7 +195,7 @@ class _Trace:
             yield r.buffer, row
 
     def _beside(self, r: Read, at: Mapping[str, int]) -> object:
-        """An access as text, without the subscript that says the row."""
+        """Return an access as text, without the subscript that says the row."""
         dimension = self.rows.get(r.buffer)
         return r.buffer, *(str(i.substitute(at)) for d, i in enumerate(r.index) if d != dimension)
 
@@ -213,7 +213,7 @@ def _counts(index: Index, extents: Mapping[str, int]) -> int | None:
 
 
 def _points(names: list[str], extents: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """All values of some axes together."""
+    """Yield all values of some axes together."""
     if not names:
         yield {}
         return

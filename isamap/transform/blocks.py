@@ -58,7 +58,7 @@ class Blocks:
 
 
 def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
-    """A canonical kernel with its statements in loops over blocks, the first of them outermost.
+    """Return a canonical kernel with its statements in loops over blocks, the first of them outermost.
 
     Raises: UsageProblem where statements may not share a loop, or share nothing.
     """
@@ -78,12 +78,12 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
 
 
 def ordered_axes(kernel: Kernel) -> frozenset[str]:
-    """The axes of a kernel's ordered loops."""
+    """Return the axes of a kernel's ordered loops."""
     return frozenset(a.name for s in statements(kernel) for a in s.sequence)
 
 
 def shared_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset()) -> Kernel | str:
-    """The kernel with statements in one loop over blocks; or why not.
+    """Return the kernel with statements in one loop over blocks; or why not.
 
     `own` are the axes of ordered loops that are no loops over blocks: around these the new one may stand.
     """
@@ -111,7 +111,7 @@ def shared_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozense
 
 
 def _samples(extent: int, size: int) -> Samples:
-    """The first blocks and the last ones, where all are alike but that of what is left."""
+    """Return the first blocks and the last ones, where all are alike but that of what is left."""
     whole = extent // size
     turns = frozenset(t for t in (0, 1, whole - 1) if 0 <= t < whole)
     rows = {r for t in turns for r in range(t * size, (t + 1) * size)}
@@ -129,7 +129,7 @@ class Rows:
     held: dict[str, Span]
 
     def goes_on(self, other: Rows) -> bool:
-        """Whether another block has rows as many of everything."""
+        """Return whether another block has rows as many of everything."""
         return self.of.keys() == other.of.keys() and all(
             mine[1] - mine[0] == its[1] - its[0]
             for one, two in ((self.of, other.of), (self.held, other.held))
@@ -154,7 +154,7 @@ def _extent(kernel: Kernel, members: Members, name: str) -> int:
 
 
 def _rows(members: Members, span: Span) -> Rows:
-    """The rows of one block: what others need of what fills a temporary, until nothing more is needed."""
+    """Return the rows of one block: what others need of what fills a temporary, until nothing more is needed."""
     of = {n: span for n in members.rows if n not in members.fillers}
     held: dict[str, Span] = {}
     while True:
@@ -184,7 +184,7 @@ def _hull(a: Span, b: Span) -> Span:
 
 
 def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
-    """Which elements a subscript goes through while the row axis goes through some rows."""
+    """Return which elements a subscript goes through while the row axis goes through some rows."""
     low = high = index.constant
     for axis in s.axes:
         step = _step(index, axis.name)
@@ -194,7 +194,7 @@ def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
 
 
 def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
-    """The rows of a statement that write some element that is held."""
+    """Return the rows of a statement that write some element that is held."""
     name = members.rows[n]
     index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
     step, extent = _step(index, name), next(_extent_of(a) for a in s.axes if a.name == name)
@@ -216,7 +216,7 @@ def _extent_of(axis: Axis) -> int:
 
 
 def _built(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
-    """The kernel with a loop for each run of blocks that follow each other at equal distances."""
+    """Return the kernel with a loop for each run of blocks that follow each other at equal distances."""
     turn = free_name(kernel, f"{axis}_block")
     numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
     first, last = min(members.rows), max(members.rows)
@@ -246,7 +246,7 @@ def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
 
 
 def _run(members: Members, run: Sequence[Rows], turn: str, numbers: Iterator[int]) -> Iterator[Statement]:
-    """The statements of some blocks, in a loop over these where there are several."""
+    """Yield the statements of some blocks, in a loop over these where there are several."""
     first, following = run[0], run[min(1, len(run) - 1)]
     turns = Index.of(turn) if len(run) > 1 else Index.of(0)
     around = (Axis(turn, Index.of(len(run))),) if len(run) > 1 else ()
@@ -270,7 +270,7 @@ def _run(members: Members, run: Sequence[Rows], turn: str, numbers: Iterator[int
 
 
 def _cut(s: Statement, name: str, start: Index, length: int) -> Statement:
-    """The statement for some rows only, counted from their first; one row needs no axis."""
+    """Return the statement for some rows only, counted from their first; one row needs no axis."""
     here = start if length == 1 else start + Index.of(name)
     assign = substitute_stmt(s.assign, {name: here})
     assert isinstance(assign, Assign)
@@ -356,7 +356,7 @@ class Members:
 def find_members(
     kernel: Kernel, axis: str, own: frozenset[str] = frozenset(), kept: frozenset[str] = frozenset()
 ) -> Members | str:
-    """The statements that share blocks of an axis; or why there are none. `kept` temporaries do not shrink.
+    """Return the statements that share blocks of an axis; or why there are none. `kept` temporaries do not shrink.
 
     The last statement over an axis of that name says how long it is, and in which ordered loops they stand;
     around those of the axes `own` that of the blocks may stand.
@@ -415,7 +415,7 @@ def _axis(s: Statement, name: str) -> Axis | None:
 
 
 def _run_before(given: Sequence[Statement], last: int) -> range:
-    """The statement with those in front of it in the same ordered loops."""
+    """Return the statement with those in front of it in the same ordered loops."""
     start = last
     while start and given[start - 1].ordered_loops == given[last].ordered_loops:
         start -= 1
@@ -468,7 +468,7 @@ def _is_linear(index: Index, s: Statement) -> bool:
 
 
 def _leading(index: Index, s: Statement) -> str | None:
-    """The axis that moves a subscript farthest; None where that is no axis, or one that goes backwards."""
+    """Return the axis that moves a subscript farthest; None where that is no axis, or one that goes backwards."""
     if not _is_linear(index, s):
         return None
     steps = sorted(((c, m[0]) for m, c in index.terms if m), reverse=True, key=lambda t: t[0])

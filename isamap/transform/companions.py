@@ -53,7 +53,7 @@ class Outcome:
 
 
 def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
-    """The companions of statement `number` of a canonical kernel, in the order of the text."""
+    """Return the companions of statement `number` of a canonical kernel, in the order of the text."""
     given, of = statements(kernel), Conflicts.of(kernel)
     s = given[number]
     if not _is_plain_sum(s, of):
@@ -70,7 +70,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
 
 
 def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
-    """What the sum `number` writes with the companions chosen, which have all that they need."""
+    """Return what the sum `number` writes with the companions chosen, which have all that they need."""
     given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target
     taken = [c for c in companions(kernel, number) if c.number in chosen]
@@ -90,7 +90,7 @@ def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
 def _is_needed(
     written: Read, s: Statement, others: Sequence[Statement], carried: Sequence[Read], of: Conflicts
 ) -> bool:
-    """Whether others, or later iterations of the sum s, depend on elements that are written beside it."""
+    """Return whether others, or later iterations of the sum s, depend on elements that are written beside it."""
     if any(may_be_one(written, s, r, s, of, in_turn=False) for r in carried):
         return True
     return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))
@@ -99,7 +99,7 @@ def _is_needed(
 def _carried(
     given: Sequence[Statement], number: int, taken: Sequence[Companion], of: Conflicts
 ) -> tuple[Read, ...]:
-    """What an iteration of ordered loops reads, over the sum's axes: earlier ones may have written it."""
+    """Return what an iteration of ordered loops reads, over the sum's axes: earlier ones may have written it."""
     s = given[number]
     if not s.sequence:
         return ()
@@ -121,7 +121,7 @@ def _held(target: Read) -> Read:
 
 
 def _is_plain_sum(s: Statement, of: Conflicts) -> bool:
-    """Whether every element of the target is summed up by iterations of its own, of which there are some."""
+    """Return whether every element of the target is summed up by iterations of its own, of which there are some."""
     if s.assign.op is None or s.assign.guard is not None or not s.reduction_axes:
         return False
     if any(r.buffer == s.assign.target.buffer for r in accesses(s)[1:]):
@@ -150,7 +150,7 @@ def _renaming(read: Read, c: Statement, own: Read, s: Statement, of: Conflicts) 
 
 
 def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion | None:
-    """The statement that gives every element of the sum its first value, if nothing lies between."""
+    """Return the statement that gives every element of the sum its first value, if nothing lies between."""
     s = given[number]
     own = s.assign.target
     before = [n for n in range(number) if any(r.buffer == own.buffer for r in accesses(given[n]))]
@@ -172,7 +172,7 @@ def _start(given: Sequence[Statement], number: int, of: Conflicts) -> Companion 
 def _follower(
     given: Sequence[Statement], number: int, later: int, taken: tuple[Companion, ...], of: Conflicts
 ) -> Companion | None:
-    """A later statement as a companion, given those before it; None where its order matters."""
+    """Return a later statement as a companion, given those before it; None where its order matters."""
     s, c = given[number], given[later]
     value = _value_of(c, of)
     if value is None or c.assign.guard is not None or c.reduction_axes:
@@ -194,7 +194,7 @@ def _follower(
 
 
 def _value_of(c: Statement, of: Conflicts) -> Expr | None:
-    """What an elementwise statement assigns: `C += b` assigns C + b; None where it rounds in between."""
+    """Return what an elementwise statement assigns: `C += b` assigns C + b; None where it rounds in between."""
     a = c.assign
     if a.op is None:
         return a.value
@@ -203,7 +203,7 @@ def _value_of(c: Statement, of: Conflicts) -> Expr | None:
 
 
 def _composed(c: Companion, s: Statement, taken: tuple[Companion, ...]) -> Companion | None:
-    """The companion with what it needs put into its value; None where arrays are written in turns."""
+    """Return the companion with what it needs put into its value; None where arrays are written in turns."""
     values: dict[str, Expr] = {s.assign.target.buffer: _held(s.assign.target)}
     needs: set[int] = set()
     mine = {r.buffer for r in reads(c.value)}

@@ -39,7 +39,7 @@ class Part:
 
 
 def edges_apart(kernel: Kernel) -> Rewrite | None:
-    """The kernel with each sum that reads 0 beyond an array cut where it begins to; None where none is.
+    """Return the kernel with each sum that reads 0 beyond an array cut where it begins to; None where none is.
 
     What is 0 times infinite is left out as well, where the kernel as written adds what is not a number.
     """
@@ -85,7 +85,7 @@ def _cuts(s: Statement, kernel: Kernel) -> list[list[Part]]:
 
 
 def _parts(s: Statement, index: Index, size: int | None) -> list[Part] | None:
-    """The parts along one subscript: none are needed where it stays inside; None where they are unknown."""
+    """Return the parts along one subscript: none are needed where it stays inside; None where they are unknown."""
     extents = {a.name: a.extent.value for a in s.axes}
     summed = {a.name for a in s.reduction_axes}
     names = sorted(index.symbols, key=lambda name: name in summed)
@@ -119,7 +119,7 @@ def _is_linear(index: Index) -> bool:
 
 
 def _part(s: Statement, parts: Sequence[Part]) -> Statement:
-    """The statement over these ranges; an axis of one iteration of the result is none any more."""
+    """Return the statement over these ranges; an axis of one iteration of the result is none any more."""
     moved: dict[str, Index | int] = {}
     extents: dict[str, int] = {}
     for part in parts:
@@ -140,7 +140,7 @@ def _resized(axis: Axis, extents: Mapping[str, int]) -> Axis:
 
 
 def _only_sets(s: Statement, after: Statement) -> bool:
-    """Whether a statement sets to a number what the next one sums into, element by element."""
+    """Return whether a statement sets to a number what the next one sums into, element by element."""
     target = after.assign.target
     axes = {a.name: a.extent for a in after.axes}
     return (
@@ -161,7 +161,7 @@ def _is_zero(fill: Expr | None) -> bool:
 
 
 def _is_factor(value: Expr, read: Read) -> bool:
-    """Whether a value is a product that has the read as a factor: 0 where the read is."""
+    """Return whether a value is a product that has the read as a factor: 0 where the read is."""
     match value:
         case Read():
             return value == read

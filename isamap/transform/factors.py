@@ -70,7 +70,7 @@ class Factorisation(Rewrite):
 
 
 def factorisations(kernel: Kernel) -> tuple[Factorisation, ...]:
-    """All ways to take apart the products of three and more factors of one statement, cheapest first.
+    """Return all ways to take apart the products of three and more factors of one statement, cheapest first.
 
     Open sizes count as 64 in that comparison, sizes with a default as that.
     """
@@ -97,7 +97,7 @@ def unfactored(kernel: Kernel) -> tuple[Refusal, ...]:
 
 
 def _has_factors(given: _Product, cast: Cast) -> bool:
-    """Whether there would be three factors if a cast did not stand around a product."""
+    """Return whether there would be three factors if a cast did not stand around a product."""
     inside = _factors(cast.value, given.times)
     return len(inside) > 1 and len(given.moving) - 1 + len(inside) > 2
 
@@ -110,7 +110,7 @@ def _hidden(cast: Cast) -> tuple[str, str]:
 
 
 def _of_statement(kernel: Kernel, number: int) -> Iterator[Factorisation]:
-    """The ways to take apart one statement."""
+    """Yield the ways to take apart one statement."""
     s = statements(kernel)[number]
     given = _product(s)
     if given is None or len(given.moving) < 2 or any(_obstacles(kernel, s, given)):
@@ -156,7 +156,7 @@ def _operations(e: Expr) -> int:
 
 
 def _typical(kernel: Kernel, found: Sequence[Factorisation]) -> dict[str, int]:
-    """A number for every symbol of the counts."""
+    """Return a number for every symbol of the counts."""
     names = {s for f in found for s in f.flops_before.symbols | f.flops_after.symbols | f.temporary.symbols}
     defaults = {p.name: p.default for p in kernel.params if p.default is not None}
     return {n: defaults.get(n, _OPEN_SIZE) for n in names}
@@ -194,7 +194,7 @@ def _factors(e: Expr, times: str) -> tuple[Expr, ...]:
 
 
 def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[str, str | None]]:
-    """The conditions that forbid taking a product apart, with what would help."""
+    """Yield the conditions that forbid taking a product apart, with what would help."""
     a = s.assign
     target = kernel.operand(a.target.buffer)
     assert a.op is not None, "a product that is not reduced has nothing to be taken out of"
@@ -222,7 +222,7 @@ Tree = int | tuple["Tree", "Tree"]
 
 
 def _trees(leaves: tuple[int, ...]) -> Iterator[Tree]:
-    """The leaf, or all ways to multiply several two by two."""
+    """Yield the leaf, or all ways to multiply several two by two."""
     if len(leaves) == 1:
         yield leaves[0]
     else:
@@ -252,7 +252,7 @@ class _Factoring:
     gone: set[str] = field(default_factory=set[str])
 
     def result(self, tree: tuple[Tree, Tree]) -> tuple[Statement, ...]:
-        """All statements, the last of which updates the target."""
+        """Return all statements, the last of which updates the target."""
         s = self.statement
         target = symbols(s.assign.target) | _symbols(self.product.fixed)
         value = self._value(tree, target)
@@ -263,14 +263,14 @@ class _Factoring:
         return (*self.done, replace(s, axes=axes, assign=replace(s.assign, value=value, guard=guard)))
 
     def _value(self, tree: tuple[Tree, Tree], outside: frozenset[str]) -> Expr:
-        """The product of two parts, of which all axes `outside` are kept."""
+        """Return the product of two parts, of which all axes `outside` are kept."""
         left, right = tree
         a = self._part(left, outside | self._own(right))
         b = self._part(right, outside | self._own(left))
         return Call(self.product.times, (a, b), self.statement.assign.value.dtype)
 
     def _part(self, tree: Tree, outside: frozenset[str]) -> Expr:
-        """What stands for one side of a product: a factor, or a temporary with its sum."""
+        """Return what stands for one side of a product: a factor, or a temporary with its sum."""
         own = self._own(tree)
         axes = self._in_order(tree)
         for g in parts(self.statement.assign.guard):
@@ -287,7 +287,7 @@ class _Factoring:
         return self._temporary(value, (*kept, *summed), kept, tree)
 
     def _temporary(self, value: Expr, axes: tuple[Axis, ...], kept: tuple[Axis, ...], tree: Tree) -> Read:
-        """A temporary that holds the value summed over the axes that are not kept."""
+        """Return a temporary that holds the value summed over the axes that are not kept."""
         s = self.statement
         op, dtype = s.assign.op, s.assign.value.dtype
         assert op is not None, "only sums are taken apart"
@@ -308,7 +308,7 @@ class _Factoring:
         return cell
 
     def _guard(self, axes: tuple[Axis, ...], *, always: bool) -> Expr | None:
-        """The conditions that can be told from some axes; those that mention none only where `always`."""
+        """Return the conditions that can be told from some axes; those that mention none only where `always`."""
         there = {a.name for a in axes}
         found = (g for g in parts(self.statement.assign.guard) if self._axes_of(g) <= there)
         return joined(g for g in found if always or self._axes_of(g))
@@ -317,7 +317,7 @@ class _Factoring:
         return self._axes(_symbols([self.product.moving[n] for n in _leaves(tree)]))
 
     def _in_order(self, tree: Tree) -> tuple[Axis, ...]:
-        """The axes of a tree as its factors mention them from left to right, so that layouts stay alike."""
+        """Return the axes of a tree as its factors mention them from left to right, so that layouts stay alike."""
         mentioned = (
             name
             for n in _leaves(tree)
@@ -339,7 +339,7 @@ class _Factoring:
 
 
 def _symbols(given: Sequence[Expr]) -> frozenset[str]:
-    """The axes and sizes that any of the expressions mentions."""
+    """Return the axes and sizes that any of the expressions mentions."""
     return frozenset(s for e in given for s in symbols(e))
 
 
@@ -348,7 +348,7 @@ def _leaves(tree: Tree) -> tuple[int, ...]:
 
 
 def joined(guards: Iterator[Expr]) -> Expr | None:
-    """The guards as one that holds where all of them do."""
+    """Return the guards as one that holds where all of them do."""
     found: Expr | None = None
     for g in guards:
         found = g if found is None else Call("and", (found, g), BOOL)
@@ -356,7 +356,7 @@ def joined(guards: Iterator[Expr]) -> Expr | None:
 
 
 def parts(guard: Expr | None) -> tuple[Expr, ...]:
-    """The conditions that a guard joins."""
+    """Return the conditions that a guard joins."""
     match guard:
         case None:
             return ()

@@ -26,7 +26,7 @@ Dimensions = dict[str, int]
 
 
 def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with two axes of a sum fused, for each pair that is neighbours in every array it meets."""
+    """Yield the kernel with two axes of a sum fused, for each pair that is neighbours in every array it meets."""
     tried: set[frozenset[tuple[str, int]]] = set()
     for s in statements(kernel):
         for outer, inner in permutations(s.axes if s.reduction_axes else (), 2):
@@ -37,7 +37,7 @@ def flattenings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def dense_form(kernel: Kernel) -> Rewrite:
-    """A kernel whose sizes are numbers, with all axes fused that lie one behind the other in memory.
+    """Return a kernel whose sizes are numbers, with all axes fused that lie one behind the other in memory.
 
     Windows of one element are left out first: the `r` of `X[p + r]` where `r in 1`. What is fused is one run
     of memory to an instruction, and to a schedule one loop.
@@ -52,7 +52,7 @@ def dense_form(kernel: Kernel) -> Rewrite:
 
 
 def _without_single_windows(kernel: Kernel) -> Rewrite:
-    """The kernel without sums over one element that subscripts add to another axis."""
+    """Return the kernel without sums over one element that subscripts add to another axis."""
     given = statements(kernel)
     changed: list[Statement] = []
     gone: list[str] = []
@@ -76,7 +76,7 @@ def _without_single_windows(kernel: Kernel) -> Rewrite:
 
 
 def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimensions | None:
-    """Where two axes are neighbouring subscripts, in all arrays that mention them; None if in some not."""
+    """Return where two axes are neighbouring subscripts, in all arrays that mention them; None if in some not."""
     of = Conflicts.of(kernel)
     found: Dimensions = {}
     both = {outer.name, inner.name}
@@ -96,7 +96,7 @@ def _dimensions(kernel: Kernel, s: Statement, outer: Axis, inner: Axis) -> Dimen
 
 
 def _everywhere(kernel: Kernel, found: Dimensions) -> Dimensions:
-    """The arrays with all that other statements use by the same axes; nothing where one of them objects.
+    """Return the arrays with all that other statements use by the same axes; nothing where one of them objects.
 
     A statement that has a number in place of the outer axis, `x[n, 0, j]`, gets `x[n, j]`.
     """
@@ -151,7 +151,7 @@ def _flat(o: Operand, at: int) -> Operand:
 
 
 def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
-    """The statement with the two axes by which it uses flattened arrays as one, where there are two."""
+    """Return the statement with the two axes by which it uses flattened arrays as one, where there are two."""
     axes = {a.name: a for a in s.axes}
     used = [r.index[found[r.buffer]] for r in accesses(s) if r.buffer in found]
     outer = next((axes[str(i)] for i in used if str(i) in axes), None)
@@ -171,13 +171,13 @@ def _one_axis(s: Statement, found: Dimensions, name: str) -> Statement:
 
 
 def _is_fused(s: Statement, found: Dimensions) -> bool:
-    """Whether a statement uses flattened arrays by two axes, none by a number in place of the outer one."""
+    """Return whether a statement uses flattened arrays by two axes, none by a number in place of the outer one."""
     numbers = [r.index[found[r.buffer]].value is None for r in accesses(s) if r.buffer in found]
     return bool(numbers) and all(numbers)
 
 
 def _misses_an_axis(before: Statement, after: Statement) -> bool:
-    """Whether a statement mentions an axis that it no longer has."""
+    """Return whether a statement mentions an axis that it no longer has."""
     gone = {a.name for a in before.axes} - {a.name for a in after.axes}
     parts = (after.assign.value, *((after.assign.guard,) if after.assign.guard is not None else ()))
     return any(gone & symbols(e) for e in parts)

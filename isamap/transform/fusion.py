@@ -24,7 +24,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def fission(kernel: Kernel) -> Rewrite | None:
-    """Every statement in a loop of its own; None when it is so already."""
+    """Return every statement in a loop of its own; None when it is so already."""
     after = with_statements(kernel, statements(kernel))
     if after.body == kernel.body or not accepted(kernel, after):
         return None
@@ -41,7 +41,7 @@ def _has_several(loop: Loop) -> bool:
 
 
 def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with two neighbours exchanged that touch no element in common, for each such pair."""
+    """Yield the kernel with two neighbours exchanged that touch no element in common, for each such pair."""
     given, of = statements(kernel), Conflicts.of(kernel)
     for n, (a, b) in enumerate(pairwise(given)):
         if a.ordered_loops != b.ordered_loops or not never_meet(a, b, of):
@@ -55,7 +55,7 @@ def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def fusions(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with two neighbours in one loop, for each pair that has common axes and allows it.
+    """Yield the kernel with two neighbours in one loop, for each pair that has common axes and allows it.
 
     Iterations of the common loop are proved independent by the verifier, which looks at the result; in an
     iteration the statements keep their order.
@@ -76,7 +76,7 @@ def fusions(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _may_interleave(a: Statement, b: Statement, kernel: Kernel) -> bool:
-    """Whether sums of both into one operand may alternate."""
+    """Return whether sums of both into one operand may alternate."""
     target = a.assign.target.buffer
     if target != b.assign.target.buffer or a.assign.op is None:
         return True
@@ -94,7 +94,7 @@ def _common_axes(a: Statement, b: Statement, of: Conflicts) -> Iterator[dict[str
 
 
 def _has_order(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Whether one of two is a sum that is rounded step by step."""
+    """Return whether one of two is a sum that is rounded step by step."""
     return any(
         s.assign.op is not None
         and not sums_in_any_order(of.kernel, of.kernel.operand(s.assign.target.buffer), s.assign.op)
@@ -136,7 +136,7 @@ def _is_kept(axis: str, s: Statement) -> bool:
 
 
 def _are_outermost(pairs: dict[str, str], a: Statement, b: Statement) -> bool:
-    """Whether the common axes are the outer ones of both: then no sum changes its order."""
+    """Return whether the common axes are the outer ones of both: then no sum changes its order."""
     count = len(pairs)
     return [x.name for x in a.axes[:count]] == [*pairs] and [y.name for y in b.axes[:count]] == [
         *pairs.values()
@@ -144,7 +144,7 @@ def _are_outermost(pairs: dict[str, str], a: Statement, b: Statement) -> bool:
 
 
 def _fused(kernel: Kernel, given: tuple[Statement, ...], at: int, common: dict[str, str]) -> Kernel:
-    """The kernel with statements number `at` and `at + 1` in one loop over the common axes."""
+    """Return the kernel with statements number `at` and `at + 1` in one loop over the common axes."""
     a, b = given[at], _renamed(given[at + 1], common, given[at])
     axes = tuple(x for x in a.axes if x.name in common)
     inner = tuple(alone(replace(s, axes=tuple(x for x in s.axes if x.name not in common))) for s in (a, b))
@@ -155,7 +155,7 @@ def _fused(kernel: Kernel, given: tuple[Statement, ...], at: int, common: dict[s
 
 
 def _put(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
-    """The statement with the marked one replaced: it is known by being the same object."""
+    """Return the statement with the marked one replaced: it is known by being the same object."""
     if stmt is mark.assign:
         return loop
     if isinstance(stmt, Loop):
@@ -164,7 +164,7 @@ def _put(stmt: Stmt, mark: Statement, loop: Loop) -> Stmt:
 
 
 def _renamed(b: Statement, common: dict[str, str], a: Statement) -> Statement:
-    """The second statement with the first one's names for common axes; its own are kept clear of those."""
+    """Return the second statement with the first one's names for common axes; its own are kept clear of those."""
     names = {y: x for x, y in common.items()}
     taken = {*names.values(), *(x.name for x in (*a.axes, *a.sequence))}
     for axis in b.axes:
@@ -178,7 +178,7 @@ def _renamed(b: Statement, common: dict[str, str], a: Statement) -> Statement:
 
 
 def rename_axes(s: Statement, names: dict[str, str]) -> Statement:
-    """The statement with unordered axes called otherwise."""
+    """Return the statement with unordered axes called otherwise."""
     assign = substitute_stmt(s.assign, {old: Index.of(fresh) for old, fresh in names.items() if old != fresh})
     axes = tuple(Axis(names.get(x.name, x.name), x.extent, x.span) for x in s.axes)
     return replace(s, axes=axes, assign=assign)

@@ -49,7 +49,7 @@ from isamap.transform.statements import Statement, in_ordered_loops, statements
 
 
 def make_guards_explicit(kernel: Kernel) -> Kernel:
-    """The kernel as a list of single statements without guards, fills and names for sizes."""
+    """Return the kernel as a list of single statements without guards, fills and names for sizes."""
     kernel = _with_zeros_outside(_without_lets(kernel))
     builder = _Builder({o.name for o in kernel.operands})
     found: list[tuple[Statement, Stmt]] = []
@@ -79,7 +79,7 @@ def make_guards_explicit(kernel: Kernel) -> Kernel:
 
 
 def _without_lets(kernel: Kernel) -> Kernel:
-    """The kernel with what `let` names written out: the sizes that a program is given are its parameters."""
+    """Return the kernel with what `let` names written out: the sizes that a program is given are its parameters."""
     bindings: dict[str, Index | int] = {}
     for let in kernel.lets:
         bindings[let.name] = let.value.substitute(bindings)
@@ -87,7 +87,7 @@ def _without_lets(kernel: Kernel) -> Kernel:
 
 
 def _with_zeros_outside(kernel: Kernel) -> Kernel:
-    """The kernel with outputs zeroed first that are to be zero where nothing is assigned."""
+    """Return the kernel with outputs zeroed first that are to be zero where nothing is assigned."""
     zeros: list[Stmt] = []
     for o in kernel.operands:
         if o.role == "out" and o.outside == "zero":
@@ -99,7 +99,7 @@ def _with_zeros_outside(kernel: Kernel) -> Kernel:
 
 
 def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
-    """The statement in its loops, in order over axes that would else add to one element at a time.
+    """Return the statement in its loops, in order over axes that would else add to one element at a time.
 
     `Y[i + j] += …` runs over j in order, so that iterations over i meet in no element.
     """
@@ -115,7 +115,7 @@ def _in_loops(axes: tuple[Axis, ...], assign: Assign) -> Stmt:
 
 
 def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
-    """Whether a guard leaves out whole sums, not terms: all are computed then, and stored where it holds.
+    """Return whether a guard leaves out whole sums, not terms: all are computed then, and stored where it holds.
 
     A guard inside of the sum would be in the way of every instruction that computes the terms.
     """
@@ -134,7 +134,7 @@ def is_summed_everywhere(statement: Statement, kernel: Kernel) -> bool:
 
 
 def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
-    """The axis to take out: one without which all is told apart, then the shortest, then the innermost."""
+    """Return the axis to take out: one without which all is told apart, then the shortest, then the innermost."""
 
     def key(name: str) -> tuple[bool, float]:
         rest = {a: e for a, e in free.items() if a != name}
@@ -145,7 +145,7 @@ def _least(free: dict[str, Index], subscripts: tuple[Index, ...]) -> str:
 
 
 def _guarded_value(statement: Statement) -> Expr:
-    """The value with the guard inside: what is not assigned keeps, what is not summed adds nothing."""
+    """Return the value with the guard inside: what is not assigned keeps, what is not summed adds nothing."""
     assign = statement.assign
     if assign.guard is None:
         return assign.value
@@ -156,7 +156,7 @@ def _guarded_value(statement: Statement) -> Expr:
 
 
 def identity_of(op: str, dtype: DType) -> Const:
-    """The value that leaves a reduction as it is."""
+    """Return the value that leaves a reduction as it is."""
     match OPS[op].identity:
         case "lowest":
             return Const(float("-inf") if dtype.is_float else dtype.low, dtype)
@@ -193,7 +193,7 @@ class _Builder:
         self.known = {key: name for key, name in self.known.items() if key[0].buffer != buffer}
 
     def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:
-        """The expression with every read that has a fill replaced by one of a padded array."""
+        """Return the expression with every read that has a fill replaced by one of a padded array."""
         match expr:
             case Read(fill=fill) if fill is not None:
                 return self._padded(expr, fill, kernel, extents)
@@ -222,7 +222,7 @@ class _Builder:
         ranges: list[tuple[Index, Index]],
         sizes: tuple[Index, ...],
     ) -> str:
-        """The padded array: filled whole, then the part that exists copied in."""
+        """Return the padded array: filled whole, then the part that exists copied in."""
         key = (replace(read, index=sizes), fill, tuple(("low", low) for low, _ in ranges))
         if key in self.known:
             return self.known[key][0]
@@ -238,7 +238,7 @@ class _Builder:
     def with_margins(
         self, target: Read, kernel: Kernel, extents: dict[str, Index]
     ) -> tuple[Read, list[Stmt]]:
-        """The target in an array that has room for all of its subscripts, and what brings it back.
+        """Return the target in an array that has room for all of its subscripts, and what brings it back.
 
         What is there before is copied in; the margins hold values that are never read.
         """
@@ -255,7 +255,7 @@ class _Builder:
     def summed_everywhere(
         self, statement: Statement, kernel: Kernel, extents: dict[str, Index]
     ) -> tuple[Statement, list[Stmt]]:
-        """The sum without its guard, in an array of its own, and what stores it where the guard holds.
+        """Return the sum without its guard, in an array of its own, and what stores it where the guard holds.
 
         It starts from what is there, so that its terms are added in the same order.
         """
@@ -281,7 +281,7 @@ class _Builder:
 
 
 def _is_inside(condition: Expr, read: Read, kernel: Kernel, extents: dict[str, Index]) -> bool:
-    """Whether a condition says that a read is inside its array, which `else` with a value is written as."""
+    """Return whether a condition says that a read is inside its array, which `else` with a value is written as."""
     said = _parts(condition)
     shape = kernel.operand(read.buffer).shape
     conditions = inside_conditions(read, shape)
@@ -307,7 +307,7 @@ def _common_part(
     *,
     back: bool = False,
 ) -> list[Stmt]:
-    """The copy of what an array of these ranges, called `name`, has in common with that of an access."""
+    """Return the copy of what an array of these ranges, called `name`, has in common with that of an access."""
     starts = tuple(index_max(0, low) for low, _ in ranges)
     ends = tuple(index_min(s - 1, high) for s, (_, high) in zip(shape, ranges, strict=True))
     counts = tuple(_at_least_zero(e - s + 1) for e, s in zip(ends, starts, strict=True))
@@ -322,7 +322,7 @@ def _common_part(
 
 
 def _at_least_zero(count: Index) -> Index:
-    """The count, or 0 where sizes may make it negative: then nothing of the array is read."""
+    """Return the count, or 0 where sizes may make it negative: then nothing of the array is read."""
     facts = Facts(lows=dict.fromkeys(count.symbols, 1))
     return count if count.value is not None or is_nonnegative(count, facts) else index_max(0, count)
 
@@ -408,7 +408,7 @@ _COMPARISONS: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]:
-    """The statements in place of one whose guard asks for remainders of its axes; that one where none does.
+    """Return the statements in place of one whose guard asks for remainders of its axes; that one where none does.
 
     They may be performed in any order: iterations over unordered axes are independent of each other, and
     where several add to one element, the order of its sum is free.
@@ -441,7 +441,7 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
 
 
 def conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
-    """The conditions that have to hold together."""
+    """Return the conditions that have to hold together."""
     match guard:
         case None:
             return ()

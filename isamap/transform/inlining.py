@@ -30,7 +30,7 @@ _SLOW = frozenset(("div", "rem", "sqrt", *(op.name for op in OPS.values() if op.
 
 
 def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with one temporary computed where it is read, for each that allows it."""
+    """Yield the kernel with one temporary computed where it is read, for each that allows it."""
     for temporary in _temporaries(kernel):
         found = _inlined(kernel, temporary)
         if isinstance(found, Rewrite):
@@ -46,7 +46,7 @@ def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
 
 
 def inlined(kernel: Kernel) -> Rewrite:
-    """The kernel with all temporaries computed where they are read that allow it, one after the other."""
+    """Return the kernel with all temporaries computed where they are read that allow it, one after the other."""
     found = Rewrite(kernel, ())
     while following := next(inlinings(found.kernel), None):
         found = Rewrite(following.kernel, (*found.steps, *following.steps))
@@ -74,7 +74,7 @@ def _temporaries(kernel: Kernel) -> Iterator[_Temporary]:
 
 
 def _is_elementwise(s: Statement) -> bool:
-    """Whether each element is assigned once, by an iteration that its subscripts tell."""
+    """Return whether each element is assigned once, by an iteration that its subscripts tell."""
     names = [str(i) for i in s.assign.target.index if i.symbols & {a.name for a in s.axes}]
     own = all(r.buffer != s.assign.target.buffer for r in accesses(s)[1:])
     plain = sorted(names) == sorted(a.name for a in s.axes)
@@ -82,7 +82,7 @@ def _is_elementwise(s: Statement) -> bool:
 
 
 def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
-    """The kernel without a temporary, or the condition that does not hold."""
+    """Return the kernel without a temporary, or the condition that does not hold."""
     given = list(statements(kernel))
     of, filling = Conflicts.of(kernel), given[temporary.filled]
     for n in temporary.read:
@@ -104,7 +104,7 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
 
 
 def _put_in(filling: Statement, s: Statement) -> Statement:
-    """A statement with what fills a temporary in place of its elements."""
+    """Return a statement with what fills a temporary in place of its elements."""
     target = filling.assign.target
 
     def value_of(read: Read) -> Expr:
@@ -139,7 +139,7 @@ def _refused(filling: Statement, s: Statement, between: list[Statement], of: Con
 
 
 def _is_filled(filling: Statement, read: Read, of: Conflicts) -> bool:
-    """Whether this iteration of the ordered loops has written the element that is read."""
+    """Return whether this iteration of the ordered loops has written the element that is read."""
     axes = {a.name: a.extent for a in filling.axes}
     shape = of.kernel.operand(read.buffer).shape
     return all(
@@ -169,6 +169,6 @@ def _mentions(index: tuple[Index, ...], name: str) -> bool:
 
 
 def _operations(e: Expr) -> tuple[int, bool]:
-    """How many operations an expression has, and whether one of them is slow."""
+    """Return how many operations an expression has, and whether one of them is slow."""
     found = [part.op for part in walk(e) if isinstance(part, Call)]
     return len(found), not _SLOW.isdisjoint(found)

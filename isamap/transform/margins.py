@@ -25,7 +25,7 @@ from isamap.transform.statements import Statement
 
 
 def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
-    """The statement with a fill for every read that may leave its array where the guard does not hold."""
+    """Return the statement with a fill for every read that may leave its array where the guard does not hold."""
     guard = statement.assign.guard
     if guard is None:
         return statement
@@ -36,13 +36,13 @@ def fill_loose_reads(statement: Statement, kernel: Kernel) -> Statement:
 
 
 def writes_loosely(statement: Statement, kernel: Kernel) -> bool:
-    """Whether the target may leave its array where the guard does not hold."""
+    """Return whether the target may leave its array where the guard does not hold."""
     assign = statement.assign
     return assign.guard is not None and not _stays(assign.target, statement, kernel, known_facts(kernel))
 
 
 def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
-    """The statement without the comparisons of its guard that always hold, or only say where its target lies.
+    """Return the statement without the comparisons of its guard that always hold, or only say where its target lies.
 
     A target that lies outside where they do not hold is one in the margins, which are never read.
     """
@@ -88,14 +88,14 @@ def nothing_of(dtype: DType) -> Const:
 
 
 def _stays(access: Read, statement: Statement, kernel: Kernel, known: Known) -> bool:
-    """Whether an access is proved to lie inside in all iterations, whatever the guard says of them."""
+    """Return whether an access is proved to lie inside in all iterations, whatever the guard says of them."""
     holds = _prover(statement, known)
     shape = kernel.operand(access.buffer).shape
     return all(holds(i) and holds(size - 1 - i) for i, size in zip(access.index, shape, strict=True))
 
 
 def _prover(statement: Statement, known: Known) -> Callable[[Index], bool]:
-    """Whether a term is proved never to be negative in the statement's iterations."""
+    """Return whether a term is proved never to be negative in the statement's iterations."""
     extents = {a.name: a.extent.substitute(known.bindings) for a in (*statement.sequence, *statement.axes)}
     facts = known.facts.with_axes(extents)
     return lambda term: is_nonnegative(term.substitute(known.bindings), facts)
@@ -110,7 +110,7 @@ def tells_apart(
     facts: tuple[Index, ...] = (),
     lows: tuple[tuple[str, int], ...] = (),
 ) -> bool:
-    """Whether elements determine all axes in `extents`, whatever else the subscripts depend on stays fixed.
+    """Return whether elements determine all axes in `extents`, whatever else the subscripts depend on stays fixed.
 
     Sizes are taken to be at least 1, or what `lows` says; `facts` are terms that are never negative. Sound,
     not complete: False means that it is not known.
@@ -159,7 +159,7 @@ def _magnitude(step: Index, facts: Facts) -> Index:
 
 
 def _outweighs(axis: str, steps: Mapping[str, Index], extents: Mapping[str, Index], facts: Facts) -> bool:
-    """Whether one step of an axis is more than all other axes together can make up for."""
+    """Return whether one step of an axis is more than all other axes together can make up for."""
     gap = steps[axis] - 1
     for other, step in steps.items():
         if other != axis:

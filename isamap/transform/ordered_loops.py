@@ -61,7 +61,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with sums moved out of one of its ordered loops, for each loop that has such."""
+    """Yield the kernel with sums moved out of one of its ordered loops, for each loop that has such."""
     for loop in sequential_loops(statements(kernel)):
         for behind in (False, True):
             found = _hoisted(kernel, loop, behind=behind)
@@ -93,7 +93,7 @@ def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | Non
 def moved_out(
     before: Kernel, kernel: Kernel, loop: Sequential, taken: list[int], steps: list[str], *, behind: bool
 ) -> Rewrite | None:
-    """The kernel with units of a loop in front of it, or behind it, where their axis has no order."""
+    """Return the kernel with units of a loop in front of it, or behind it, where their axis has no order."""
     order = in_needed_order(taken, needs(Conflicts.of(kernel, in_order=True), loop))
     out = tuple(without_order(s, loop.depth) for n in order for s in loop.units[n])
     rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
@@ -162,7 +162,7 @@ def _is_filled_first(operand: Operand, loop: Sequential, of: Conflicts) -> bool:
 
 
 def expand(kernel: Kernel, loop: Sequential, operands: Sequence[Operand]) -> tuple[Kernel, Sequential]:
-    """The kernel and the loop with an element of some operands for each iteration."""
+    """Return the kernel and the loop with an element of some operands for each iteration."""
     names = {o.name for o in operands}
 
     def change(read: Read) -> Read:
@@ -183,7 +183,7 @@ Group = tuple[int, ...]
 
 
 def distributions(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with one of its ordered loops as several, for each that falls apart."""
+    """Yield the kernel with one of its ordered loops as several, for each that falls apart."""
     for loop in sequential_loops(statements(kernel)):
         found = _distributed(kernel, loop)
         if found is not None:
@@ -219,7 +219,7 @@ def _distributed(kernel: Kernel, loop: Sequential) -> Rewrite | None:
 
 
 def _groups(kernel: Kernel, loop: Sequential) -> list[Group]:
-    """The units that need each other, each group behind those that it needs."""
+    """Return the units that need each other, each group behind those that it needs."""
     order = needs(Conflicts.of(kernel, in_order=True), loop)
     reach = closure(order)
     units = range(len(order))
@@ -239,18 +239,18 @@ def _needs(group: Group, other: Group, reach: Needs) -> bool:
 
 
 def _shared(chosen: Sequence[Operand], loop: Sequential, groups: list[Group]) -> tuple[Operand, ...]:
-    """The temporaries that more than one group uses: the others pass nothing on."""
+    """Return the temporaries that more than one group uses: the others pass nothing on."""
     used = [{r.buffer for n in g for s in loop.units[n] for r in accesses(s)} for g in groups]
     return tuple(o for o in chosen if sum(o.name in names for names in used) > 1)
 
 
 def _in_loop(s: Statement, depth: int, number: int) -> Statement:
-    """The statement in an ordered loop of another number."""
+    """Return the statement in an ordered loop of another number."""
     return replace(s, ordered_loops=(*s.ordered_loops[:depth], number, *s.ordered_loops[depth + 1 :]))
 
 
 def retentions(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with one sum of an ordered loop moved behind it, for each that copies make independent."""
+    """Yield the kernel with one sum of an ordered loop moved behind it, for each that copies make independent."""
     for loop in sequential_loops(statements(kernel)):
         if not Conflicts.of(kernel).positive(loop.axis.extent):
             continue
@@ -263,7 +263,7 @@ def retentions(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _retained(kernel: Kernel, loop: Sequential, s: Statement) -> Rewrite | None:
-    """The kernel with copies of what a sum reads and the loop changes, and the sum behind the loop."""
+    """Return the kernel with copies of what a sum reads and the loop changes, and the sum behind the loop."""
     changed = {t.assign.target.buffer for t in loop.inside} - {s.assign.target.buffer}
     names = [n for n in dict.fromkeys(r.buffer for r in accesses(s)) if n in changed]
     if not names:
@@ -301,7 +301,7 @@ def _behind(
 
 
 def _copy(kernel: Kernel, s: Statement, source: Operand, target: Operand, t: Index) -> Statement:
-    """All elements of an array copied to the place of an iteration, in the loops of a statement."""
+    """Return all elements of an array copied to the place of an iteration, in the loops of a statement."""
     own = with_statements(kernel, [s])
     names = [free_name(own, f"e{d}") for d in range(len(source.shape))]
     axes = tuple(Axis(n, e) for n, e in zip(names, source.shape, strict=True))

@@ -42,7 +42,7 @@ class Refusal:
 def with_statements(
     kernel: Kernel, given: Sequence[Statement], operands: Sequence[Operand] | None = None
 ) -> Kernel:
-    """The kernel with other statements, each in a loop of its own, in the ordered loops that they share."""
+    """Return the kernel with other statements, each in a loop of its own, in the ordered loops that they share."""
     items: list[tuple[Statement, Stmt]] = [(s, alone(s)) for s in given]
     body = in_ordered_loops(items, lambda axis, inner: Loop((axis,), inner, ordered=True))
     kept = kernel.operands if operands is None else tuple(operands)
@@ -50,12 +50,12 @@ def with_statements(
 
 
 def alone(statement: Statement) -> Stmt:
-    """The statement under its unordered axes."""
+    """Return the statement under its unordered axes."""
     return Loop(statement.axes, (statement.assign,)) if statement.axes else statement.assign
 
 
 def _joined(stmt: Stmt) -> Stmt:
-    """An ordered loop around nothing but an ordered loop as one: `seq s in S, t in T`."""
+    """Return an ordered loop around nothing but an ordered loop as one: `seq s in S, t in T`."""
     if not isinstance(stmt, Loop) or not stmt.ordered:
         return stmt
     body = tuple(_joined(s) for s in stmt.body)
@@ -67,7 +67,7 @@ def _joined(stmt: Stmt) -> Stmt:
 
 
 def shown(statement: Statement) -> str:
-    """The assignment as a line of a step, without its semicolon."""
+    """Return the assignment as a line of a step, without its semicolon."""
     return print_stmt(statement.assign).strip().rstrip(";")
 
 
@@ -75,7 +75,7 @@ def shown(statement: Statement) -> str:
 
 
 def accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool:
-    """Whether the verifier finds nothing in the rewritten kernel, and wide sums are rounded where they were.
+    """Return whether the verifier finds nothing in the rewritten kernel, and wide sums are rounded where they were.
 
     An operand with `accumulate` is rounded when the outermost loop ends: two sums into it that shared that
     loop have to go on sharing it, or one rounding becomes two.
@@ -91,13 +91,13 @@ def accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool:
 
 
 def _sums_by_loop(kernel: Kernel, name: str) -> list[int]:
-    """How many statements reduce into an operand in each statement of the body that has any."""
+    """Return how many statements reduce into an operand in each statement of the body that has any."""
     counts = [sum(a.target.buffer == name and a.op is not None for a in assigns(s)) for s in kernel.body]
     return [n for n in counts if n]
 
 
 def is_rewritable(kernel: Kernel) -> bool:
-    """Whether guards may stand at each statement, and loops apart: no loop is guarded by what its own body
+    """Return whether guards may stand at each statement, and loops apart: no loop is guarded by what its own body
     changes, and none is as long as data says."""
     is_bounded = not any(has_elements(a.extent) for s in statements(kernel) for a in (*s.axes, *s.sequence))
     return is_bounded and all(_is_guarded_plainly(s) for s in kernel.body)
@@ -114,7 +114,7 @@ def _is_guarded_plainly(stmt: Stmt) -> bool:
 
 
 def assigns(stmt: Stmt) -> Iterator[Assign]:
-    """The assignments in a statement, in order."""
+    """Yield the assignments in a statement, in order."""
     match stmt:
         case Assign():
             yield stmt
@@ -127,7 +127,7 @@ def assigns(stmt: Stmt) -> Iterator[Assign]:
 
 
 def free_name(kernel: Kernel, wanted: str) -> str:
-    """The wanted name, with `_` behind it as long as it has a meaning already."""
+    """Return the wanted name, with `_` behind it as long as it has a meaning already."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     taken |= {let.name for let in kernel.lets} | RESERVED
     taken |= {a.name for s in statements(kernel) for a in (*s.axes, *s.sequence)}
@@ -137,7 +137,7 @@ def free_name(kernel: Kernel, wanted: str) -> str:
 
 
 def map_accesses(statement: Statement, change: Callable[[Read], Read]) -> Statement:
-    """The statement with every access changed, in the order of `accesses`."""
+    """Return the statement with every access changed, in the order of `accesses`."""
     a = statement.assign
     target, value = change(a.target), map_reads(a.value, change)
     guard = map_reads(a.guard, change) if a.guard is not None else None

@@ -42,7 +42,7 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
 
 def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
-    """What would be merged if arrays were declared otherwise, and temporaries that are not inlined."""
+    """Return what would be merged if arrays were declared otherwise, and temporaries that are not inlined."""
     if not is_rewritable(kernel):
         return ()
     merged = (r for r in batchings(kernel) if isinstance(r, Refusal))
@@ -76,7 +76,7 @@ def _merged(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _together(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel after all batching; after that and all hoisting; after that with sums of gates parted again;
+    """Yield the kernel after all batching; after that and all hoisting; after that with sums of gates parted again;
     and after both with all sums by themselves.
 
     A sum that has a temporary of its own can be merged with others whatever they are added to: the gates of
@@ -98,7 +98,7 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _exhausted(start: Rewrite, make: Iterable[Callable[[Kernel], Iterator[Rewrite]]]) -> Rewrite:
-    """The last of the kernels of which each is the first rewrite of the one before."""
+    """Return the last of the kernels of which each is the first rewrite of the one before."""
     for _ in range(_MOST_STEPS):
         following = next((r for m in make for r in m(start.kernel)), None)
         if following is None:

@@ -44,7 +44,7 @@ class Conflicts:
 
     @staticmethod
     def of(kernel: Kernel, *, in_order: bool = False) -> Conflicts:
-        """What is asked about a kernel."""
+        """Return what is asked about a kernel."""
         frame = replace(kernel, name="", body=(), span=None)
         wide = [o.name for o in kernel.operands if is_wide(o)]
         whole = frozenset(n for n in wide if not _sums_once(kernel, frame, n))
@@ -55,16 +55,16 @@ class Conflicts:
         return _known(self.frame)
 
     def positive(self, extent: Index) -> bool:
-        """Whether an extent is proved to be at least 1."""
+        """Return whether an extent is proved to be at least 1."""
         return is_nonnegative(extent.substitute(self.known.bindings) - 1, self.known.facts)
 
     def same(self, a: Index, b: Index) -> bool:
-        """Whether two sizes are equal for all sizes that are allowed."""
+        """Return whether two sizes are equal for all sizes that are allowed."""
         return a.substitute(self.known.bindings) == b.substitute(self.known.bindings)
 
 
 def meetings(a: Statement, b: Statement, around: int, of: Conflicts) -> Relation:
-    """How iterations of the ordered axis number `around` compare in which a and b touch one element.
+    """Return how iterations of the ordered axis number `around` compare in which a and b touch one element.
 
     The ordered axes before that one are equal in both. When there is no such axis, `=` says that they meet.
     """
@@ -75,13 +75,13 @@ def meetings(a: Statement, b: Statement, around: int, of: Conflicts) -> Relation
 
 
 def never_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Whether two statements of the same ordered loops can change places."""
+    """Return whether two statements of the same ordered loops can change places."""
     shared = len([1 for x, y in zip(a.ordered_loops, b.ordered_loops, strict=False) if x == y])
     return not any(_relation(f, g, a, b, shared, of, alone=True) for f, g in _clashes(a, b, of))
 
 
 def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, in_turn: bool) -> bool:
-    """Whether accesses of a and of b may touch one element; `in_turn` in one iteration of ordered loops."""
+    """Return whether accesses of a and of b may touch one element; `in_turn` in one iteration of ordered loops."""
     if f.buffer != g.buffer:
         return False
     pairs = zip(a.ordered_loops, b.ordered_loops, strict=False)
@@ -90,7 +90,7 @@ def may_be_one(f: Read, a: Statement, g: Read, b: Statement, of: Conflicts, *, i
 
 
 def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
-    """Whether two statements of the same ordered loops may change one element, be it by equal reductions."""
+    """Return whether two statements of the same ordered loops may change one element, be it by equal reductions."""
     mine, its = a.assign.target, b.assign.target
     if mine.buffer != its.buffer:
         return False
@@ -100,12 +100,12 @@ def targets_meet(a: Statement, b: Statement, of: Conflicts) -> bool:
 
 
 def commute_with(statement: Statement, others: Iterable[Statement], of: Conflicts) -> bool:
-    """Whether a statement can change places with all others, one after the other."""
+    """Return whether a statement can change places with all others, one after the other."""
     return all(never_meet(statement, o, of) for o in others)
 
 
 def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
-    """Whether a reduction has no order: what floats are granted unless something forbids it."""
+    """Return whether a reduction has no order: what floats are granted unless something forbids it."""
     accumulator = operand.accumulate or operand.dtype
     if not accumulator.is_float or op in ("max", "min"):
         return True
@@ -113,12 +113,12 @@ def sums_in_any_order(kernel: Kernel, operand: Operand, op: str) -> bool:
 
 
 def is_wide(operand: Operand) -> bool:
-    """Whether reading an operand rounds what was accumulated into it."""
+    """Return whether reading an operand rounds what was accumulated into it."""
     return operand.accumulate is not None and operand.accumulate != operand.dtype
 
 
 def writes_all(given: Iterable[Statement], operand: Operand, of: Conflicts) -> bool:
-    """Whether plain assignments together give every element of an operand a value, whatever the data are.
+    """Return whether plain assignments together give every element of an operand a value, whatever the data are.
 
     One writes everything when its subscripts are axes of the operand's extents; several do when they differ
     in one subscript, which takes all values.
@@ -191,7 +191,7 @@ def _relation(
 
 
 def _sums_once(kernel: Kernel, frame: Kernel, name: str) -> bool:
-    """Whether each element of an operand is summed up within one iteration of one statement.
+    """Return whether each element of an operand is summed up within one iteration of one statement.
 
     Then it does not matter when what was accumulated into other elements is rounded.
     """
@@ -214,7 +214,7 @@ def _meeting(
     shared: tuple[Axis, ...],
     axis: Axis | None,
 ) -> Relation:
-    """How values of `axis` compare where two subscripts are equal; a kernel's rewrites ask the same again."""
+    """Return how values of `axis` compare where two subscripts are equal; a kernel's rewrites ask the same again."""
     known = _known(frame)
     outer = tuple(AxisAt(x.name, x.extent, True, n) for n, x in enumerate(shared))
     common = outer if axis is None else (*outer, AxisAt(axis.name, axis.extent, True, len(shared)))
@@ -235,7 +235,7 @@ def _known(frame: Kernel) -> Known:
 
 
 def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Site:
-    """A place in those loops; what happens there is not asked for."""
+    """Return a place in those loops; what happens there is not asked for."""
     axes = (*common, *(AxisAt(x.name, x.extent, False, 1000 + number) for x in own))
     return Site(Assign(Read("", (), BOOL), None, Read("", (), BOOL)), axes, (), number)
 
@@ -243,7 +243,7 @@ def _site(common: tuple[AxisAt, ...], own: tuple[Axis, ...], number: int) -> Sit
 def _distance(
     f: tuple[Index, ...], g: tuple[Index, ...], axis: Axis, private: set[str], known: Known
 ) -> Relation:
-    """The sign of the iteration of f less that of g, where some subscript says it: `h[t + 1]` and `h[t]`."""
+    """Return the sign of the iteration of f less that of g, where some subscript says it: `h[t + 1]` and `h[t]`."""
     for mine, its in zip(f, g, strict=True):
         left, right = mine.substitute(known.bindings), its.substitute(known.bindings)
         slope = left.coefficient(axis.name)
@@ -289,7 +289,7 @@ class Sequential:
 
 
 def sequential_loops(given: Sequence[Statement]) -> Iterator[Sequential]:
-    """All ordered loops, outer before inner ones."""
+    """Yield all ordered loops, outer before inner ones."""
     numbers = dict.fromkeys(n for s in given for n in s.ordered_loops)
     for number in numbers:
         at = [i for i, s in enumerate(given) if number in s.ordered_loops]
@@ -299,7 +299,7 @@ def sequential_loops(given: Sequence[Statement]) -> Iterator[Sequential]:
 
 
 def without_order(s: Statement, depth: int) -> Statement:
-    """The statement with an ordered axis among its unordered ones."""
+    """Return the statement with an ordered axis among its unordered ones."""
     return replace(
         s,
         axes=(s.sequence[depth], *s.axes),
@@ -331,7 +331,7 @@ def _meetings(first: Unit, second: Unit, depth: int, of: Conflicts) -> Relation:
 
 
 def closure(order: Needs) -> Needs:
-    """The same with what is needed by way of others."""
+    """Return the same with what is needed by way of others."""
     reach = [list(row) for row in order]
     for m, through in enumerate(reach):
         for row in reach:
@@ -341,7 +341,7 @@ def closure(order: Needs) -> Needs:
 
 
 def in_needed_order(taken: list[int], order: Needs) -> list[int]:
-    """The units so that each stands behind those that it needs, else as in the text."""
+    """Return the units so that each stands behind those that it needs, else as in the text."""
     left, found = list(taken), list[int]()
     while left:
         following = next(n for n in left if not any(order[m][n] for m in left if m != n))

@@ -49,7 +49,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def splits(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with one of its sums in a temporary of its own that starts from nothing."""
+    """Yield the kernel with one of its sums in a temporary of its own that starts from nothing."""
     given = statements(kernel)
     for n, s in enumerate(given):
         a = s.assign
@@ -88,7 +88,7 @@ def _split(kernel: Kernel, given: tuple[Statement, ...], n: int) -> Iterator[Rew
 
 
 def _is_plain(target: Read, s: Statement) -> bool:
-    """Whether each iteration of the axes that the target mentions has an element of its own."""
+    """Return whether each iteration of the axes that the target mentions has an element of its own."""
     names = [str(i) for i in target.index]
     kept = {x.name for x in s.axes if x not in s.reduction_axes}
     return kept == {n for n in names if n in kept} and all(
@@ -97,7 +97,7 @@ def _is_plain(target: Read, s: Statement) -> bool:
 
 
 def _starts_from_nothing(kernel: Kernel, given: tuple[Statement, ...], n: int) -> bool:
-    """Whether the last that was done to the operand before was to give it the value that changes nothing."""
+    """Return whether the last that was done to the operand before was to give it the value that changes nothing."""
     a = given[n].assign
     assert a.op is not None, "only reductions start from something"
     name = a.target.buffer
@@ -114,7 +114,7 @@ def _starts_from_nothing(kernel: Kernel, given: tuple[Statement, ...], n: int) -
 
 
 def merges(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with a sum that is added to something afterwards started from that something.
+    """Yield the kernel with a sum that is added to something afterwards started from that something.
 
     The sum's temporary has to be used for nothing else, and what is added must not change meanwhile.
     """
@@ -132,7 +132,7 @@ def merges(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _addends(a: Assign) -> Iterator[tuple[Read, Expr | None]]:
-    """What a statement adds to each access that it may have summed up before; None for its own old value."""
+    """Yield what a statement adds to each access that it may have summed up before; None for its own old value."""
     if a.guard is not None:
         return
     match a:
@@ -181,7 +181,7 @@ def _merged(kernel: Kernel, of: Conflicts, at: list[int], part: Read, other: Exp
 def _may_start(
     kernel: Kernel, of: Conflicts, first: Statement, sums: list[Statement], last: Statement, part: Read
 ) -> bool:
-    """Whether a temporary is set to 0 as a whole, summed up, added once, all in the same ordered loops."""
+    """Return whether a temporary is set to 0 as a whole, summed up, added once, all in the same ordered loops."""
     temp, target = kernel.operand(part.buffer), kernel.operand(last.assign.target.buffer)
     a = first.assign
     loops = {s.ordered_loops for s in (first, *sums, last)}
@@ -209,7 +209,7 @@ MOST_PARTS = 8
 
 
 def partings(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with one of its sums parted, for each of which others need single values of an axis."""
+    """Yield the kernel with one of its sums parted, for each of which others need single values of an axis."""
     given = statements(kernel)
     for number, s in enumerate(given):
         dimension = _parted_dimension(given, number)
@@ -224,7 +224,7 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
-    """The dimension of a sum's array of which a later statement beside it needs one value only."""
+    """Return the dimension of a sum's array of which a later statement beside it needs one value only."""
     s = given[number]
     if s.assign.op is None or not s.reduction_axes or s.assign.guard is not None:
         return None
@@ -239,7 +239,7 @@ def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
 
 
 def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
-    """The number of values and the name of the axis that is one of a target's subscripts, and in no other."""
+    """Return the number of values and the name of the axis that is one of a target's subscripts, and in no other."""
     index = s.assign.target.index
     name = str(index[dimension])
     extent = next((a.extent.value for a in s.axes if a.name == name), None)
@@ -250,7 +250,7 @@ def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
 def _parted(
     kernel: Kernel, given: tuple[Statement, ...], s: Statement, dimension: int
 ) -> tuple[Statement, ...]:
-    """The statements with those beside `s` that write its array parted, each as late as it can stand."""
+    """Return the statements with those beside `s` that write its array parted, each as late as it can stand."""
     of, buffer = Conflicts.of(kernel), s.assign.target.buffer
     found: list[Statement] = []
     moved: list[Statement] = []
@@ -266,7 +266,7 @@ def _parted(
 
 
 def _of_one(s: Statement, axis: str, value: int) -> Statement:
-    """The statement for one value of an axis."""
+    """Return the statement for one value of an axis."""
     assign = substitute_stmt(s.assign, {axis: Index.of(value)})
     assert isinstance(assign, Assign)
     return replace(s, axes=tuple(a for a in s.axes if a.name != axis), assign=assign)

@@ -56,12 +56,12 @@ class Statement:
         return tuple(a for a in self.axes if a.name not in used)
 
     def axis(self, name: str) -> Axis:
-        """The axis of that name; it exists."""
+        """Return the axis of that name; it exists."""
         return next(a for a in self.axes if a.name == name)
 
 
 def statements(routine: Routine) -> tuple[Statement, ...]:
-    """All statements of a routine in order, axis names made unique within each."""
+    """Return all statements of a routine in order, axis names made unique within each."""
     return tuple(_flatten(routine, routine.body, Statement((), _NOTHING, BOOL), None, count()))
 
 
@@ -94,7 +94,7 @@ T = TypeVar("T")
 def in_ordered_loops(
     items: Sequence[tuple[Statement, T]], build: Callable[[Axis, tuple[T, ...]], T], depth: int = 0
 ) -> tuple[T, ...]:
-    """What belongs to statements, put back into the ordered loops that they share: `build` makes one loop."""
+    """Return what belongs to statements, put back into the ordered loops that they share: `build` makes one loop."""
     found: list[T] = []
     for number, group in groupby(items, lambda i: (i[0].ordered_loops[depth:] or (None,))[0]):
         members = list(group)
@@ -106,7 +106,7 @@ def in_ordered_loops(
 
 
 def _without_shadowing(loop: Loop, taken: set[str]) -> tuple[tuple[Axis, ...], Loop]:
-    """The loop with axes renamed that an outer loop already uses."""
+    """Return the loop with axes renamed that an outer loop already uses."""
     renaming: dict[str, Index | int] = {}
     for axis in loop.axes:
         name = axis.name

@@ -52,7 +52,7 @@ from isamap.transform.statements import Statement, statements
 
 
 def shifts(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with one factor of one of its integer sums of products shifted into the other signedness."""
+    """Yield the kernel with one factor of one of its integer sums of products shifted into the other signedness."""
     given = statements(kernel)
     for number, s in enumerate(given):
         for factor, other in _signed_factors(kernel, s):
@@ -63,7 +63,7 @@ def shifts(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _signed_factors(kernel: Kernel, s: Statement) -> Iterator[tuple[Read, Expr]]:
-    """The narrow factors of a sum of products that are read as they are, each with the other factor."""
+    """Yield the narrow factors of a sum of products that are read as they are, each with the other factor."""
     a = s.assign
     if a.op != "add" or a.guard is not None or s.sequence or not s.reduction_axes:
         return
@@ -80,7 +80,7 @@ def _signed_factors(kernel: Kernel, s: Statement) -> Iterator[tuple[Read, Expr]]
 
 
 def _is_shiftable(kernel: Kernel, read: Read, wide: DType) -> bool:
-    """Whether it is an element of an input, of a type whose shifted values fit into the wide type."""
+    """Return whether it is an element of an input, of a type whose shifted values fit into the wide type."""
     dtype = read.dtype
     fits = dtype.is_integer and 1 < dtype.bits < wide.bits and _opposite(dtype) in DTYPES
     return fits and kernel.operand(read.buffer).role == "in"
@@ -129,7 +129,7 @@ def corrected(
     summed: tuple[Statement, ...],
     totals: tuple[Operand, ...],
 ) -> Kernel:
-    """The kernel with another product in the place of a statement, and what that lacks added.
+    """Return the kernel with another product in the place of a statement, and what that lacks added.
 
     The sum starts from the correction where a statement says what it starts from; else it is added in the
     end. `summed` are the statements that compute `totals`, of which the correction is made.
@@ -153,7 +153,7 @@ def _without(given: tuple[Statement, ...], number: int) -> tuple[Statement, ...]
 
 
 def _with(value: Expr, factor: Read) -> Expr:
-    """The product with the factor's highest bit flipped, and taken as the other signedness."""
+    """Return the product with the factor's highest bit flipped, and taken as the other signedness."""
     assert isinstance(value, Call)
     dtype = factor.dtype
     half = 1 << (dtype.bits - 1)
@@ -175,7 +175,7 @@ class _Factor:
 
 
 def without_zero_points(kernel: Kernel) -> Iterator[Rewrite]:
-    """The kernel with the offsets of one of its sums taken out, and that with one factor shifted besides."""
+    """Yield the kernel with the offsets of one of its sums taken out, and that with one factor shifted besides."""
     given = statements(kernel)
     for number, s in enumerate(given):
         factors = _factors(s)
@@ -189,7 +189,7 @@ def without_zero_points(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _factors(s: Statement) -> tuple[_Factor, _Factor] | None:
-    """The factors of an integer sum of products of which one has an offset at least."""
+    """Return the factors of an integer sum of products of which one has an offset at least."""
     a = s.assign
     summed = {x.name for x in s.reduction_axes}
     if a.op != "add" or a.guard is not None or s.sequence or not summed:
@@ -203,7 +203,7 @@ def _factors(s: Statement) -> tuple[_Factor, _Factor] | None:
 
 
 def _factor(e: Expr, summed: set[str]) -> _Factor:
-    """A factor, with what it has less than its value all along the sum."""
+    """Return a factor, with what it has less than its value all along the sum."""
     match e:
         case Call("sub", (value, offset)) if _is_offset(value, offset, summed):
             return _Factor(value, offset)

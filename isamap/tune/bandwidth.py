@@ -55,14 +55,14 @@ class Stream:
         return blocks * move_bytes(self.load)
 
     def timed(self, library: int, number: int) -> Timed:
-        """The call of the stream's function: a trip is one way through the buffer."""
+        """Return the call of the stream's function: a trip is one way through the buffer."""
         blocks = self.size_bytes // self.block_bytes
         per_trip = float(blocks * self.block_bytes)
         return Timed(library, f"stream_{number}", (ARENA,), (blocks,), per_trip, _SAMPLE_NS)
 
 
 def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
-    """The streams through every level of a machine; none where no register can be loaded and stored.
+    """Return the streams through every level of a machine; none where no register can be loaded and stored.
 
     `reported_bytes` is what the largest cache may hold in quiet moments, more than what the machine has.
     """
@@ -80,7 +80,7 @@ def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
 
 
 def bandwidth_figures(ways: Sequence[Stream], results: Sequence[Spread | str]) -> tuple[BandwidthFigure, ...]:
-    """The figures of streams that did not fail, the faster of two ways to do the same."""
+    """Return the figures of streams that did not fail, the faster of two ways to do the same."""
     found: dict[tuple[str, str], BandwidthFigure] = {}
     for stream, result in zip(ways, results, strict=True):
         if not isinstance(result, Spread):
@@ -122,7 +122,7 @@ def move_bytes(entry: MachineInstruction) -> int:
 
 
 def widest_moves(machine: Machine) -> tuple[MachineInstruction, MachineInstruction] | None:
-    """The load and the store of one type that copy most bytes between memory and named registers."""
+    """Return the load and the store of one type that copy most bytes between memory and named registers."""
     best: tuple[MachineInstruction, MachineInstruction] | None = None
     moves = [e for e in machine.instructions.values() if move_bytes(e)]
     for load in moves:
@@ -155,7 +155,7 @@ def _is_memory(machine: Machine, name: str) -> bool:
 
 
 def stream_source(machine: Machine, ways: tuple[Stream, ...], sampled_by: str | None = None) -> str:
-    """The file with a function for each stream, sampled by another text than usual where one is given."""
+    """Return the file with a function for each stream, sampled by another text than usual where one is given."""
     names = Names(taken=HELPERS)
     for word in ("now", "sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
         names.take(word)
@@ -196,7 +196,7 @@ def _function(issuer: Issuer, number: int, stream: Stream) -> list[str]:
 
 
 def _move(issuer: Issuer, entry: MachineInstruction, offset: Index, here: Here) -> list[str]:
-    """The statements of one load or store of `x`."""
+    """Return the statements of one load or store of `x`."""
     operands: list[tuple[str, RegisterRef | MemoryRef]] = []
     for o in entry.instruction.operands:
         in_memory = _is_memory(issuer.machine, o.memory or "")

@@ -67,7 +67,7 @@ def calibrate(
     watch: Watch = lambda _: None,
     compiler: str | None = None,
 ) -> Profile:
-    """What was measured of a machine's instructions, or of those named, and of its memories.
+    """Return what was measured of a machine's instructions, or of those named, and of its memories.
 
     Units: `budget_s` is for sampling; compiling comes on top. Raises: MissingTool where this processor cannot
     run the machine, UsageProblem for unknown names.
@@ -174,7 +174,7 @@ def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, 
 def caches_here(
     machine: Machine, compiler: Compiler, budget_s: float, rng: np.random.Generator, watch: Watch
 ) -> tuple[CacheFigure, ...]:
-    """What each cache of a machine has here: what the system reports, and of the last one what is usable."""
+    """Return what each cache of a machine has here: what the system reports, and of the last one what is usable."""
     system = system_caches()
     figures = list(reported_caches(machine, system))
     tried = probes(machine, system)
@@ -214,7 +214,7 @@ def _plan(
 def packing_figures(
     machine: Machine, rng: np.random.Generator, watch: Watch
 ) -> Iterator[PackingFigure | UnmeasuredPacking]:
-    """What packing takes, or why it is unknown; nothing of types that are not copied. Raises: MissingTool."""
+    """Yield what packing takes, or why it is unknown; nothing of types that are not copied. Raises: MissingTool."""
     for copy in copies():
         watch(f"packing: {copy.way} of {copy.dtype}")
         try:
@@ -256,7 +256,7 @@ def _entries(machine: Machine, names: Collection[str] | None) -> tuple[MachineIn
 def _instructions(
     machine: Machine, timings: Sequence[Timing], compiler: Compiler, rng: np.random.Generator, watch: Watch
 ) -> tuple[list[Path], list[Timed]]:
-    """The libraries, and the calls of their functions in order."""
+    """Return the libraries, and the calls of their functions in order."""
     libraries: list[Path] = []
     calls: list[Timed] = []
     for start in range(0, len(timings), GROUP):

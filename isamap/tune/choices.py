@@ -45,7 +45,7 @@ class Choice:
 
     @staticmethod
     def of(rounds: Rounds, *, key: str, kernel: str, library: str, time: str) -> Choice:
-        """The library only where it won so many rounds that this is no chance; ours on a draw."""
+        """Return the library only where it won so many rounds that this is no chance; ours on a draw."""
         found = standing(rounds, OURS)
         ratio = median(costs[library] / costs[OURS] for costs in rounds.values())
         ours_ns, theirs_ns = (median(costs[name] for costs in rounds.values()) for name in (OURS, library))
@@ -87,7 +87,7 @@ class Choices:
         return Choices(data_path() / NAME)
 
     def find(self, key: str) -> Choice | None:
-        """The choice of a question. Raises: Unkept when the file cannot be used."""
+        """Return the choice of a question. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
@@ -101,7 +101,7 @@ class Choices:
             connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
 
     def count(self) -> int:
-        """How many there are. Raises: Unkept when the file cannot be used."""
+        """Return how many there are. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
         with self._connected() as connection:
@@ -109,7 +109,7 @@ class Choices:
             return int(count)
 
     def clear(self) -> int:
-        """How many choices are gone now: all of them. Raises: Unkept when the file cannot be used."""
+        """Return how many choices are gone now: all of them. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return 0
         with self._connected() as connection, connection:

@@ -59,12 +59,12 @@ class Clocked:
 
     @staticmethod
     def of(name: str, text: str, machine: Machine) -> Clocked:
-        """The kernel of a text. Raises: NoMapping where the machine performs it in no way."""
+        """Return the kernel of a text. Raises: NoMapping where the machine performs it in no way."""
         kernel = make_guards_explicit(bind(parse_kernel(Source(name, text)), {}))
         return Clocked(kernel, machine, build_problem(kernel, machine, {}))
 
     def compiled(self, chosen: Schedule) -> Compiled:
-        """The library of a schedule. Raises: CompilerRefused, MissingTool."""
+        """Return the library of a schedule. Raises: CompilerRefused, MissingTool."""
         return compile_library(
             emit_c(lower(self.kernel, self.machine, chosen, {}), self.machine), self.machine
         )
@@ -72,7 +72,7 @@ class Clocked:
     def calls_ns(
         self, library: Compiled, arrays: Mapping[str, NDArray[Any]], calls: int, limit_s: float
     ) -> list[float]:
-        """What each of some calls took; together they may take `limit_s`.
+        """Return what each of some calls took; together they may take `limit_s`.
 
         Raises: RunProblem where they crash, take longer, or refuse their operands.
         """
@@ -119,7 +119,7 @@ def copies() -> Iterator[Copy]:
 
 
 def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
-    """The ns for each element; None where the machine has nothing that copies this type.
+    """Return the ns for each element; None where the machine has nothing that copies this type.
 
     Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -173,19 +173,19 @@ void time_threads(unsigned char *const *data, const int64_t *numbers, int64_t tr
 
 
 def has_two_processors() -> bool:
-    """Whether two threads of this process can run at a time."""
+    """Return whether two threads of this process can run at a time."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) > 1
     return (os.cpu_count() or 1) > 1
 
 
 def thread_files(main: str) -> dict[str, str]:
-    """The files of the library whose function hands two parts to two threads."""
+    """Return the files of the library whose function hands two parts to two threads."""
     includes = ("isamap_pool.c", "sched.h", "stdatomic.h", "stdint.h", "time.h")
     lines = [f'#include "{h}"' if h.endswith(".c") else f"#include <{h}>" for h in includes]
     return {**pool_files(), main: "\n".join([*FIRST, *lines, "", sampler(), _BODY])}
 
 
 def timed_threads(library: int) -> Timed:
-    """The call of that function: a trip starts two parts and sees both end."""
+    """Return the call of that function: a trip starts two parts and sees both end."""
     return Timed(library, FUNCTION, (), (), 1.0)

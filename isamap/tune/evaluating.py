@@ -89,7 +89,7 @@ class Log:
 
     @staticmethod
     def open() -> Log:
-        """The log in the user's data folder."""
+        """Return the log in the user's data folder."""
         return Log(data_path() / NAME)
 
     def add(self, record: Record) -> None:
@@ -98,7 +98,7 @@ class Log:
             connection.execute(_ADD, _row(record))
 
     def find(self, key: str) -> Record | None:
-        """The newest record of a key. Raises: Unkept when the file cannot be used."""
+        """Return the newest record of a key. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
@@ -106,7 +106,7 @@ class Log:
             return None if row is None else _logged(row)
 
     def records(self) -> Iterator[Record]:
-        """All records, oldest first. Raises: Unkept when the file cannot be used."""
+        """Yield all records, oldest first. Raises: Unkept when the file cannot be used."""
         if os.path.exists(self.path):
             with self._connected() as connection:
                 found = list(map(_logged, connection.execute(f"{_ALL} order by number")))
@@ -171,7 +171,7 @@ def evaluate_all(
     *,
     again: bool = False,
 ) -> tuple[Evaluated, ...]:
-    """What an evaluator says of each trial; with `again` it is asked also what it has said before.
+    """Return what an evaluator says of each trial; with `again` it is asked also what it has said before.
 
     Each answer is in the log before the next group is looked at, where that can be used. Raises: whatever the
     evaluator raises.
@@ -200,7 +200,7 @@ def _recalled(log: Log, key: str) -> Record | None:
 
 
 def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
-    """One answer after the other where that is possible, so that each can be kept at once."""
+    """Yield one answer after the other where that is possible, so that each can be kept at once."""
     if isinstance(evaluator, ComparingEvaluator):
         yield from evaluator.evaluate_together(trials) if trials else ()
     else:
@@ -208,7 +208,7 @@ def _ask(evaluator: Evaluator, trials: Sequence[Trial]) -> Iterator[Evaluation]:
 
 
 def trial_key(trial: Trial, evaluator: Evaluator, setting: Setting) -> str:
-    """The digest of everything that an evaluation depends on."""
+    """Return the digest of everything that an evaluation depends on."""
     parts = {
         "kernel": setting.kernel_sha256,
         "machine": trial.machine.digest,
@@ -222,7 +222,7 @@ def trial_key(trial: Trial, evaluator: Evaluator, setting: Setting) -> str:
 
 
 def schedule_text(schedule: Schedule) -> str:
-    """The nests of a schedule: what two schedules have in common that are the same code."""
+    """Return the nests of a schedule: what two schedules have in common that are the same code."""
     return "\n\n".join(print_nest(nest) for nest in schedule.nests)
 
 

@@ -93,7 +93,7 @@ class _Nest:
 
 
 def described(trial: Trial, model: CostModel) -> Described:
-    """What evaluations are logged with, and what learned models predict from."""
+    """Return what evaluations are logged with, and what learned models predict from."""
     problem, chosen = trial.problem, {nest.statement: nest for nest in trial.schedule.nests}
     nests: list[_Nest] = []
     is_priced = True
@@ -158,7 +158,7 @@ def _block(nest: _Nest, axis: TileAxis) -> int:
 
 
 def _loops(problem: Problem, nest: _Nest) -> dict[str, float]:
-    """What the loops are like: how many, around how much, and where sums stand in them."""
+    """Return what the loops are like: how many, around how much, and where sums stand in them."""
     option, chosen = nest.option, nest.chosen
     left = {axis.name: axis.extent for axis in option.axes}
     roles = {axis.name: _role(axis, option) for axis in option.axes}
@@ -191,7 +191,7 @@ def _loops(problem: Problem, nest: _Nest) -> dict[str, float]:
 
 
 def _axes(nest: _Nest) -> dict[str, float]:
-    """What is decided about the axes of each role, together."""
+    """Return what is decided about the axes of each role, together."""
     found: dict[str, float] = {f"{role}.{what}": 0.0 for role in AXES for what in _OF_AXES}
     for axis in nest.option.axes:
         role, unroll, block = _role(axis, nest.option), _unroll(nest, axis), _block(nest, axis)
@@ -209,7 +209,7 @@ def _axes(nest: _Nest) -> dict[str, float]:
 
 
 def _operands(problem: Problem, nest: _Nest) -> dict[str, float]:
-    """What is decided about the operands of each role, and how large the pieces are; the largest of each."""
+    """Return what is decided about the operands of each role, and how large the pieces are; the largest of each."""
     near_bytes = problem.caches[0].capacity_bytes if problem.caches else 1 << 15
     columns = {axis.name for axis in nest.option.axes if _role(axis, nest.option) == "columns"}
     found: dict[str, float] = {}

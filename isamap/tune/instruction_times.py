@@ -44,7 +44,7 @@ class Asked:
 
 
 def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[Asked, ...]:
-    """What to time of each instruction: with its parameters as large as they may be, and where its stated
+    """Return what to time of each instruction: with its parameters as large as they may be, and where its stated
     cost depends on them also as small.
     """
     found: list[Asked] = []
@@ -94,7 +94,7 @@ def _range(p: Param) -> list[int]:
 
 
 def timed(machine: Machine, timing: Timing, library: int, rng: np.random.Generator) -> Timed:
-    """The call of a timing's function, with operands of random numbers."""
+    """Return the call of a timing's function, with operands of random numbers."""
     form = timing.form
     data: list[bytes] = []
     for o in form.passed:
@@ -136,7 +136,7 @@ def _scalar(dtype: DType, rng: np.random.Generator) -> bytes:
 
 
 def figure(asked: Asked, results: Sequence[Spread | str]) -> InstructionFigure:
-    """What the results of the timings of one instruction say."""
+    """Return what the results of the timings of one instruction say."""
     params = highest(asked.form) if asked.form is not None else ()
     by_kind = dict(zip((t.kind for t in asked.timings), results, strict=True))
     interval, latency = by_kind.get("apart"), by_kind.get("chain")

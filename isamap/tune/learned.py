@@ -41,13 +41,13 @@ class Trained:
     card: Mapping[str, Any]
 
     def residual(self, features: Mapping[str, float]) -> float:
-        """The logarithm of what measured costs are expected to be of modelled ones."""
+        """Return the logarithm of what measured costs are expected to be of modelled ones."""
         row = np.array([[features[name] for name in self.names]], np.float64)
         return float(self.forest.values(row)[0])
 
 
 def print_trained(trained: Trained) -> str:
-    """A trained model as text."""
+    """Return a trained model as text."""
     head = {
         "isamap_cost_model": FORMAT,
         "features_version": FEATURES_VERSION,
@@ -61,7 +61,7 @@ def print_trained(trained: Trained) -> str:
 
 
 def parse_trained(name: str, text: str) -> Trained:
-    """The model that a text holds. Raises: UsageProblem when it is none, or of another version."""
+    """Return the model that a text holds. Raises: UsageProblem when it is none, or of another version."""
     try:
         stored: Any = read_json(text)
     except ValueError as error:
@@ -89,7 +89,7 @@ def parse_trained(name: str, text: str) -> Trained:
 
 
 def read_trained(path: str) -> tuple[Trained, str]:
-    """The model in a file, and the sha256 of that. Raises: UsageProblem."""
+    """Return the model in a file, and the sha256 of that. Raises: UsageProblem."""
     try:
         content = read_limited(Path(path), MOST_BYTES)
     except OSError as error:
@@ -133,5 +133,5 @@ class Learned:
         return found.total_ns * exp(self.trained.residual(found.features))
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """The file."""
+        """Return the file."""
         return {"cost model": self.digest}

@@ -53,7 +53,7 @@ class Measured:
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """The measured costs, taken in turn. Raises: MissingTool where the machine is not here."""
+        """Return the measured costs, taken in turn. Raises: MissingTool where the machine is not here."""
         for machine in {trial.machine.name: trial.machine for trial in trials}.values():
             check_here(machine)
         contenders = [make_contender(trial) for trial in trials]
@@ -66,7 +66,7 @@ class Measured:
         return tuple(contender.evaluation() for contender in contenders)
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """The compiler and the processor."""
+        """Return the compiler and the processor."""
         target = machine.target
         compiler = find_compiler(target.flags, target.toolchains, features=target.features)
         return {"compiler": compiler.version, "processor": this_cpu().key}
@@ -112,7 +112,7 @@ class Contender:
             self.rounds.append(done.seconds)
 
     def calls(self, seconds: float) -> int:
-        """How many calls take so long."""
+        """Return how many calls take so long."""
         return max(FEWEST_CALLS, min(MOST_CALLS, int(seconds / max(self.first, 1e-9))))
 
     def turn(self, seconds: float) -> float:
@@ -121,7 +121,7 @@ class Contender:
         return inf if self.failure else 1e9 * min(self.rounds[-1])
 
     def evaluation(self) -> Evaluation:
-        """The cost with what it was taken from."""
+        """Return the cost with what it was taken from."""
         if self.failure:
             return Evaluation(inf, (("failed", self.failure),))
         every = [seconds for one in self.rounds for seconds in one]
@@ -136,7 +136,7 @@ class Contender:
 
 
 def make_contender(trial: Trial) -> Contender:
-    """The compiled schedule of a trial with random data. Raises: MissingTool without a compiler."""
+    """Return the compiled schedule of a trial with random data. Raises: MissingTool without a compiler."""
     program = lower(trial.kernel, trial.machine, trial.schedule, dict(trial.sizes))
     emitted = emit_c(program, trial.machine)
     compiled = compile_library(emitted, trial.machine)

@@ -23,7 +23,7 @@ from isamap.tune.profile import Profile
 
 
 def lay_over(machine: Machine, profile: Profile) -> Machine:
-    """The machine with measured intervals, latencies, caches, links and thread start; the rest stays."""
+    """Return the machine with measured intervals, latencies, caches, links and thread start; the rest stays."""
     figures: dict[str, list[InstructionFigure]] = {}
     for figure in profile.instructions:
         figures.setdefault(figure.instruction, []).append(figure)
@@ -40,7 +40,7 @@ def lay_over(machine: Machine, profile: Profile) -> Machine:
 
 
 def with_caches(machine: Machine, figures: Iterable[CacheFigure]) -> Machine:
-    """The machine with caches as large as they are here; what is not known of them stays."""
+    """Return the machine with caches as large as they are here; what is not known of them stays."""
     memories = dict(machine.memories)
     for figure in figures:
         memories[figure.memory] = _measured_cache(memories[figure.memory], figure)
@@ -77,7 +77,7 @@ def _measured(
 def _through(
     stated: Expr, entry: MachineInstruction, machine: Machine, points: list[tuple[Params, float]]
 ) -> Expr:
-    """A cost that agrees with what was measured, and between two points follows the stated one."""
+    """Return a cost that agrees with what was measured, and between two points follows the stated one."""
     if not points:
         return stated
     if isinstance(stated, Const):
@@ -92,7 +92,7 @@ def _through(
 
 
 def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
-    """A link at the speed at which its farther memory was read.
+    """Return a link at the speed at which its farther memory was read.
 
     What the widest load of registers reached is no news about narrower registers.
     """
@@ -109,7 +109,7 @@ def measured_link(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
-    """A link into a cache with what beginning rows takes; a piece takes its share, however short it is."""
+    """Return a link into a cache with what beginning rows takes; a piece takes its share, however short it is."""
     found = next((r for r in profile.rows if r.memory == link.source_memory), None)
     if found is None or machine.memories[link.target_memory].kind != "cache":
         return link
@@ -141,7 +141,7 @@ def measured_rows(machine: Machine, link: Link, profile: Profile) -> Link:
 
 
 def measured_streams(link: Link, profile: Profile) -> Link:
-    """A link with what rows along a sum, and long pieces of others, take that stream through it."""
+    """Return a link with what rows along a sum, and long pieces of others, take that stream through it."""
     streams, rows, pieces = link.streams, profile.streams, profile.pieces
     if streams is None:
         return link
@@ -165,7 +165,7 @@ def measured_streams(link: Link, profile: Profile) -> Link:
 
 
 def _found_or(found: float | None, stated: float | None) -> float | None:
-    """What was measured, or what is stated where nothing was."""
+    """Return what was measured, or what is stated where nothing was."""
     return stated if found is None else found
 
 
@@ -207,7 +207,7 @@ class Apart:
 
 
 def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
-    """Every measured figure of instructions, caches and links beside the stated one."""
+    """Return every measured figure of instructions, caches and links beside the stated one."""
     found: list[Apart] = []
     for figure in profile.instructions:
         entry = machine.instructions.get(figure.instruction)
@@ -244,7 +244,7 @@ def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
 
 
 def warnings(machine: Machine, profile: Profile) -> tuple[Diagnostic, ...]:
-    """A warning for each entry of which a figure is far off, and one for all caches and links."""
+    """Return a warning for each entry of which a figure is far off, and one for all caches and links."""
     far = [a for a in compare(machine, profile) if a.is_far]
     groups: dict[object, list[Apart]] = {}
     for apart in far:

@@ -65,24 +65,24 @@ class Profile:
         return _digest(_content(self))
 
     def figure(self, instruction: str) -> tuple[InstructionFigure, ...]:
-        """The figures of an instruction, one for each set of parameters that was tried."""
+        """Return the figures of an instruction, one for each set of parameters that was tried."""
         return tuple(f for f in self.instructions if f.instruction == instruction)
 
     def bandwidth(self, memory: str, access: str = "read") -> float | None:
-        """The best bandwidth of a memory; None where it was not measured. Units: bytes per ns."""
+        """Return the best bandwidth of a memory; None where it was not measured. Units: bytes per ns."""
         found = [b.ns_per_byte.least for b in self.bandwidths if (b.memory, b.access) == (memory, access)]
         return 1 / found[0] if found and found[0] > 0 else None
 
 
 def print_profile(profile: Profile) -> str:
-    """The profile as text."""
+    """Return the profile as text."""
     content = _content(profile)
     entries = [_entry(key, value) for key, value in {**content, "sha256": _digest(content)}.items()]
     return "{\n" + ",\n".join(entries) + "\n}\n"
 
 
 def _entry(key: str, value: object) -> str:
-    """A key with its value: of a list, each item on a line of its own."""
+    """Return a key with its value: of a list, each item on a line of its own."""
     if not isinstance(value, list) or not value:
         return f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
     items = ",\n".join(f"  {json.dumps(item, ensure_ascii=False)}" for item in cast(list[object], value))
@@ -91,7 +91,7 @@ def _entry(key: str, value: object) -> str:
 
 @lru_cache(maxsize=8)
 def parse_profile(source: Source) -> Profile:
-    """The profile that a text holds. Raises: UsageProblem when it is none, of another format, or damaged."""
+    """Return the profile that a text holds. Raises: UsageProblem when it is none, of another format, or damaged."""
     try:
         stored: Any = read_json(source.text)
     except ValueError as error:
@@ -176,7 +176,7 @@ def _content(profile: Profile) -> dict[str, Any]:
 
 
 def _known(profile: Profile) -> dict[str, object]:
-    """What not every profile has: one from before there were any keeps its digest."""
+    """Return what not every profile has: one from before there were any keeps its digest."""
     found: dict[str, object] = {
         "caches": [_cache_json(c) for c in profile.caches],
         "unmeasured_packing": [asdict(p) for p in profile.unmeasured_packing],
@@ -318,7 +318,7 @@ def _measured(stored: dict[str, Any]) -> Spread:
 
 
 def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figure:
-    """A figure whose fields have the values that a text gives, each of its field's type.
+    """Return a figure whose fields have the values that a text gives, each of its field's type.
 
     Raises: TypeError, ValueError, KeyError for what is none.
     """
@@ -328,7 +328,7 @@ def _record(kind: type[Figure], stored: dict[str, Any], **given: object) -> Figu
 
 
 def _value(kind: str, value: Any) -> Any:
-    """A value of the type that an annotation names, and no number that no measurement gives.
+    """Return a value of the type that an annotation names, and no number that no measurement gives.
 
     Raises: ValueError.
     """

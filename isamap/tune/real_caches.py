@@ -50,7 +50,7 @@ PARTS = 16  # where the system does not say how many ways a cache has
 
 
 def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[CacheFigure, ...]:
-    """What the system says of each cache of a description, the nearest one first."""
+    """Return what the system says of each cache of a description, the nearest one first."""
     names = caches_from_nearest(machine)
     known = [
         CacheFigure(name, cache.size_bytes, cache.ways, cache.line_bytes, cache.size_bytes, "as reported")
@@ -91,12 +91,12 @@ def parts(system: tuple[SystemCache, ...]) -> tuple[int, ...]:
 
 
 def _near_bytes(system: tuple[SystemCache, ...]) -> int:
-    """A buffer that the last cache holds, and the one before it does not."""
+    """Return a buffer that the last cache holds, and the one before it does not."""
     return 2 * system[-2].size_bytes
 
 
 def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> int:
-    """How much of the last cache can be used, of the least ns per byte that each probe took."""
+    """Return how much of the last cache can be used, of the least ns per byte that each probe took."""
     undisturbed = list(accumulate(reversed(took_ns), min))[::-1]
     sizes = (_near_bytes(system), *parts(system))
     held = (size for size, took in zip(sizes, undisturbed, strict=True) if took <= MISSED * undisturbed[0])
@@ -104,7 +104,7 @@ def usable_bytes(system: tuple[SystemCache, ...], took_ns: Sequence[float]) -> i
 
 
 def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
-    """A cache as it was found twice: what can be used both times, and how long that is kept at least.
+    """Return a cache as it was found twice: what can be used both times, and how long that is kept at least.
 
     None of `kept_ns` says that no limit is known: the other one holds.
     """
@@ -114,7 +114,7 @@ def least_of(figure: CacheFigure, again: CacheFigure) -> CacheFigure:
 
 
 def with_usable(figure: CacheFigure, usable: int) -> CacheFigure:
-    """The figure of the last cache with what can be used of it: fewer ways, as its sets are all there."""
+    """Return the figure of the last cache with what can be used of it: fewer ways, as its sets are all there."""
     whole = figure.reported_bytes
     assert whole is not None, "only a cache that the system reports is read"
     if usable >= whole:
@@ -154,13 +154,13 @@ void sample(timed *f, unsigned char *const *data, const int64_t *numbers, int64_
 
 
 def kept_streams(machine: Machine, ways: Sequence[Stream]) -> tuple[Stream, ...]:
-    """The reads of caches that others may share: all but the nearest."""
+    """Return the reads of caches that others may share: all but the nearest."""
     shared = caches_from_nearest(machine)[1:]
     return tuple(stream for stream in ways if stream.access == "read" and stream.memory in shared)
 
 
 def kept_calls(streams: Sequence[Stream], library: int) -> list[Timed]:
-    """The calls of each stream, with nothing to wait for and after each time."""
+    """Return the calls of each stream, with nothing to wait for and after each time."""
     calls: list[Timed] = []
     for number, stream in enumerate(streams):
         once = stream.timed(library, number)
@@ -198,7 +198,7 @@ def kept_ns(
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
-    """What a byte takes out of the memory behind a cache: None where it was not measured. Units: ns."""
+    """Return what a byte takes out of the memory behind a cache: None where it was not measured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}
     farther = [*caches[caches.index(memory) + 1 :], *(name for name in read if name not in caches)]

@@ -63,7 +63,7 @@ def row_figures(
     watch: Callable[[str], None],
     rng: np.random.Generator,
 ) -> Iterator[RowFigure | Unmeasured]:
-    """A figure for each memory but the nearest, or why its products say nothing.
+    """Yield a figure for each memory but the nearest, or why its products say nothing.
 
     `sizes` are how many bytes of B lie in each memory, the nearest first, and `ns_per_byte` what reading in
     sequence takes there.
@@ -96,7 +96,7 @@ def row_figures(
 
 
 def _of_many(readings: Sequence[RowReading]) -> dict[int, float]:
-    """What a piece takes that many rows are multiplied by, by how many rows are read together."""
+    """Return what a piece takes that many rows are multiplied by, by how many rows are read together."""
     return {r.together: r.piece_ns for r in readings if r.computed == MANY and r.together and not r.hinted}
 
 
@@ -108,7 +108,7 @@ def _measured(
     machine: Machine,
     rng: np.random.Generator,
 ) -> RowFigure:
-    """The figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
+    """Return the figure of a memory. Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool."""
     n, k = shape(size_bytes)
     asked = [Product(MANY, n, k, together) for together in (*SWEPT, k)]
     programs = {one: _program(one, machine) for one in asked}
@@ -124,7 +124,7 @@ def _measured(
 
 
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """What register blocks wait that read B out of sets into which the one before has stored rows of C, where
+    """Return what register blocks wait that read B out of sets into which the one before has stored rows of C, where
     rows of both begin in one set of the nearest cache.
 
     None where its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
@@ -140,7 +140,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 
 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """What each further piece of a line takes of more rows of B than one set of the nearest cache holds.
+    """Return what each further piece of a line takes of more rows of B than one set of the nearest cache holds.
 
     None where its sets are unknown, there is room for no more rows, or pieces are not of one size.
 
@@ -162,7 +162,7 @@ def _nearest(machine: Machine) -> Cache:
 
 
 def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
-    """How many issues on a row of B read a line of it, or one that reads more."""
+    """Return how many issues on a row of B read a line of it, or one that reads more."""
     one = Product(MANY, UNIT, 1, 1)
     _, option = _plain(one, Clocked.of("rows", _TEXT.format(m=one.m, n=one.n, k=one.k), machine).problem)
     return max(1, cache.line_bytes // (_tiles(option)["n"] * F32.size_bytes))
@@ -171,7 +171,7 @@ def _issues_of_a_line(cache: Cache, machine: Machine) -> int:
 def _in_one_set(
     cache: Cache, size_bytes: int, together: int, widest: int, machine: Machine, rng: np.random.Generator
 ) -> tuple[Took, Took]:
-    """A product whose rows of B all begin in one set, and one whose rows begin in sets of their own."""
+    """Return a product whose rows of B all begin in one set, and one whose rows begin in sets of their own."""
     n = cache.capacity_bytes // cache.ways // F32.size_bytes
     k = max(1, size_bytes // (n * F32.size_bytes) // together) * together
     # Rows a few lines longer, read in pieces of the same size, begin in sets of their own.
@@ -182,7 +182,7 @@ def _in_one_set(
 
 
 def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
-    """What each register block waits, of which there are several for so many rows of B; None where both are
+    """Return what each register block waits, of which there are several for so many rows of B; None where both are
     not read in pieces of one size.
     """
     if crowded.piece_bytes != apart.piece_bytes:
@@ -191,7 +191,7 @@ def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
 
 
 def crowded_piece_ns(taken: Mapping[int, tuple[Took, Took]], few: int, many: int) -> float | None:
-    """What each register block takes for a further piece, of products whose rows begin in one set and of
+    """Return what each register block takes for a further piece, of products whose rows begin in one set and of
     others, by how many rows are read together.
 
     What beginning with a block's rows takes is in all of them. 0 where pieces take hardly longer than those
@@ -222,12 +222,12 @@ def _rows(most: int) -> int:
 
 
 def _odd(count: int) -> int:
-    """An odd number of at most so much."""
+    """Return an odd number of at most so much."""
     return max(1, count - 1 + count % 2)
 
 
 def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dict[Product, Took]:
-    """The least time of each product; all have operands of the same shapes. Raises: RunProblem."""
+    """Return the least time of each product; all have operands of the same shapes. Raises: RunProblem."""
     found: dict[Product, Took] = {}
     one = next(iter(programs))
     arrays = {
@@ -244,7 +244,7 @@ def _least(programs: Mapping[Product, Program], rng: np.random.Generator) -> dic
 
 
 def _program(one: Product, machine: Machine) -> Program:
-    """A product in a call that times it, which raises RunProblem where it crashes or takes too long.
+    """Return a product in a call that times it, which raises RunProblem where it crashes or takes too long.
 
     Raises: NoMapping where the machine performs none, Infeasible where not in these loops; CompilerRefused,
     MissingTool.
@@ -264,7 +264,7 @@ def _program(one: Product, machine: Machine) -> Program:
 
 
 def _in_pieces(one: Product, problem: Problem) -> Schedule:
-    """The mapping whose issues take least, a register block of few rows, and the widest pieces of equal size.
+    """Return the mapping whose issues take least, a register block of few rows, and the widest pieces of equal size.
 
     Raises: Infeasible where no such block finds room in the registers.
     """
@@ -298,7 +298,7 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
 
 
 def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
-    """The mapping whose issues take least, of nearly equal ones that of the fewest, with its number: of those
+    """Return the mapping whose issues take least, of nearly equal ones that of the fewest, with its number: of those
     whose issues have few rows of A and B as it is.
 
     Raises: Infeasible where there is none.
@@ -321,7 +321,7 @@ def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
 
 
 def _asked_for(problem: Problem, number: int) -> Problem:
-    """The problem whose mapping of this number has hints about B as far ahead as where they save time."""
+    """Return the problem whose mapping of this number has hints about B as far ahead as where they save time."""
     option = problem.nests[0].options[number]
     ahead_bytes = problem.memory_streams.ahead_bytes if problem.memory_streams is not None else 0
     operands = tuple(
@@ -334,7 +334,7 @@ def _asked_for(problem: Problem, number: int) -> Problem:
 
 
 def _tiles(option: NestOption) -> dict[str, int]:
-    """What an issue covers of each axis."""
+    """Return what an issue covers of each axis."""
     return {axis.name: axis.tile for axis in option.axes}
 
 
@@ -345,7 +345,7 @@ def _issues(option: NestOption, rows: int, columns: int) -> int:
 
 
 def _piece(one: Product, problem: Problem, chosen: Schedule) -> tuple[float, int]:
-    """What all issues on a piece of a row take by themselves, and its elements."""
+    """Return what all issues on a piece of a row take by themselves, and its elements."""
     (nest,) = chosen.nests
     option = next(o for o in problem.nests[0].options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
     swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]

@@ -72,7 +72,7 @@ class Took:
 def stream_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> StreamFigure | Unmeasured | None:
-    """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
+    """Return the figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
 
     `sizes` are how many bytes of B lie in each memory that was measured. Raises: MissingTool.
     """
@@ -91,7 +91,7 @@ def of_streams(
     watch: Callable[[str], None],
     measure: Callable[[str, StreamTimes, int], T],
 ) -> T | Unmeasured | None:
-    """What is measured of the memory beyond all caches with so many bytes of it, or why it cannot be.
+    """Return what is measured of the memory beyond all caches with so many bytes of it, or why it cannot be.
 
     None where the machine says of no memory that it streams. Raises: MissingTool.
     """
@@ -113,7 +113,7 @@ def of_streams(
 def figure_of(
     memory: str, stated: StreamTimes, rows: int, took: dict[tuple[int, bool], Took]
 ) -> StreamFigure:
-    """What the times of products say, by rows of A (few and many) and whether rows of B are hinted.
+    """Return what the times of products say, by rows of A (few and many) and whether rows of B are hinted.
 
     Raises: Infeasible where more computing takes no longer by the model.
     """
@@ -132,7 +132,7 @@ def figure_of(
 
 
 def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[int, bool], Took]:
-    """The least time of each product, in turns.
+    """Return the least time of each product, in turns.
 
     Raises: NoMapping, Infeasible, RunProblem, CompilerRefused, MissingTool.
     """
@@ -168,7 +168,7 @@ def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[
 def best_in_place(
     problem: Problem, along_sum: bool, hinted: bool, fixed: Mapping[str, int] | None = None
 ) -> Schedule:
-    """The best schedule that reads B in place as it streams, hinted or not: rows along the sum, or pieces.
+    """Return the best schedule that reads B in place as it streams, hinted or not: rows along the sum, or pieces.
 
     `fixed` are other decisions. Raises: Infeasible where there is none.
     """
@@ -198,12 +198,12 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
 
 
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
-    """The mappings, by number, that read B in place as it streams, and that hints can be given for."""
+    """Return the mappings, by number, that read B in place as it streams, and that hints can be given for."""
     return [(number, b) for number, b in _in_place(problem, along_sum) if b.streams and b.hints]
 
 
 def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:
-    """The mappings, by number, that read rows of B in place, along the sum or pieces across it."""
+    """Return the mappings, by number, that read rows of B in place, along the sum or pieces across it."""
     return [
         (number, b)
         for number, option in enumerate(problem.nests[0].options)
@@ -235,7 +235,7 @@ _SWEEP = {unroll_of(0, "k"): SWEPT, block_of(0, "k"): SWEPT, unroll_of(0, "n"): 
 def piece_figure(
     machine: Machine, sizes: Mapping[str, int], watch: Callable[[str], None], rng: np.random.Generator
 ) -> PieceFigure | Unmeasured | None:
-    """The figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
+    """Return the figure of the memory beyond all caches, or why its products say nothing; None: nothing streams.
 
     `sizes` are how many bytes of B lie in each memory that was measured. Raises: MissingTool.
     """
@@ -261,7 +261,7 @@ def piece_figure(
 
 
 def without_beginnings(problem: Problem) -> Problem:
-    """The problem on a machine where beginning a row or a piece of one takes nothing."""
+    """Return the problem on a machine where beginning a row or a piece of one takes nothing."""
     stated = problem.memory_streams
     assert stated is not None
     streams = replace(
@@ -281,7 +281,7 @@ def _with_sweeps(option: NestOption) -> NestOption:
 
 
 def _chosen(problem: Problem) -> dict[str, Schedule]:
-    """The schedule of each way of reading B. Raises: Infeasible where none reads it in place, or hinted."""
+    """Return the schedule of each way of reading B. Raises: Infeasible where none reads it in place, or hinted."""
     found: dict[str, Schedule] = {
         "unasked": best_in_place(problem, False, False),
         "hinted": best_in_place(problem, False, True),
@@ -295,7 +295,7 @@ def _chosen(problem: Problem) -> dict[str, Schedule]:
 
 
 def _columns(chosen: Schedule, n: int) -> int:
-    """How many columns of B a register block reads."""
+    """Return how many columns of B a register block reads."""
     (nest,) = chosen.nests
     swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]
     return swept[-1] if swept else n
@@ -304,7 +304,7 @@ def _columns(chosen: Schedule, n: int) -> int:
 def _least(
     clocked: Clocked, chosen: Mapping[str, Schedule], n: int, rng: np.random.Generator
 ) -> dict[str, float]:
-    """The least ns of a call, in turns. Raises: RunProblem, CompilerRefused, MissingTool."""
+    """Return the least ns of a call, in turns. Raises: RunProblem, CompilerRefused, MissingTool."""
     arrays = {
         "A": numbers(F32, ROWS, rng).reshape(1, ROWS),
         "B": numbers(F32, ROWS * n, rng).reshape(ROWS, n),

@@ -68,12 +68,12 @@ class Near:
     far_lines_ns: float
 
     def in_time_ns(self, together: int, computing_factor: float) -> float:
-        """What a piece takes from farther on whose lines come in time, with what of computing shows."""
+        """Return what a piece takes from farther on whose lines come in time, with what of computing shows."""
         computing_ns = self.computing_ns(together, computing_factor)
         return max(self.piece_ns[together], computing_ns + self.far_lines_ns)
 
     def computing_ns(self, together: int, computing_factor: float) -> float:
-        """What shows of computing on a piece, beside its lines."""
+        """Return what shows of computing on a piece, beside its lines."""
         return computing_factor * (self.piece_ns[together] - self.lines_ns)
 
 
@@ -85,7 +85,7 @@ def row_figure(
     ns_per_byte: float = 0.0,
     near: Near | None = None,
 ) -> RowFigure:
-    """What the times of products say of rows.
+    """Return what the times of products say of rows.
 
     `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
     are products of few: the `best` one of `found`, and columns with hints where there are any.
@@ -137,7 +137,7 @@ def row_figure(
 
 
 def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float:
-    """How much of what lines take counts beside what shows of computing.
+    """Return how much of what lines take counts beside what shows of computing.
 
     All of it at most: what is beyond that is late. Units: nanoseconds of the lines of a piece.
     """
@@ -148,7 +148,7 @@ def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float
 def _hinted_traffic_shown(
     found: Mapping[Product, Took], counts: Sequence[int], near: Near, computing_factor: float
 ) -> float:
-    """The same of hinted pieces, so many rows of them together: the middle of all counts."""
+    """Return the same of hinted pieces, so many rows of them together: the middle of all counts."""
     return median(
         max(0.0, took.per_piece_ns - near.computing_ns(one.together, computing_factor)) / near.far_lines_ns
         for one, took in found.items()
@@ -157,7 +157,7 @@ def _hinted_traffic_shown(
 
 
 def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
-    """What a piece takes longer than in time, of so many rows together: not hinted, and hinted;
+    """Return what a piece takes longer than in time, of so many rows together: not hinted, and hinted;
     the same where hints save next to nothing.
 
     The middle of all counts of rows, as which of them is fast is by chance.
@@ -176,7 +176,7 @@ def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tup
 def _nearly_as_fast(
     found: Mapping[Product, Took], best_ns: float, gain_ns: float, *, hinted: bool
 ) -> list[int]:
-    """How many rows are read from piece to piece without losing much of what that gains."""
+    """Return how many rows are read from piece to piece without losing much of what that gains."""
     return [
         one.together
         for one, took in found.items()

@@ -55,7 +55,7 @@ Measure = Callable[[Sequence[Point]], Sequence[float]]
 def search(
     searcher: Searcher, space: SearchSpace, budget: int, measure: Measure, stop: float = inf
 ) -> tuple[Told, ...]:
-    """What was measured, the first schedule first, which counts as one of the budget.
+    """Return what was measured, the first schedule first, which counts as one of the budget.
 
     Units: `stop` on the monotonic clock: no group of measurements begins later.
     """
@@ -76,6 +76,6 @@ def search(
 
 
 def finalists(told: Sequence[Told], count: int) -> tuple[Point, ...]:
-    """The first schedule, and the fastest of the others that are faster, at most `count`."""
+    """Return the first schedule, and the fastest of the others that are faster, at most `count`."""
     faster = sorted((one for one in told[1:] if one.ratio < 1), key=lambda one: one.ratio)
     return (told[0].point, *(one.point for one in faster[:count]))

@@ -42,7 +42,7 @@ MAX_BYTES = 16 << 20
 
 
 def data_path() -> Path:
-    """The user's data folder, which may not be there; `ISAMAP_DATA_DIR` names another."""
+    """Return the user's data folder, which may not be there; `ISAMAP_DATA_DIR` names another."""
     given = os.environ.get("ISAMAP_DATA_DIR")
     if given:
         return Path(given)
@@ -52,7 +52,7 @@ def data_path() -> Path:
 
 
 def safe(folder: Path) -> Path:
-    """The data folder, made where it is missing. Raises: Unkept; UsageProblem when others may write to it."""
+    """Return the data folder, made where it is missing. Raises: Unkept; UsageProblem when others may write to it."""
     return private_folder(folder, "data", "ISAMAP_DATA_DIR")
 
 
@@ -75,7 +75,7 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
 
 
 def newest_profile(machine_digest: str) -> Profile | None:
-    """The newest profile of a machine on this processor; None when there is none.
+    """Return the newest profile of a machine on this processor; None when there is none.
 
     Raises: UsageProblem when it is damaged, or the folder belongs to others.
     """
@@ -84,7 +84,7 @@ def newest_profile(machine_digest: str) -> Profile | None:
 
 
 def newest_path(machine_digest: str) -> Path | None:
-    """Where the newest profile of a machine on this processor lies."""
+    """Return where the newest profile of a machine on this processor lies."""
     folder = data_path() / "profiles"
     if not os.path.isdir(folder):
         return None
@@ -100,7 +100,7 @@ def newest_path(machine_digest: str) -> Path | None:
 
 
 def read_profile(path: Path, machine_digest: str) -> Profile:
-    """A profile that fits a machine and this processor. Raises: UsageProblem with the reason."""
+    """Return a profile that fits a machine and this processor. Raises: UsageProblem with the reason."""
     try:
         data = read_limited(path, MAX_BYTES)
         text = data.decode("utf-8") if len(data) <= MAX_BYTES else ""
@@ -216,7 +216,7 @@ def _begin(connection: sqlite3.Connection, script: str) -> None:
 
 
 def shipped_profile(machine: str) -> Profile | None:
-    """The profile of this processor's family that was measured of a machine, or of one that extends it."""
+    """Return the profile of this processor's family that was measured of a machine, or of one that extends it."""
     if machine not in shipped_machines():
         return None
     profile = family_profile(this_cpu().family)
@@ -228,7 +228,7 @@ def shipped_profile(machine: str) -> Profile | None:
 
 @lru_cache(maxsize=4)
 def family_profile(family: str) -> Profile | None:
-    """The profile that is shipped for a family of processors (`Cpu.family`); None where there is none."""
+    """Return the profile that is shipped for a family of processors (`Cpu.family`); None where there is none."""
     path = profile_path(family)
     if path is None:
         return None

@@ -53,7 +53,7 @@ class Tournament:
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """What all rounds say of each trial, once they are played.
+        """Return what all rounds say of each trial, once they are played.
 
         Raises: MissingTool where the machine is not here.
         """
@@ -63,11 +63,11 @@ class Tournament:
         return tuple(_evaluation(self.rounds(), schedule_digest(trial)) for trial in trials)
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """The compiler and the processor."""
+        """Return the compiler and the processor."""
         return Measured().depends_on(machine)
 
     def rounds(self) -> Rounds:
-        """The rounds that are there."""
+        """Return the rounds that are there."""
         with OnlyWarned():
             return {**self.winners.rounds(self.question), **self.played}
         return self.played
@@ -102,7 +102,7 @@ class Standing:
 
 
 def standing(rounds: Rounds, first: str) -> Standing | None:
-    """The schedule with the best paired ratio to the first choice; None where nothing ran.
+    """Return the schedule with the best paired ratio to the first choice; None where nothing ran.
 
     Another one than the first wins only where it was faster in so many rounds that this is no chance.
     """
@@ -120,12 +120,12 @@ def standing(rounds: Rounds, first: str) -> Standing | None:
 
 
 def schedule_digest(trial: Trial) -> str:
-    """What names a schedule in the rounds: schedules that are the same code have one name."""
+    """Return what names a schedule in the rounds: schedules that are the same code have one name."""
     return hashlib.sha256(schedule_text(trial.schedule).encode()).hexdigest()
 
 
 def _needed(rounds: int) -> int:
-    """How many rounds have to be won: the sign test, one-sided; more than there are where these are few."""
+    """Return how many rounds have to be won: the sign test, one-sided; more than there are where these are few."""
     chance, won = 0.0, rounds + 1
     while won > 0 and chance + comb(rounds, won - 1) / 2**rounds <= CHANCE:
         won -= 1
@@ -134,7 +134,7 @@ def _needed(rounds: int) -> int:
 
 
 def still_playing(names: Sequence[str], rounds: Rounds) -> list[str]:
-    """The first one, and all others that are not hopeless, by name: those that play the next round."""
+    """Return the first one, and all others that are not hopeless, by name: those that play the next round."""
     first = names[0]
     if len(rounds) < TRIED_ROUNDS:
         return list(names)

@@ -78,7 +78,7 @@ class Sample:
 
 
 def samples_in(records: Iterable[Record]) -> tuple[Sample, ...]:
-    """Those records that are of use: what ran, by the clock, with features of this version."""
+    """Return those records that are of use: what ran, by the clock, with features of this version."""
     found: list[Sample] = []
     for record in records:
         is_timed = record.evaluator in MEASURED and record.cost_ns and record.model == MODEL
@@ -93,7 +93,7 @@ def samples_in(records: Iterable[Record]) -> tuple[Sample, ...]:
 
 
 def train(samples: Sequence[Sample]) -> Trained:
-    """A model with its card. Raises: UsageProblem when there are too few samples, MissingTool."""
+    """Return a model with its card. Raises: UsageProblem when there are too few samples, MissingTool."""
     if len(samples) < FEWEST_SAMPLES:
         raise UsageProblem(
             Diagnostic(
@@ -122,7 +122,7 @@ def train(samples: Sequence[Sample]) -> Trained:
 def judged(
     samples: Sequence[Sample], residuals: Sequence[float]
 ) -> tuple[Judgement | None, Judgement | None]:
-    """How well the analytic model orders the schedules of each row, and how well with residuals added."""
+    """Return how well the analytic model orders the schedules of each row, and how well with residuals added."""
     rows: dict[str, list[tuple[Sample, float]]] = {}
     for sample, residual in zip(samples, residuals, strict=True):
         rows.setdefault(sample.row, []).append((sample, residual))
@@ -136,7 +136,7 @@ def judged(
 
 
 def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
-    """What is predicted of each sample by a model of all families but its own; 0 where there is one only."""
+    """Return what is predicted of each sample by a model of all families but its own; 0 where there is one only."""
     found = [0.0] * len(samples)
     for family in {sample.family for sample in samples}:
         rest = [sample for sample in samples if sample.family != family]
@@ -149,7 +149,7 @@ def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
 
 
 def _lost(samples: Sequence[Sample], residuals: Sequence[float]) -> float:
-    """What the first choice takes over the best, on average; 1 where there are too few of each row."""
+    """Return what the first choice takes over the best, on average; 1 where there are too few of each row."""
     learned = judged(samples, residuals)[1]
     return learned.first_over_best if learned is not None else 1.0
 
@@ -175,7 +175,7 @@ def _rounded(judgement: Judgement) -> dict[str, float]:
 
 
 def matrix(samples: Sequence[Sample], names: Sequence[str] = FEATURES) -> NDArray[np.float64]:
-    """The features of these names. Shapes: [sample, feature]."""
+    """Return the features of these names. Shapes: [sample, feature]."""
     return np.array([[sample.features[name] for name in names] for sample in samples], np.float64)
 
 
@@ -206,7 +206,7 @@ def _lightgbm() -> Any:
 
 
 def _fitted(samples: Sequence[Sample], names: Sequence[str]) -> Forest:
-    """The trees that lightgbm makes. Raises: MissingTool."""
+    """Return the trees that lightgbm makes. Raises: MissingTool."""
     library = _lightgbm()
     data = library.Dataset(matrix(samples, names), centred(samples), params={"verbosity": -1})
     booster = library.train(dict(SETTINGS), data, num_boost_round=TREES)
@@ -215,7 +215,7 @@ def _fitted(samples: Sequence[Sample], names: Sequence[str]) -> Forest:
 
 
 def _tree(root: Mapping[str, Any]) -> Tree:
-    """A tree with its nodes in a row, each before those that it leads to."""
+    """Return a tree with its nodes in a row, each before those that it leads to."""
     nodes: list[Mapping[str, Any]] = [root]
     links: list[tuple[int, int]] = []
     for node in nodes:  # grows meanwhile
@@ -249,7 +249,7 @@ def _sign(a: float, b: float) -> int:
 
 
 def first_over_best(predicted: Sequence[float], measured: Sequence[float]) -> float:
-    """The measured time of what is predicted to be the fastest over the least: 1 where it is the fastest."""
+    """Return the measured time of what is predicted to be the fastest over the least: 1 where it is the fastest."""
     return measured[predicted.index(min(predicted))] / min(measured)
 
 

@@ -37,7 +37,7 @@ class Tree:
     value: tuple[float, ...]
 
     def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The value of the leaf that each row comes to. Shapes: rows [row, feature]."""
+        """Return the value of the leaf that each row comes to. Shapes: rows [row, feature]."""
         feature, threshold = np.array(self.feature), np.array(self.threshold)
         below, above = np.array(self.below), np.array(self.above)
         at = np.zeros(len(rows), np.intp)
@@ -56,7 +56,7 @@ class Forest:
     trees: tuple[Tree, ...]
 
     def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is predicted of each row. Shapes: rows [row, feature]."""
+        """Return what is predicted of each row. Shapes: rows [row, feature]."""
         found = np.full(len(rows), self.start)
         for tree in self.trees:
             found += tree.values(rows)
@@ -64,7 +64,7 @@ class Forest:
 
 
 def forest_json(forest: Forest) -> dict[str, object]:
-    """A forest as a file has it."""
+    """Return a forest as a file has it."""
     return {
         "start": forest.start,
         "trees": [
@@ -81,7 +81,7 @@ def forest_json(forest: Forest) -> dict[str, object]:
 
 
 def read_forest(stored: Mapping[str, Any], features: int) -> Forest:
-    """The forest that JSON says, of so many features. Raises: ValueError, with what is wrong."""
+    """Return the forest that JSON says, of so many features. Raises: ValueError, with what is wrong."""
     trees: Any = stored.get("trees")
     if not isinstance(trees, list) or len(cast(list[Any], trees)) > MOST_TREES:
         raise ValueError(f"`trees` is no list of at most {MOST_TREES}")

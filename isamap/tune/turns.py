@@ -31,7 +31,7 @@ def take_turns(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
 
 
 def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> Rounds:
-    """The same of turns, each of which gives the nanoseconds of one call when it is taken.
+    """Return the same of turns, each of which gives the nanoseconds of one call when it is taken.
 
     Behind `stop` no round begins but those that it takes to win.
     """
@@ -46,7 +46,7 @@ def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> R
 
 
 def _turn(call: Callable[[], None], clock: Clock) -> Callable[[], float]:
-    """A turn: the nanoseconds of one call, the median over its readings of a clock."""
+    """Return a turn: the nanoseconds of one call, the median over its readings of a clock."""
     call()
     start = clock()
     call()

@@ -96,11 +96,11 @@ class Winners:
 
     @staticmethod
     def open() -> Winners:
-        """The database in the user's data folder."""
+        """Return the database in the user's data folder."""
         return Winners(data_path() / NAME)
 
     def find(self, key: str) -> Winner | None:
-        """The winner of a question. Raises: Unkept when the file cannot be used."""
+        """Return the winner of a question. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return None
         with self._connected() as connection:
@@ -108,7 +108,7 @@ class Winners:
             return None if row is None else _winner(row)
 
     def all(self) -> tuple[Winner, ...]:
-        """All winners, by kernel, machine and time. Raises: Unkept when the file cannot be used."""
+        """Return all winners, by kernel, machine and time. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return ()
         with self._connected() as connection:
@@ -133,7 +133,7 @@ class Winners:
             connection.executemany("insert or ignore into rounds values (?, ?, ?, ?)", rows)
 
     def rounds(self, question: str) -> Rounds:
-        """The rounds of a tournament that are there. Raises: Unkept when the file cannot be used."""
+        """Return the rounds of a tournament that are there. Raises: Unkept when the file cannot be used."""
         if not os.path.exists(self.path):
             return {}
         found: dict[int, dict[str, float]] = {}
@@ -144,7 +144,7 @@ class Winners:
         return found
 
     def clear(self) -> int:
-        """How many winners are gone now: all of them, with what tournaments had begun.
+        """Return how many winners are gone now: all of them, with what tournaments had begun.
 
         Raises: Unkept when the file cannot be used.
         """
@@ -156,7 +156,7 @@ class Winners:
         return count
 
     def size_bytes(self) -> int:
-        """What the file and those beside it take."""
+        """Return what the file and those beside it take."""
         paths = [self.path, *(self.path.with_name(f"{NAME}{end}") for end in ("-wal", "-shm"))]
         return sum(path.stat().st_size for path in paths if path.exists())
 

@@ -32,7 +32,7 @@ class Cause:
 
 
 def cause_of(space: Space) -> Cause:
-    """What the fixed decisions of a space have against each other or against the machine."""
+    """Return what the fixed decisions of a space have against each other or against the machine."""
     found = (cause(space) for cause in CAUSES)
     return next((cause for cause in found if cause is not None), _unnamed(space))
 
@@ -224,7 +224,7 @@ def _parts(space: Space) -> Cause | None:
 
 
 def _together(space: Space) -> Cause | None:
-    """The first constraint that what is fixed breaks, whatever is decided besides.
+    """Return the first constraint that what is fixed breaks, whatever is decided besides.
 
     Else two of them conflict, and the first is said that is a condition of something fixed.
     """
@@ -269,7 +269,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
 
 
 def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
-    """What to say where not even one issue has its registers, of the mapping that lacks fewest."""
+    """Return what to say where not even one issue has its registers, of the mapping that lacks fewest."""
     space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
     short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
     block = {axis.name: 1 for axis in space.register_axes}
@@ -301,7 +301,7 @@ def _one_issue(space: Space) -> dict[str, int]:
 
 
 def other_mappings(count: int, cannot: str) -> str:
-    """The end of a note that says it of the others, too."""
+    """Return the end of a note that says it of the others, too."""
     if count < 1:
         return ""
     return f"; another one {cannot}" if count == 1 else f"; {count} others {cannot}"
@@ -312,7 +312,7 @@ def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
 
 
 def unsupplied(space: Space) -> Diagnostic:
-    """What to say where an operand of every mapping is out of reach."""
+    """Return what to say where an operand of every mapping is out of reach."""
     operand = next(o for o in space.option.operands if not space.stage_values(o))
     return Diagnostic(
         "no-supply",

@@ -47,7 +47,7 @@ class Question:
         return Space(self.nest.statement, option, registers, fixed, self.problem.room(option))
 
     def has_schedule(self, option: NestOption, fixed: Assignment) -> bool:
-        """Whether an option, which is the fixed one if any is, has a schedule."""
+        """Return whether an option, which is the fixed one if any is, has a schedule."""
         rest = {n: v for n, v in fixed.items() if n != mapping_of(self.nest.statement)}
         ways = part_options(self.problem, self.nest.statement, option, rest)
         return any(self._is_possible(self.space(way, rest)) for way in ways)
@@ -62,7 +62,7 @@ class Question:
         )
 
     def options(self, fixed: Assignment) -> Iterator[NestOption]:
-        """The options that the mapping, where it is fixed, leaves."""
+        """Return the options that the mapping, where it is fixed, leaves."""
         wanted = fixed.get(mapping_of(self.nest.statement))
         return (option for number, option in enumerate(self.nest.options) if wanted in (None, number))
 
@@ -95,7 +95,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
 
 
 def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
-    """No schedule with nothing fixed but the mapping: the machine is too small, or lacks a move."""
+    """Return no schedule with nothing fixed but the mapping: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     supplied = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
     if not supplied:
@@ -104,7 +104,7 @@ def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
 
 
 def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
-    """The conflict in the option that is fixed, or else in the first one that could be had otherwise."""
+    """Return the conflict in the option that is fixed, or else in the first one that could be had otherwise."""
     statement = question.nest.statement
     wanted = fixed.get(mapping_of(statement))
     if wanted is not None and not 0 <= wanted < len(question.nest.options):
@@ -134,7 +134,7 @@ def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
 
 
 def _other_mapping(question: Question, fixed: Assignment) -> Iterator[str]:
-    """The first mapping that can be had with what else is fixed."""
+    """Yield the first mapping that can be had with what else is fixed."""
     for number, option in enumerate(question.nest.options):
         if question.has_schedule(option, fixed):
             yield f"{mapping_of(question.nest.statement)} = {number} (`{option.mapping}`)"
@@ -155,7 +155,7 @@ def _no_such_mapping(question: Question, wanted: int) -> Diagnostic:
 
 
 def _minimal(question: Question, option: NestOption, fixed: Assignment) -> dict[str, int]:
-    """A conflict of which every part is needed: what can be left out without a schedule appearing, is."""
+    """Return a conflict of which every part is needed: what can be left out without a schedule appearing, is."""
     least = dict(fixed)
     for name in fixed:
         without = {other: value for other, value in least.items() if other != name}

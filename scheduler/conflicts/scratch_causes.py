@@ -30,7 +30,7 @@ class Lack:
 
 
 def too_small_scratchpads(spaces: Sequence[Space]) -> Diagnostic | None:
-    """The mapping that comes nearest to fitting; None where one fits, or lacks registers."""
+    """Return the mapping that comes nearest to fitting; None where one fits, or lacks registers."""
     lack = least_lack(spaces)
     if lack is None:
         return None
@@ -57,7 +57,7 @@ def relief_bytes(lack: Lack) -> str:
 
 
 def least_lack(spaces: Sequence[Space]) -> Lack | None:
-    """The smallest overflow of any register block; None where something fits, or nothing has registers."""
+    """Return the smallest overflow of any register block; None where something fits, or nothing has registers."""
     found: list[Lack] = []
     for space in spaces:
         for block in space.register_blocks():
@@ -78,6 +78,6 @@ def _lack(space: Space, made: Assignment) -> Lack | None:
 
 
 def _parts(space: Space, made: Assignment) -> list[tuple[TileOperand, int]]:
-    """The operands that are staged in scratchpads, with the bytes of their buffers."""
+    """Return the operands that are staged in scratchpads, with the bytes of their buffers."""
     here = [o for o in space.option.operands if o.homes[0] and made[space.stage(o)]]
     return [(operand, int(evaluate(scratch_bytes(space, operand), made))) for operand in here]

@@ -48,7 +48,7 @@ class Choice:
         kinds: Sequence[int],
         instead: Sequence[Way] = (),
     ) -> Choice:
-        """The choice between these ways, listed for each kind; `instead` of none bounds use another one."""
+        """Return the choice between these ways, listed for each kind; `instead` of none bounds use another one."""
         most = max(1, *map(len, ways))
         listed = [[*own] or [instead[kind]] for kind, own in enumerate(ways)]
         padded = [[*own, *[own[-1]] * (most - len(own))] for own in listed]
@@ -64,7 +64,7 @@ class Choice:
 
 
 def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice]:
-    """What may be decided beside each of these register blocks, in the order in which it is: sizes first."""
+    """Yield what may be decided beside each of these register blocks, in the order in which it is: sizes first."""
 
     def alike(name: str, values: Sequence[int]) -> Choice:
         return Choice.of((name,), [[(value,) for value in values]], [0] * len(blocks), [(0,)])
@@ -80,7 +80,7 @@ def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice
 
 
 def _sizes(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> Choice:
-    """The cache block of an axis, and by how much it is unrolled where that is decided."""
+    """Return the cache block of an axis, and by how much it is unrolled where that is decided."""
     summed = axis == summed_axis(space.option)
     factors = [sum_factors(space, block) if summed else (block.get(axis.name, 1),) for block in blocks]
     kinds = {own: kind for kind, own in enumerate(dict.fromkeys(factors))}
@@ -113,7 +113,7 @@ class Boxes:
         return Boxes(self.owner[numbers], made, self.floors[numbers])
 
     def cut(self, choice: Choice) -> Boxes:
-        """Each of them once for each way of a choice."""
+        """Return each of them once for each way of a choice."""
         counts = choice.counts[choice.kinds[self.owner]]
         parts = self.taken(np.repeat(np.arange(len(counts)), counts))
         way = np.arange(len(parts.owner)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -121,7 +121,7 @@ class Boxes:
         return Boxes(parts.owner, {**parts.made, **dict(own)}, parts.floors)
 
     def bounded(self, cost: Cost, left: Sequence[Choice]) -> Boxes:
-        """The same with the floors that follow from what is made, whatever is made of what is left."""
+        """Return the same with the floors that follow from what is made, whatever is made of what is left."""
         spans: dict[str, Box] = {name: (values, values) for name, values in self.made.items()}
         for choice in left:
             spans |= dict(choice.spans(self.owner))

@@ -25,7 +25,7 @@ TOGETHER_BYTES = 512
 
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """What may be decided, by decision; nothing where what is fixed cannot be."""
+    """Return what may be decided, by decision; nothing where what is fixed cannot be."""
     return {name: _values(space, name, operand) for name, operand in _named(space).items()}
 
 
@@ -45,7 +45,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 
 def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
-    """Whether a copy in the order of the buffer takes pieces of many rows before the next of the first."""
+    """Return whether a copy in the order of the buffer takes pieces of many rows before the next of the first."""
     along = next((axis for axis in option.axes if axis.name == operand.dense_axis), None)
     runs = along is not None and not along.is_reduction and along.extent > along.tile
     plain = not (operand.homes[0] or operand.subscripts or operand.is_accumulator or operand.packed)
@@ -53,7 +53,7 @@ def leaves_rows(option: NestOption, operand: TileOperand) -> bool:
 
 
 def staged_by_rows(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """How an operand may be staged with what is fixed: what is copied by rows is copied."""
+    """Return how an operand may be staged with what is fixed: what is copied by rows is copied."""
     return (1, 2) if space.fixed.get(rows_of(space.statement, operand.name), 0) else None
 
 
@@ -66,7 +66,7 @@ def order_constraints(space: Choices) -> Iterator[Constraint]:
 
 
 def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """The nest with its copies in the orders that are decided."""
+    """Return the nest with its copies in the orders that are decided."""
     by_rows = {operand.name for name, operand in _named(space).items() if made.get(name, 0)}
     return replace(
         nest, stages=tuple(replace(s, by_rows=True) if s.operand in by_rows else s for s in nest.stages)
@@ -74,6 +74,6 @@ def with_orders(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
 
 
 def orders_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest stands for."""
+    """Return the decisions that a nest stands for."""
     by_rows = {stage.operand for stage in nest.stages if stage.by_rows}
     return {name: int(operand.name in by_rows) for name, operand in _named(space).items()}

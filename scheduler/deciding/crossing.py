@@ -28,19 +28,19 @@ STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}
 
 
 def name_of(space: Choices, operand: TileOperand) -> str:
-    """The decision about an operand."""
+    """Return the decision about an operand."""
     return (spread_of if operand.is_accumulator else ahead_of)(space.statement, operand.name)
 
 
 def crossing(space: Choices) -> tuple[TileOperand, ...]:
-    """The operands that have such a decision: inputs that may be staged per block, and sums that may be."""
+    """Return the operands that have such a decision: inputs that may be staged per block, and sums that may be."""
     sums = any(axis.is_reduction for axis in space.option.axes)
     staged = [o for o in space.option.operands if o.staged_ns is not None and not o.packed]
     return tuple([o for o in staged if sums or not o.is_accumulator])
 
 
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
-    """What may be decided about an operand; nothing where what is fixed cannot be.
+    """Return what may be decided about an operand; nothing where what is fixed cannot be.
 
     Parts that threads perform have their buffers filled at once.
     """
@@ -53,24 +53,24 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
 
 
 def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
-    """What may be decided about crossing, by decision."""
+    """Return what may be decided about crossing, by decision."""
     return {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
 
 
 def staged_if_crossed(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
-    """How an operand may be staged with what is fixed: what crosses iterations only per block."""
+    """Return how an operand may be staged with what is fixed: what crosses iterations only per block."""
     if not space.fixed.get(name_of(space, operand), 0):
         return None
     return (1,) if crossing_values(space, operand) else ()
 
 
 def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
-    """Whether an operand's buffer outlives its iteration, so that there are two of it."""
+    """Return whether an operand's buffer outlives its iteration, so that there are two of it."""
     return made.get(name_of(space, operand), 0) > 0
 
 
 def crossing_constraints(space: Choices) -> Iterator[Constraint]:
-    """What crosses iterations is staged per block, with iterations around to cross; late sums are whole."""
+    """Yield what crosses iterations is staged per block, with iterations around to cross; late sums are whole."""
     for operand in crossing(space):
         yield from _constraints(space, operand)
 
@@ -125,13 +125,13 @@ def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint
 
 
 def _is_dealt(space: Choices) -> bool:
-    """Whether parts for threads are looked at, or are what a person wants."""
+    """Return whether parts for threads are looked at, or are what a person wants."""
     names = (parallel_of(space.statement, axis.name) for axis in space.option.axes)
     return bool(space.option.parts) or any(space.fixed.get(name, 1) > 1 for name in names)
 
 
 def still(space: Choices) -> dict[str, int]:
-    """What is left open about crossing, decided: nothing does. Empty where nothing is left open."""
+    """Return what is left open about crossing, decided: nothing does. Empty where nothing is left open."""
     found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
     return {name: 0 for name, values in found.items() if len(values) > 1}
 
@@ -140,7 +140,7 @@ def still(space: Choices) -> dict[str, int]:
 
 
 def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """The nest with what is decided to cross iterations."""
+    """Return the nest with what is decided to cross iterations."""
     crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
     if not crossed:
         return nest
@@ -160,7 +160,7 @@ def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule
 
 
 def _with_turns(nest: NestSchedule, space: Choices) -> int:
-    """How many loops stand around a result whose iterations others cross: those inside run once."""
+    """Return how many loops stand around a result whose iterations others cross: those inside run once."""
     left = {axis.name: axis.extent for axis in space.option.axes}
     depth = 0
     for number, loop in enumerate(nest.loops[: nest.hold]):
@@ -171,12 +171,12 @@ def _with_turns(nest: NestSchedule, space: Choices) -> int:
 
 
 def _last_sum(nest: NestSchedule) -> str:
-    """The axis of the innermost loop over a sum while it is held."""
+    """Return the axis of the innermost loop over a sum while it is held."""
     return [loop.axis for loop in nest.loops[nest.hold :] if loop.counts][-1]
 
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest stands for; more than one iteration ahead is none of them."""
+    """Return the decisions that a nest stands for; more than one iteration ahead is none of them."""
     ahead = {s.operand: BESIDE if s.into else 1 for s in nest.stages if s.ahead}
     return {
         name_of(space, o): int(spread_in(nest, o.name) is not None)

@@ -36,7 +36,7 @@ JOINING_REGIONS = 2
 def part_options(
     problem: Problem, statement: int, option: NestOption, fixed: Assignment
 ) -> Iterator[NestOption]:
-    """The option undivided, and that of one of its parts for each way to deal it to the problem's threads.
+    """Yield the option undivided, and that of one of its parts for each way to deal it to the problem's threads.
 
     None where the parts that a person has fixed cannot be.
     """
@@ -58,7 +58,7 @@ def part_options(
 
 
 def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
-    """The option of the largest of so many parts per axis; None where an axis has not so many, or may not.
+    """Return the option of the largest of so many parts per axis; None where an axis has not so many, or may not.
 
     Parts are whole issues, as even as they can be: of six issues five parts cannot be made.
     """
@@ -77,7 +77,7 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
 
 
 def _dealable(option: NestOption) -> list[TileAxis]:
-    """The axes that may be dealt: those with the most issues.
+    """Return the axes that may be dealt: those with the most issues.
 
     None where operands are staged in a scratchpad, of which it is not known how cores share it.
     """
@@ -120,13 +120,13 @@ def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: Co
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
-    """The time of threads that start, and of sums that are joined: what an iteration has of it."""
+    """Return the time of threads that start, and of sums that are joined: what an iteration has of it."""
     turns = option.carried.turns if option.carried is not None else 1  # inside what threads do
     return times(1 / turns, total(_overheads(problem, nest, option))) if option.parts else Const(0)
 
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:
-    """What a part sees of the machine while others run: its share of what cores have in common."""
+    """Return what a part sees of the machine while others run: its share of what cores have in common."""
     sharing = min(_count(option), problem.threads)
     if sharing == 1:
         return problem

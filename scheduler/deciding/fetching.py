@@ -56,7 +56,7 @@ def asked(option: NestOption, operand: TileOperand) -> int:
 
 
 def in_rows(option: NestOption, operand: TileOperand) -> bool:
-    """Whether an input lies along a sum: register blocks read rows of it, not pieces of rows."""
+    """Return whether an input lies along a sum: register blocks read rows of it, not pieces of rows."""
     return any(axis.is_reduction and axis.name == operand.dense_axis for axis in option.axes)
 
 
@@ -75,7 +75,7 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
 
 
 def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """How many iterations of a loop ahead its next pieces are asked for: of few bytes more than one.
+    """Return how many iterations of a loop ahead its next pieces are asked for: of few bytes more than one.
 
     Half as many bytes are under way as where memory alone is waited for: the hardware prefetcher brings some.
     Where several register blocks share the hints of an iteration, the last ones would ask for what the next
@@ -91,7 +91,7 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
 
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """What an iteration of a loop reads of an input."""
+    """Return what an iteration of a loop reads of an input."""
     _, spans = _turns(option, nest.loops[: loop + 1])
     return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
 
@@ -134,7 +134,7 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 
 def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> list[int]:
-    """The loops outside `hold` whose next iteration reads other elements of an input, outermost first."""
+    """Return the loops outside `hold` whose next iteration reads other elements of an input, outermost first."""
     turns, _ = _turns(option, nest.loops[: nest.hold])
     return [
         n
@@ -144,7 +144,7 @@ def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> li
 
 
 def _turns(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
-    """How often each of some loops runs, outermost first, and how far an iteration of the last one goes."""
+    """Return how often each of some loops runs, outermost first, and how far an iteration of the last one goes."""
     spans = {axis.name: axis.extent for axis in option.axes}
     turns: list[int] = []
     for loop in loops:

@@ -40,7 +40,7 @@ def fitting(
 
 
 def _fits(takers: Sequence[Taker], registers: dict[str, int], factors: tuple[int, ...]) -> bool:
-    """Whether some order of the unrolled axes leaves no memory short of registers."""
+    """Return whether some order of the unrolled axes leaves no memory short of registers."""
     return any(_fits_in_order(takers, registers, factors, o) for o in permutations(range(len(factors))))
 
 

@@ -37,7 +37,7 @@ def resolve(problem: Problem, fixed: Mapping[str, int]) -> dict[str, int]:
 
 
 def all_names(problem: Problem) -> list[str]:
-    """Every decision of every statement."""
+    """Return every decision of every statement."""
     return sorted({name for nest in problem.nests for name in names_of(problem, nest)})
 
 
@@ -68,13 +68,13 @@ def _resolved(word: str, value: int, known: list[str]) -> tuple[str, int]:
 
 
 def _means(word: str, name: str) -> bool:
-    """Whether a word is a decision's name, with or without its statement, `tile` being a block."""
+    """Return whether a word is a decision's name, with or without its statement, `tile` being a block."""
     parts = ["block" if part == "tile" else part for part in word.split(".")]
     return ".".join(parts) in (name, name.partition(".")[2])
 
 
 def _turned(word: str, value: int) -> Iterable[tuple[str, int]]:
-    """An order of two axes said the other way round."""
+    """Return an order of two axes said the other way round."""
     parts = word.split(".")
     if len(parts) >= 3 and parts[-3] in ("order", "sweep"):
         yield ".".join([*parts[:-2], parts[-1], parts[-2]]), 1 - value if value in (0, 1) else value
@@ -97,7 +97,7 @@ def _ambiguous(word: str, names: list[str]) -> Diagnostic:
 
 
 def unknown(name: str, known: list[str]) -> Diagnostic:
-    """What to say of a name that no decision has."""
+    """Return what to say of a name that no decision has."""
     full = name if name.startswith("nest") else f"nest0.{name}"
     near = get_close_matches(full.replace(".tile.", ".block."), known, n=1, cutoff=0.5)
     help_ = f"did you mean `{near[0]}`?" if near else None

@@ -15,7 +15,7 @@ MAX_PERMUTED = 4
 
 
 def axes_in_order(axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment) -> list[TileAxis]:
-    """The axes, outer to inner, as decided."""
+    """Return the axes, outer to inner, as decided."""
     around = dict.fromkeys((axis.name for axis in axes), 0)
     for name, outer, inner in pairs:
         around[(inner if assignment[name] else outer).name] += 1
@@ -23,13 +23,13 @@ def axes_in_order(axes: Sequence[TileAxis], pairs: Pairs, assignment: Assignment
 
 
 def decisions_of(order: Sequence[TileAxis], pairs: Pairs) -> dict[str, int]:
-    """The pairs' values for an order."""
+    """Return the pairs' values for an order."""
     place = {axis.name: i for i, axis in enumerate(order)}
     return {name: int(place[outer.name] < place[inner.name]) for name, outer, inner in pairs}
 
 
 def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
-    """The same assignment with loops that run once innermost, in their order, unless orders are fixed."""
+    """Return the same assignment with loops that run once innermost, in their order, unless orders are fixed."""
     found = dict(assignment)
     for axes, pairs, sweep in (
         (space.axes, space.order_pairs(), False),
@@ -43,12 +43,12 @@ def canonical(space: Choices, assignment: Assignment) -> dict[str, int]:
 
 
 def agrees(values: Assignment, fixed: Assignment) -> bool:
-    """Whether no value differs from what is fixed."""
+    """Return whether no value differs from what is fixed."""
     return all(fixed.get(name, value) == value for name, value in values.items())
 
 
 def first_order(axes: Sequence[TileAxis], pairs: Pairs, fixed: Assignment) -> dict[str, int] | None:
-    """The given order, changed only as far as fixed decisions demand; None when they go in circles."""
+    """Return the given order, changed only as far as fixed decisions demand; None when they go in circles."""
     around: dict[str, set[str]] = {axis.name: set() for axis in axes}
     for name, outer, inner in pairs:
         if name in fixed:

@@ -74,18 +74,18 @@ KINDS: tuple[PerOperand, ...] = (
 
 
 def open_values(space: Choices) -> Values:
-    """What may be decided, by decision."""
+    """Return what may be decided, by decision."""
     return {name: values for kind in KINDS for name, values in kind.values(space).items()}
 
 
 def constraints_of(space: Choices) -> Iterator[Constraint]:
-    """What such decisions have to keep."""
+    """Yield what such decisions have to keep."""
     for kind in KINDS:
         yield from kind.constraints(space)
 
 
 def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> list[int]:
-    """The ways to stage an operand, of these, that go with what is fixed."""
+    """Return the ways to stage an operand, of these, that go with what is fixed."""
     found = list(values)
     for kind in KINDS:
         left = kind.staged(space, operand)
@@ -94,14 +94,14 @@ def staged_by(space: Choices, operand: TileOperand, values: Iterable[int]) -> li
 
 
 def with_decided(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """The nest with what is decided."""
+    """Return the nest with what is decided."""
     for kind in KINDS:
         nest = kind.made(nest, space, made)
     return nest
 
 
 def decided_in(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest stands for."""
+    """Return the decisions that a nest stands for."""
     return {name: value for kind in KINDS for name, value in kind.read(space, nest).items()}
 
 
@@ -109,7 +109,7 @@ def decided_in(space: Choices, nest: NestSchedule) -> dict[str, int]:
 
 
 def first_values(space: Choices) -> dict[str, int]:
-    """What searches begin with: what is fixed, and of what is open the first value."""
+    """Return what searches begin with: what is fixed, and of what is open the first value."""
     return {
         name: kind.first(values) if values else 0
         for kind in KINDS
@@ -118,12 +118,12 @@ def first_values(space: Choices) -> dict[str, int]:
 
 
 def least_values(space: Choices) -> dict[str, int]:
-    """What is fixed, and of what is open the value that needs nothing of other decisions."""
+    """Return what is fixed, and of what is open the value that needs nothing of other decisions."""
     return {name: min(values, default=0) for name, values in open_values(space).items()}
 
 
 def other_values(space: Choices, current: Made, *, tried: bool = False) -> Iterator[dict[str, int]]:
-    """Each decision made another way, or only those that short searches try."""
+    """Yield each decision made another way, or only those that short searches try."""
     for kind in KINDS:
         if kind.tried or not tried:
             for name, values in kind.values(space).items():
@@ -131,5 +131,5 @@ def other_values(space: Choices, current: Made, *, tried: bool = False) -> Itera
 
 
 def is_any_fixed(space: Choices) -> bool:
-    """Whether something other than 0 is fixed of such decisions."""
+    """Return whether something other than 0 is fixed of such decisions."""
     return any(space.fixed.get(name, 0) for name in open_values(space))

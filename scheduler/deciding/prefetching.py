@@ -33,7 +33,7 @@ from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, 
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """What may be decided, by decision; nothing where what is fixed cannot be."""
+    """Return what may be decided, by decision; nothing where what is fixed cannot be."""
     return {name: _values(space, name, operand) for name, operand in _named(space).items()}
 
 
@@ -51,7 +51,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 
 def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
-    """What is asked for early has a loop to be ahead of, and whole rows are asked for where a register block
+    """Yield what is asked for early has a loop to be ahead of, and whole rows are asked for where a register block
     has no loop over them: hints for parts of rows are late there.
     """
     rows = sweeping_axis(space.option)
@@ -93,7 +93,7 @@ def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
 
 
 def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """The nest with the prefetches that are decided."""
+    """Return the nest with the prefetches that are decided."""
     found: list[Prefetch] = []
     for name, operand in _named(space).items():
         if made.get(name, 0):
@@ -112,7 +112,7 @@ def with_prefetches(nest: NestSchedule, space: Choices, made: Made) -> NestSched
 
 
 def prefetches_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """The decisions that a nest's prefetches stand for, of each operand the outermost."""
+    """Return the decisions that a nest's prefetches stand for, of each operand the outermost."""
     into = {prefetch.operand: prefetch.cache for prefetch in reversed(nest.prefetches)}
     found: dict[str, int] = {}
     for name, operand in _named(space).items():

@@ -27,7 +27,7 @@ BLOCK, WHOLE = 1, 2
 
 
 def with_addresses(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """The nest with addresses for its buffers in scratchpads."""
+    """Return the nest with addresses for its buffers in scratchpads."""
     operands = {operand.name: operand for operand in option.operands}
     places: dict[str, int] = {}
     for memory in sorted({stage.memory for stage in nest.stages if stage.memory}):
@@ -65,7 +65,7 @@ def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option
 
 
 def capacities(space: Choices) -> Iterator[AtMost]:
-    """What is staged in a scratchpad fits into it."""
+    """Yield what is staged in a scratchpad fits into it."""
     by_home: dict[str, list[Cost]] = {}
     for operand in space.option.operands:
         if operand.homes[0] in space.scratchpads:
@@ -75,7 +75,7 @@ def capacities(space: Choices) -> Iterator[AtMost]:
 
 
 def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
-    """What an operand's buffers in a scratchpad take, all copies; 0 where it has none."""
+    """Return what an operand's buffers in a scratchpad take, all copies; 0 where it has none."""
     copies = Const(1)
     if operand in crossing(space):
         copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))

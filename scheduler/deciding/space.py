@@ -76,17 +76,17 @@ class Space:
         return stage_of(self.statement, operand.name)
 
     def order_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
-        """The decisions about cache-block loops: name, the axis that is outside when it is 1, the other."""
+        """Return the decisions about cache-block loops: name, the axis that is outside when it is 1, the other."""
         pairs = combinations(self.axes, 2)
         return tuple((order_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 
     def sweep_pairs(self) -> tuple[tuple[str, TileAxis, TileAxis], ...]:
-        """The same about register-block loops."""
+        """Return the same about register-block loops."""
         pairs = combinations(self.register_axes, 2)
         return tuple((sweep_of(self.statement, a.name, b.name), a, b) for a, b in pairs)
 
     def stage_values(self, operand: TileOperand) -> tuple[int, ...]:
-        """How an operand may be staged: 0 in place, 1 per block, 2 as a whole."""
+        """Return how an operand may be staged: 0 in place, 1 per block, 2 as a whole."""
         values: list[int] = [] if operand.direct_ns is None else [0]
         if operand.is_accumulator and self.splits_sum:
             values = []  # each part sums into a buffer of its own
@@ -95,7 +95,7 @@ class Space:
         return self.allowed(self.stage(operand), staged_by(self, operand, values))
 
     def allowed(self, name: str, values: list[int]) -> tuple[int, ...]:
-        """The values of a decision that agree with what is fixed."""
+        """Return the values of a decision that agree with what is fixed."""
         return tuple(value for value in values if self.fixed.get(name, value) == value)
 
     @property
@@ -107,23 +107,23 @@ class Space:
         return self.kept[0]
 
     def is_allowed(self, assignment: Assignment) -> bool:
-        """Whether decisions keep the constraints, but for scratchpads."""
+        """Return whether decisions keep the constraints, but for scratchpads."""
         return all(is_met(constraint.facts, assignment) for constraint in self.rules.constraints)
 
     def fits_scratchpads(self, assignment: Assignment) -> bool:
-        """Whether what is staged in scratchpads fits into them."""
+        """Return whether what is staged in scratchpads fits into them."""
         return all(is_met((capacity,), assignment) for capacity in self.rules.capacities)
 
     def is_feasible(self, assignment: Assignment) -> bool:
-        """Whether decisions, of which those about orders go in no circle, are a schedule."""
+        """Return whether decisions, of which those about orders go in no circle, are a schedule."""
         return self.is_allowed(assignment) and self.fits_scratchpads(assignment)
 
     def axes_of(self, operand: TileOperand) -> list[TileAxis]:
-        """The axes with a loop that an operand follows."""
+        """Return the axes with a loop that an operand follows."""
         return [axis for axis in self.axes if axis.name in operand.axes]
 
     def names(self) -> tuple[str, ...]:
-        """Every decision of this option."""
+        """Return every decision of this option."""
         return (
             *(unroll_of(self.statement, axis.name) for axis in self.option.axes),
             *(block_of(self.statement, axis.name) for axis in self.option.axes),
@@ -167,7 +167,7 @@ class Space:
         return all(self.fixed.get(self.unroll(axis), factor) == factor for axis, factor in pairs)
 
     def _fixed_block(self) -> list[tuple[int, ...]]:
-        """The block that a person has fixed, where it stretches along more axes than are searched."""
+        """Return the block that a person has fixed, where it stretches along more axes than are searched."""
         limits = [min(issues_along(axis), MAX_UNROLLED) for axis in self.register_axes]
         block = tuple(self.fixed.get(self.unroll(axis), 1) for axis in self.register_axes)
         inside = all(1 <= factor <= limit for factor, limit in zip(block, limits, strict=True))
@@ -178,7 +178,7 @@ class Space:
         return self._needs(block, self.unroll_order(block))[0] <= 0
 
     def unroll_order(self, block: RegisterBlock) -> tuple[str, ...]:
-        """The unrolled axes, outer to inner, in the order that needs fewest registers."""
+        """Return the unrolled axes, outer to inner, in the order that needs fewest registers."""
         orders = list(permutations([name for name, factor in block.items() if factor > 1]))
         return min(orders, key=lambda order: (self._needs(block, order), orders.index(order)))
 
@@ -214,7 +214,7 @@ class Space:
 
 
 def issues_along(axis: TileAxis) -> int:
-    """How many issues an axis takes."""
+    """Return how many issues an axis takes."""
     return -(-axis.extent // axis.tile)
 
 

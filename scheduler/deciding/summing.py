@@ -40,7 +40,7 @@ def sum_factors(space: Space, block: RegisterBlock) -> tuple[int, ...]:
 
 
 def sum_choices(space: Space, block: RegisterBlock) -> list[dict[str, int]]:
-    """The same as decisions: one of nothing where there is nothing to decide."""
+    """Return the same as decisions: one of nothing where there is nothing to decide."""
     axis = summed_axis(space.option)
     if axis is None:
         return [{}]
@@ -61,10 +61,10 @@ def refactored(space: Space, current: Assignment) -> list[dict[str, int]]:
 
 
 def nearest(sizes: Sequence[int], wanted: int) -> int:
-    """The size that differs least."""
+    """Return the size that differs least."""
     return min(sizes, key=lambda size: abs(size - wanted))
 
 
 def may_unroll(option: NestOption, axis: TileAxis) -> bool:
-    """Whether there is a choice how much an axis is unrolled by."""
+    """Return whether there is a choice how much an axis is unrolled by."""
     return issues_along(axis) > 1 and (not axis.is_reduction or axis == summed_axis(option))

@@ -15,7 +15,7 @@ MOST_SWEPT_TILE = 2
 
 
 def summed_axis(option: NestOption) -> TileAxis | None:
-    """The innermost summing axis, where its loop may be unrolled: it runs, and every input follows it.
+    """Return the innermost summing axis, where its loop may be unrolled: it runs, and every input follows it.
 
     What does not follow it would have to wait in registers for the next iteration.
     """
@@ -25,7 +25,7 @@ def summed_axis(option: NestOption) -> TileAxis | None:
 
 
 def sweeping_axis(option: NestOption) -> TileAxis | None:
-    """The summing axis of which a register block may take a few rows of what streams, each by own loads."""
+    """Return the summing axis of which a register block may take a few rows of what streams, each by own loads."""
     axis = summed_axis(option)
     if axis is None or axis.tile > MOST_SWEPT_TILE:
         return None
@@ -37,7 +37,7 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
     summed = summed_axis(space.option)
 
     def one(axis: TileAxis) -> Cost:
-        """What one iteration of the sum covers."""
+        """Return what one iteration of the sum covers."""
         return times(axis.tile, Decision(space.unroll(axis))) if axis == summed else Const(axis.tile)
 
     for axis in space.axes:
@@ -46,7 +46,7 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
 
 
 def sum_constraints(space: Choices) -> Iterator[Constraint]:
-    """A sum that is cut into blocks rests in a buffer where its tensor is too narrow for it."""
+    """Yield a sum that is cut into blocks rests in a buffer where its tensor is too narrow for it."""
     for operand in space.option.operands:
         if operand.is_accumulator and operand.stage_whole:
             stage = space.stage(operand)

@@ -51,7 +51,7 @@ class Loop:
 
 
 def tile(space: Space) -> Tiling:
-    """The tiling of an option."""
+    """Return the tiling of an option."""
     step: dict[str, Cost] = {}
     block: dict[str, Cost] = {}
     blocks: dict[str, Cost] = {}
@@ -68,7 +68,7 @@ def tile(space: Space) -> Tiling:
 
 
 def loops(tiling: Tiling) -> tuple[Loop, ...]:
-    """All loops outside `hold`, each with what stands inside it under the decided orders."""
+    """Return all loops outside `hold`, each with what stands inside it under the decided orders."""
     space = tiling.space
     order = {(outer.name, inner.name): name for name, outer, inner in space.order_pairs()}
     sweep = {(outer.name, inner.name): name for name, outer, inner in space.sweep_pairs()}
@@ -128,7 +128,7 @@ def _footprint_bytes(space: Space, operand: TileOperand, extents: Mapping[str, C
 
 
 def _in_pieces(space: Space, operand: TileOperand) -> bool:
-    """Whether loops may touch less than a line of the operand's rows, where they lie."""
+    """Return whether loops may touch less than a line of the operand's rows, where they lie."""
     tile = next((a.tile for a in space.option.axes if a.name == operand.dense_axis), 0)
     return 0 < tile * operand.tensor_bytes < operand.least_row_bytes
 
@@ -141,7 +141,7 @@ def whole_bytes(space: Space, operand: TileOperand) -> tuple[int, int]:
 
 
 def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> Cost:
-    """One of two costs, after where the operand is read from."""
+    """Return one of two costs, after where the operand is read from."""
     values = space.stage_values(operand)
     if all(value == 0 for value in values):
         return direct
@@ -151,14 +151,14 @@ def by_stage(space: Space, operand: TileOperand, direct: Cost, staged: Cost) -> 
 
 
 def extent_of(space: Space, axis: str, extents: Mapping[str, Cost]) -> Cost:
-    """How far loops of these extents move along an axis; all of an axis that has no decisions."""
+    """Return how far loops of these extents move along an axis; all of an axis that has no decisions."""
     if axis in extents:
         return extents[axis]
     return Const(next(a.extent for a in space.option.axes if a.name == axis))
 
 
 def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Cost]) -> tuple[Cost, ...]:
-    """The extents that loops cover along the axes of a tensor: windows overlap, caches hold whole lines."""
+    """Return the extents that loops cover along the axes of a tensor: windows overlap, caches hold whole lines."""
     line = Const(operand.least_row_bytes // max(1, operand.tensor_bytes))
     if not operand.subscripts:
         covered = {axis: extent_of(space, axis, extents) for axis in operand.axes}
@@ -176,7 +176,7 @@ def _tensor_extents(space: Space, operand: TileOperand, extents: Mapping[str, Co
 def reloads(
     space: Space, operand: TileOperand, nest: tuple[Loop, ...], caches: Sequence[Cache]
 ) -> tuple[tuple[Cost, ...], tuple[Cost, ...]]:
-    """How often each loop that the operand does not follow makes the last cache reload it: in place, staged.
+    """Return how often each loop that the operand does not follow makes the last cache reload it: in place, staged.
 
     It does where its body touches more than the cache holds, or takes longer than the cache keeps anything,
     and no cache before it holds and keeps all of that.
@@ -200,7 +200,7 @@ def reloads(
 
 
 def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
-    """How often the last cache loads anew what finds room in it beside all that the body touches."""
+    """Return how often the last cache loads anew what finds room in it beside all that the body touches."""
     *nearer, cache = caches
     points = kept_points(space, cache)
     if not points:
@@ -214,7 +214,7 @@ def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
 
 
 def usable_bytes(cache: Cache) -> int:
-    """What working sets may take of a cache. Units: bytes.
+    """Return what working sets may take of a cache. Units: bytes.
 
     Of one that cores share, half as much: what runs on the others takes its part, and loops that come back to
     little lose next to nothing where nothing does (docs/decisions/0020-memory-model.md).
@@ -251,7 +251,7 @@ def rows_apart(pitch_bytes: int, cache: Cache) -> int:
 
 @lru_cache(maxsize=1024)
 def _rows_apart(pitch_bytes: int, way_bytes: int, near_bytes: int) -> int:
-    """How many rows lie between two that begin, but for `near_bytes`, in the same set."""
+    """Return how many rows lie between two that begin, but for `near_bytes`, in the same set."""
     for apart in range(1, way_bytes // gcd(pitch_bytes, way_bytes)):
         beyond = apart * pitch_bytes % way_bytes
         if min(beyond, way_bytes - beyond) <= near_bytes:

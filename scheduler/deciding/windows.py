@@ -21,7 +21,7 @@ def reaches_of(window: Window, option: NestOption) -> tuple[int, ...]:
 
 
 def in_window(space: Choices, operand: TileOperand, shared: Cost, own: Cost, window: Window) -> Cost:
-    """One of two costs, after whether a block has all taps."""
+    """Return one of two costs, after whether a block has all taps."""
     tap = next(a for a in space.option.axes if a.name == window.tap)
     if operand.is_accumulator:
         return own

@@ -38,7 +38,7 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def least_in_and_out(way: Way) -> float:
-    """Each accumulator once; behind rows that loads follow out of memory it shows by a share.
+    """Return each accumulator once; behind rows that loads follow out of memory it shows by a share.
 
     What streams is not known of outlines yet.
     """

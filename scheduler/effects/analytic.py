@@ -30,7 +30,7 @@ class AnalyticModel:
         return priced(self.shares(problem, nest, option))
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
-        """The same cost in parts with names; what needs a figure that the machine does not state is none."""
+        """Return the same cost in parts with names; what needs a figure that the machine does not state is none."""
         context = Context.of(problem, nest, option)
         return tuple(
             Share(
@@ -46,12 +46,12 @@ class AnalyticModel:
         )
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """What `expression` is never below, in some tens of microseconds."""
+        """Return what `expression` is never below, in some tens of microseconds."""
         return min(_least_ns(way) for way in ways(problem, option)) * ROUNDED
 
 
 def _least_ns(way: Way) -> float:
-    """The longest of what hides, and what is on top, of effects that have a floor."""
+    """Return the longest of what hides, and what is on top, of effects that have a floor."""
     hides: list[float] = []
     on_top: list[float] = []
     for effect in EFFECTS:

@@ -46,7 +46,7 @@ MOST_AXES = 2
 
 
 def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
-    """The time that issues do not hide of the input of which most shows. Units: nanoseconds."""
+    """Return the time that issues do not hide of the input of which most shows. Units: nanoseconds."""
     return largest(
         _of_input(tiling, problem, operand, position, missed)
         for position, operand in enumerate(tiling.space.option.operands)
@@ -57,7 +57,7 @@ def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
 def _of_input(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
 ) -> Cost:
-    """What shows of an input; of one that streams, `streams` says it.
+    """Return what shows of an input; of one that streams, `streams` says it.
 
     What hints have brought near comes from there.
     """
@@ -77,7 +77,7 @@ def _of_input(
 def _of_levels(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
 ) -> Iterator[tuple[Misses, Cost]]:
-    """What shows of an input out of each level."""
+    """Yield what shows of an input out of each level."""
     space = tiling.space
     element_bytes = max(operand.staged_bytes, operand.tensor_bytes)
     axes = [axis for axis in space.axes if axis.name not in operand.axes]
@@ -117,13 +117,13 @@ class _Byte:
     hides: float
 
     def part(self, issues_ns: float) -> float:
-        """Which part of its time is left beside such issues, beyond that of a nearer memory."""
+        """Return which part of its time is left beside such issues, beyond that of a nearer memory."""
         left = max(0.0, self.hides * self.ns - max(self.before_ns, issues_ns))
         return min(self.ns - self.before_ns, left) / self.ns
 
 
 def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
-    """Which part of the time for a byte is left, by what is unrolled."""
+    """Return which part of the time for a byte is left, by what is unrolled."""
     if not axes:
         return Const(byte.part(issue_ns))
     axis, *others = axes
@@ -136,5 +136,5 @@ def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) 
 
 @lru_cache(maxsize=4096)
 def _parts(most: int, byte: _Byte, issue_ns: float) -> tuple[tuple[int, Const], ...]:
-    """The part that is left for every number of issues."""
+    """Return the part that is left for every number of issues."""
     return tuple((n, Const(byte.part(n * issue_ns))) for n in range(1, most + 1))

@@ -21,7 +21,7 @@ from isamap.scheduler.deciding.tiling import Tiling, rows_apart
 
 
 def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) -> Cost:
-    """An iteration of all register blocks: what goes in and out of registers, or the chain, and lost lines.
+    """Return an iteration of all register blocks: what goes in and out of registers, or the chain, and lost lines.
 
     Units: nanoseconds.
     """
@@ -30,7 +30,7 @@ def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) ->
 
 
 def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
-    """The time of lines that come out of the next cache at each step, where more rows than there is room for
+    """Return the time of lines that come out of the next cache at each step, where more rows than there is room for
     in the sets that they share are gone along side by side.
     """
     if not carried.pitches or not problem.caches or not problem.caches[0].ways:
@@ -43,7 +43,7 @@ def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
 
 
 def _line_ns(problem: Problem) -> float:
-    """What a line takes out of the second cache: of rows that share sets, where that is known."""
+    """Return what a line takes out of the second cache: of rows that share sets, where that is known."""
     nearest, *farther = problem.caches
     bytes_per_ns = farther[0].bandwidth_bytes_per_ns if farther else problem.memory_bandwidth_bytes_per_ns
     return problem.rows_behind[0].crowded_piece_ns or nearest.line_bytes / bytes_per_ns

@@ -27,7 +27,7 @@ from isamap.source import added
 
 
 def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """The copy into the staging buffer; of an accumulator both ways."""
+    """Return the copy into the staging buffer; of an accumulator both ways."""
     space = tiling.space
     if operand.packed or operand.flow is not None:  # what flows is no work of the unit that computes
         return Const(0)
@@ -47,7 +47,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """All copies per block of an operand, both ways of an accumulator, made when they are needed."""
+    """Return all copies per block of an operand, both ways of an accumulator, made when they are needed."""
     once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
     once += copying_afar(tiling, operand, problem)
     again = _again(tiling, operand)
@@ -59,7 +59,7 @@ def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _filled(tiling: Tiling, operand: TileOperand) -> int:
-    """The elements of a copy: instructions fill whole tiles, units of their own bring what is there."""
+    """Return the elements of a copy: instructions fill whole tiles, units of their own bring what is there."""
     followed = [axis for axis in tiling.space.option.axes if axis.name in operand.axes]
     return prod(a.extent if operand.mover else ceil(a.extent / a.tile) * a.tile for a in followed)
 
@@ -74,7 +74,7 @@ def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
-    """What beginning pieces of rows takes that a copy in the order of the buffer comes back to: of each row
+    """Return what beginning pieces of rows takes that a copy in the order of the buffer comes back to: of each row
     one for the columns of every register block. By rows there is one for each of the `parts` of it.
 
     Out of memory `residence` prices what copies begin by rows. Units: nanoseconds.
@@ -100,13 +100,13 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) 
 
 
 def least_packing(way: Way) -> float:
-    """One copy of what is staged, sums both ways: of what a unit moves by itself, what shows of it."""
+    """Return one copy of what is staged, sums both ways: of what a unit moves by itself, what shows of it."""
     leak = way.problem.model.leak_factor
     return added(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
 def least_beside(way: Way) -> float:
-    """What bringing inputs and copies beside the sum take at least together, which other units do.
+    """Return what bringing inputs and copies beside the sum take at least together, which other units do.
 
     But for what shows of the copies anyhow: made when they are needed, they take no more than that, on top.
     """
@@ -120,12 +120,12 @@ def _may_be_beside(operand: TileOperand) -> bool:
 
 
 def _copied_ns(operand: TileOperand) -> float:
-    """What copying an element once takes, shared by all iterations that a copy serves. Units: nanoseconds."""
+    """Return what copying an element once takes, shared by all iterations that a copy serves. Units: nanoseconds."""
     return operand.pack_ns_per_element / operand.turns_of_copy
 
 
 def _least_ns(operand: TileOperand, leak: float) -> float:
-    """What copying an element shows at least. Units: nanoseconds."""
+    """Return what copying an element shows at least. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
     if _may_be_beside(operand):
         return leak * at_once
@@ -178,7 +178,7 @@ def _bandwidth_of(size_bytes: int, problem: Problem) -> float:
 
 
 def _repeats(tiling: Tiling, operand: TileOperand) -> list[Cost]:
-    """How often loops that the operand does not follow, around one that it follows, repeat its copy."""
+    """Return how often loops that the operand does not follow, around one that it follows, repeat its copy."""
     repeats: dict[str, list[Cost]] = {}
     for name, first, second in tiling.space.order_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):

@@ -32,7 +32,7 @@ PARTS = 4 * MAX_UNROLLED
 
 
 def crowded(tiling: Tiling, problem: Problem) -> Cost:
-    """The time that register blocks wait for results of the one before. Units: nanoseconds."""
+    """Return the time that register blocks wait for results of the one before. Units: nanoseconds."""
     space = tiling.space
     if not problem.caches or not problem.rows_behind[0].crowded_ns:
         return Const(0)
@@ -69,12 +69,12 @@ def _between_columns(tiling: Tiling, result: TileOperand, columns: TileAxis, hel
 
 
 def _part(step: Cost, whole: Cost) -> Cost:
-    """How much of something one register block covers, in parts of which all mean all of it."""
+    """Return how much of something one register block covers, in parts of which all mean all of it."""
     return CeilDiv(times(PARTS, step), whole)
 
 
 def _lies_like(space: Space, operand: TileOperand, result: TileOperand) -> bool:
-    """Whether an input may be read in place, in pieces of rows that lie as far apart as the results'."""
+    """Return whether an input may be read in place, in pieces of rows that lie as far apart as the results'."""
     near = not (operand.streams or operand.packed or operand.subscripts)
     in_place = near and 0 in space.stage_values(operand)
     alike = (operand.dense_axis, operand.pitch_bytes) == (result.dense_axis, result.pitch_bytes)

@@ -51,7 +51,7 @@ class Context:
 
     @classmethod
     def of(cls, problem: Problem, nest: NestProblem, option: NestOption) -> Context:
-        """What is the same for all effects of a statement under one option."""
+        """Return what is the same for all effects of a statement under one option."""
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
         brought = (
             Part(cost, operand.name)
@@ -116,7 +116,7 @@ class Effect:
     least: Callable[[Way], float] | None = None
 
     def is_known(self, problem: Problem) -> bool:
-        """Whether all figures are stated that it needs."""
+        """Return whether all figures are stated that it needs."""
         return all(figure.is_stated(problem) for figure in self.needs)
 
 

@@ -27,7 +27,7 @@ from isamap.scheduler.effects.levels import Misses
 
 
 def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """How long hinted rows along sums fill all buffers, of each input. Units: nanoseconds."""
+    """Yield how long hinted rows along sums fill all buffers, of each input. Units: nanoseconds."""
     for position, operand in enumerate(space.option.operands):
         # Of what streams, `streams` says what hints take, unless lines of memory have a time of their own.
         is_said = operand.streams and not problem.memory_rows.fill_ns
@@ -38,7 +38,7 @@ def buffers_filled(space: Space, missed: Sequence[Misses], problem: Problem) -> 
 
 
 def _filled(position: int, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """The same of one, whose lines take out of each level what they do beyond the nearer one."""
+    """Yield the same of one, whose lines take out of each level what they do beyond the nearer one."""
     near, before_ns = problem.rows_behind[0], 0.0
     for level, rows in zip(missed, problem.rows_behind, strict=False):
         ns = max(0.0, rows.fill_ns - before_ns)

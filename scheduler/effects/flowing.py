@@ -40,19 +40,19 @@ LAST_SWEEPS = (1, 2, 4)
 
 
 def flowing(operands: Sequence[TileOperand]) -> list[tuple[TileOperand, Flow]]:
-    """The operands that units of their own move."""
+    """Return the operands that units of their own move."""
     return [(o, o.flow) for o in operands if o.flow is not None]
 
 
 def units(operands: Sequence[TileOperand]) -> tuple[str, ...]:
-    """These units, and links that they share; with those that load and store sums of parts."""
+    """Return these units, and links that they share; with those that load and store sums of parts."""
     flows = [flow for _, flow in flowing(operands)]
     found = {u for f in flows for busy in (f.begun, f.finished, f.around, f.between) for u, _ in busy}
     return tuple(sorted(found))
 
 
 def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cost]) -> Cost:
-    """How long an operand keeps a unit busy; `again` are factors of how often all of it is moved."""
+    """Return how long an operand keeps a unit busy; `again` are factors of how often all of it is moved."""
     flow = operand.flow
     if flow is None:
         return Const(0)
@@ -72,7 +72,7 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
-    """What is computed, with all that it waits for, or the busiest unit with what comes before and behind its
+    """Return what is computed, with all that it waits for, or the busiest unit with what comes before and behind its
     work; 0 where nothing flows.
     """
     operands = tiling.space.option.operands
@@ -113,7 +113,7 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
 
 
 def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
-    """How long computing keeps all banks of a memory busy, and loads into registers do."""
+    """Yield how long computing keeps all banks of a memory busy, and loads into registers do."""
     option = tiling.space.option
     operands = {o.name: o for o in option.operands}
     for banked, name, ns in option.banked:
@@ -124,7 +124,7 @@ def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
 
 
 def _of_block(tiling: Tiling) -> Cost:
-    """What is computed of one register block, beside which nothing else is done at either end."""
+    """Return what is computed of one register block, beside which nothing else is done at either end."""
     option, space = tiling.space.option, tiling.space
     unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
     issues = prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
@@ -174,14 +174,14 @@ def _filled_early(
 
 
 def _moved_axes(tiling: Tiling, operand: TileOperand) -> list[TileAxis]:
-    """The axes that blocks are cut along, and moved; taps share what one of them brings."""
+    """Return the axes that blocks are cut along, and moved; taps share what one of them brings."""
     taps = {window.tap for window in operand.windows}
     axes = [a for a in tiling.space.option.axes if a.name in operand.axes and a.name in tiling.block]
     return [a for a in axes if a.name not in taps]
 
 
 def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """How much later all that is filled when it was read is there, and are the sums of it."""
+    """Return how much later all that is filled when it was read is there, and are the sums of it."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     late_ns = flow.latency_ns + max(0.0, option.latency_ns - option.interval_ns)
@@ -189,7 +189,7 @@ def _late(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost
 
 
 def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many: Cost) -> Cost:
-    """One of two costs, after whether the issues that fill a block once find room in queues."""
+    """Return one of two costs, after whether the issues that fill a block once find room in queues."""
     axes = _moved_axes(tiling, operand)
     most = flow.queued
     if operand.windows:  # they are read to their end, and wait for moves into their last plane
@@ -221,7 +221,7 @@ def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cos
 
 
 def _planes(tiling: Tiling, operand: TileOperand) -> int:
-    """How many planes the windows of a buffer have together."""
+    """Return how many planes the windows of a buffer have together."""
     return prod(len(reaches_of(window, tiling.space.option)) for window in operand.windows)
 
 
@@ -254,7 +254,7 @@ def _refilled(
 
 
 def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """How long all units wait for fillings that cannot begin before a buffer is read: of one copy, and of two
+    """Return how long all units wait for fillings that cannot begin before a buffer is read: of one copy, and of two
     where windows are read to their end. 0 where it is filled once.
     """
     blocks = times(*(tiling.blocks[a.name] for a in tiling.space.axes if a.name in operand.axes))
@@ -263,7 +263,7 @@ def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[C
 
 
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
-    """One of two costs of an operand that is staged per block, after how many copies its buffer has."""
+    """Return one of two costs of an operand that is staged per block, after how many copies its buffer has."""
     staged = one
     if operand in crossing(tiling.space):
         staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two), (BESIDE, two)))
@@ -272,14 +272,14 @@ def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Co
 
 
 def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Cost:
-    """How many register blocks read each element of a block; `inside`, before the next one is filled."""
+    """Return how many register blocks read each element of a block; `inside`, before the next one is filled."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
     blocks = [_inside(tiling, operand, a) for a in others if inside]
     return times(*(tiling.turns[a.name] for a in others), *blocks)
 
 
 def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
-    """How many blocks of another axis stand inside the loops over an operand's blocks."""
+    """Return how many blocks of another axis stand inside the loops over an operand's blocks."""
     found: Cost = tiling.blocks[other.name]
     for name, outer, inner in tiling.space.order_pairs():
         own = inner if outer == other else outer
@@ -291,7 +291,7 @@ def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
 
 
 def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) -> Cost:
-    """What is computed when all is brought: a register block, or where one sweep reads each block of an
+    """Return what is computed when all is brought: a register block, or where one sweep reads each block of an
     input, and uses a tile when it comes, the issues on the last one.
     """
     space, found = tiling.space, _of_block(tiling)
@@ -306,7 +306,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """What is brought of an input before anything is computed: a block, or all of it."""
+    """Yield what is brought of an input before anything is computed: a block, or all of it."""
     space, whole_ns = tiling.space, longest_ns(flow.begun)
     taps = {window.tap for window in operand.windows}  # which share what one of them brings
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]
@@ -338,7 +338,7 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence
 
 
 def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, tiles: int) -> Cost:
-    """How long the first tile of a block of so many along other axes waits, while the others are computed."""
+    """Return how long the first tile of a block of so many along other axes waits, while the others are computed."""
     left_ns = wait_ns - (tiles - 1) * tiling.space.option.interval_ns
     if left_ns <= 0 or not axes:
         return Const(max(0.0, left_ns))

@@ -50,7 +50,7 @@ def begun(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost,
 
 
 def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
-    """How often each row of an input is begun that is copied before: once for each copy of a part of it.
+    """Return how often each row of an input is begun that is copied before: once for each copy of a part of it.
 
     Copies go over a few rows at a time from piece to piece, whatever register blocks read of a buffer
     (`isamap/lower/lines.py`).
@@ -66,7 +66,7 @@ def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
-    """One of two costs, after whether own loads read each of a few whole rows, a line or two at a time.
+    """Return one of two costs, after whether own loads read each of a few whole rows, a line or two at a time.
 
     What is cut begins anew; measured parts of 2.5 KB are no faster than others. Costs only grow with what
     they depend on: `swept` is taken to be no more than `otherwise`.
@@ -87,7 +87,7 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
 
 
 def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwise: Cost) -> Cost:
-    """One of two costs, after whether register blocks read whole rows of a matrix, one after the other.
+    """Return one of two costs, after whether register blocks read whole rows of a matrix, one after the other.
 
     Costs only grow with what they depend on: `sequence` is taken to be no more than `otherwise`.
     """
@@ -97,12 +97,12 @@ def if_in_sequence(tiling: Tiling, operand: TileOperand, sequence: Cost, otherwi
 
 
 def _is_cut(option: NestOption, operand: TileOperand) -> bool:
-    """Whether other threads have the rest of each row: what is fetched ahead behind its end is theirs."""
+    """Return whether other threads have the rest of each row: what is fetched ahead behind its end is theirs."""
     return any(name == operand.dense_axis for name, _ in option.parts)
 
 
 def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) -> Cost:
-    """One of two costs, after whether the largest input that streams is read in place like that."""
+    """Return one of two costs, after whether the largest input that streams is read in place like that."""
     operand = largest_stream(tiling.space.option)
     if operand is None or not operand.swept:
         return otherwise
@@ -110,7 +110,7 @@ def if_followed(tiling: Tiling, problem: Problem, swept: Cost, otherwise: Cost) 
 
 
 def largest_stream(option: NestOption) -> TileOperand | None:
-    """The input that streams and has the most bytes: what is computed waits for it."""
+    """Return the input that streams and has the most bytes: what is computed waits for it."""
     sizes = {axis.name: axis.extent for axis in option.axes}
     streaming = [operand for operand in option.operands if operand.streams]
     if not streaming:
@@ -119,7 +119,7 @@ def largest_stream(option: NestOption) -> TileOperand | None:
 
 
 def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, far: Cost) -> Cost:
-    """One of two costs, after whether the next few rows find room where hints bring them."""
+    """Return one of two costs, after whether the next few rows find room where hints bring them."""
     axis = sweeping_axis(tiling.space.option)
     if axis is None:
         return far
@@ -130,5 +130,5 @@ def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, 
 
 
 def room_bytes(problem: Problem) -> int:
-    """How much may be asked for at once: two iterations' rows fit into the cache before the last."""
+    """Return how much may be asked for at once: two iterations' rows fit into the cache before the last."""
     return problem.caches[-2:][0].capacity_bytes // 2

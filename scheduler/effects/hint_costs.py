@@ -12,7 +12,7 @@ from isamap.scheduler.deciding.tiling import Tiling
 
 
 def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """The time of an operand's hints, each line once: what loops around name again is near then.
+    """Return the time of an operand's hints, each line once: what loops around name again is near then.
 
     Of pieces of rows that lie in caches already, the hints are executed all the same.
     """
@@ -24,7 +24,7 @@ def hinting(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes:
 
 
 def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_bytes: int) -> Cost:
-    """How many bytes the hints about pieces of an input's rows name: a line at least of each piece, and again
+    """Return how many bytes the hints about pieces of an input's rows name: a line at least of each piece, and again
     where blocks of other axes, or their register blocks, go through all pieces.
     """
     space, along = tiling.space, operand.dense_axis
@@ -43,7 +43,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
 
 
 def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> Cost:
-    """One of two costs, after whether an input is asked for early where that is searched."""
+    """Return one of two costs, after whether an input is asked for early where that is searched."""
     if not asked(tiling.space.option, operand):
         return late
     others = [(n + 1, early) for n in range(len(operand.hints))]

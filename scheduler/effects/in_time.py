@@ -25,7 +25,7 @@ ENOUGH_TURNS = (4, 8, 16, 32)
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
-    """One of two costs of an input's pieces, after whether hints bring them in time.
+    """Return one of two costs of an input's pieces, after whether hints bring them in time.
 
     Costs only grow with what they depend on: `early` is taken to be no more than `late`. Units: `bandwidth`
     of where they lie, in bytes per nanosecond.
@@ -68,6 +68,6 @@ def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) 
 
 
 def _issues_for_lines(option: NestOption, operand: TileOperand, bandwidth: float) -> float:
-    """How many issues on each tile of an operand take as long as its lines."""
+    """Return how many issues on each tile of an operand take as long as its lines."""
     tile = prod(axis.tile for axis in option.axes if axis.name in operand.axes)
     return tile * operand.tensor_bytes / bandwidth / option.interval_ns if option.interval_ns else inf

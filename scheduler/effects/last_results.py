@@ -14,7 +14,7 @@ from isamap.scheduler.effects.parted_sums import longest_ns
 
 
 def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """What leaves behind the last sum: of a register block what is not taken out while its last tiles are
+    """Yield what leaves behind the last sum: of a register block what is not taken out while its last tiles are
     computed.
     """
     option = tiling.space.option
@@ -26,7 +26,7 @@ def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """The same behind sums that wait for each other: those of one copy count the last ones as well, where
+    """Yield the same behind sums that wait for each other: those of one copy count the last ones as well, where
     taking them out and beginning them anew takes longer than what is computed.
     """
     option, space = tiling.space.option, tiling.space
@@ -39,7 +39,7 @@ def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """How much later the last tile is computed than its issue ends, and is there than its unit is free."""
+    """Yield how much later the last tile is computed than its issue ends, and is there than its unit is free."""
     option, space = tiling.space.option, tiling.space
     yield Const(max(0.0, flow.latency_ns - _taken_out_ns(tiling, operand, flow)))
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
@@ -48,11 +48,11 @@ def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
 
 
 def _taken_out_ns(tiling: Tiling, operand: TileOperand, flow: Flow) -> float:
-    """How long a tile is taken out; by the unit that computes, it is among what sums wait for."""
+    """Return how long a tile is taken out; by the unit that computes, it is among what sums wait for."""
     others = tuple((unit, ns) for unit, ns in flow.finished if unit != tiling.space.option.unit)
     return longest_ns(others) / tiles_of(tiling, operand)
 
 
 def tiles_of(tiling: Tiling, operand: TileOperand) -> int:
-    """How many tiles of an operand there are."""
+    """Return how many tiles of an operand there are."""
     return prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)

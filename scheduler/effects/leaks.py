@@ -13,7 +13,7 @@ from isamap.scheduler.effects.supply import least_supply, shown_hints
 
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """What shows of what is `hidden`, of hints, and of traffic: less of inputs, which are read in order and
+    """Yield what shows of what is `hidden`, of hints, and of traffic: less of inputs, which are read in order and
     fetched ahead.
     """
     model = problem.model
@@ -26,5 +26,5 @@ def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Probl
 
 
 def least_leak(way: Way) -> float:
-    """What shows of bringing inputs."""
+    """Return what shows of bringing inputs."""
     return way.problem.model.leak_factor * least_supply(way)

@@ -39,7 +39,7 @@ class Way:
 
 
 def ways(problem: Problem, option: NestOption) -> Iterator[Way]:
-    """All ways to bring the operands of an option that are listed; the others cost nothing."""
+    """Yield all ways to bring the operands of an option that are listed; the others cost nothing."""
     trips = {axis.name: issues_along(axis) for axis in option.axes}
     issues = prod(trips.values())
     most = _blocks(problem, option)
@@ -54,7 +54,7 @@ def ways(problem: Problem, option: NestOption) -> Iterator[Way]:
 
 
 def _brought(operand: TileOperand, tiles: float, elements: int) -> list[Brought]:
-    """An operand in place and from a buffer, as far as either is known."""
+    """Return an operand in place and from a buffer, as far as either is known."""
     found: list[Brought] = []
     if operand.direct_ns is not None:
         found.append(Brought(operand, tiles * operand.direct_ns))

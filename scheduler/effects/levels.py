@@ -47,7 +47,7 @@ class Misses:
 
 
 def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
-    """What each cache misses that does not hold all tensors, the nearest first."""
+    """Return what each cache misses that does not hold all tensors, the nearest first."""
     space = tiling.space
     nest = loops(tiling)
     found: list[Misses] = []
@@ -74,7 +74,7 @@ def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
 
 
 def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandwidth: float) -> float:
-    """How long what an iteration of ordered loops finds new takes, though its tensors fit: each line once.
+    """Return how long what an iteration of ordered loops finds new takes, though its tensors fit: each line once.
 
     Units: nanoseconds.
     """
@@ -84,13 +84,13 @@ def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandw
 
 
 def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
-    """What lies behind each cache, and its bandwidth. Units: bytes per nanosecond."""
+    """Return what lies behind each cache, and its bandwidth. Units: bytes per nanosecond."""
     behind = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
     return (*behind, ("memory", problem.memory_bandwidth_bytes_per_ns))[: len(problem.caches)]
 
 
 def one_after_another(missed: Sequence[Misses]) -> Cost:
-    """The time of all transfers: a level adds what it takes longer than the one before it would have."""
+    """Return the time of all transfers: a level adds what it takes longer than the one before it would have."""
     each = [
         cost for level, share in added(missed) for cost in (times(share, total(level.lines)), *level.begun)
     ]
@@ -98,12 +98,12 @@ def one_after_another(missed: Sequence[Misses]) -> Cost:
 
 
 def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
-    """Each level with the part of its lines' time that it adds to that of the level before it."""
+    """Return each level with the part of its lines' time that it adds to that of the level before it."""
     return _added((level, 1.0) for level in missed)
 
 
 def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
-    """The same of the part of that time which counts beside computing on pieces of rows."""
+    """Return the same of the part of that time which counts beside computing on pieces of rows."""
     return _added((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 
@@ -115,7 +115,7 @@ def _added(missed: Iterable[tuple[Misses, float]]) -> Iterator[tuple[Misses, flo
 
 
 def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> float:
-    """How long copying all of an operand takes to read it out of where it lies, and results to write them
+    """Return how long copying all of an operand takes to read it out of where it lies, and results to write them
     there: 0 out of the first cache.
 
     Copies are made before anything is computed on them, or after, and hide behind nothing. Units:
@@ -129,7 +129,7 @@ def copying_afar(tiling: Tiling, operand: TileOperand, problem: Problem) -> floa
 
 
 def copying_shared(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """How long the lines take that copies of parts of an input read once more, as two parts share them.
+    """Return how long the lines take that copies of parts of an input read once more, as two parts share them.
 
     Units: nanoseconds.
     """
@@ -158,7 +158,7 @@ def _missed(
     again: Cost,
     bandwidth: float,
 ) -> Cost:
-    """The time to load an operand so often, in place or staged, and to store an accumulator as often.
+    """Return the time to load an operand so often, in place or staged, and to store an accumulator as often.
 
     `again` is how often a line read in place is loaded while it is used.
     """

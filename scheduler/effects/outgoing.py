@@ -63,7 +63,7 @@ def out_and_back(
 
 
 def _while_copied(tiling: Tiling, operand: TileOperand) -> Mapping[str, Cost]:
-    """How far loops move along each axis while a part of results is in its buffer: to the end of all sums."""
+    """Return how far loops move along each axis while a part of results is in its buffer: to the end of all sums."""
     space = tiling.space
     found = {
         axis.name: Const(axis.extent) if axis.is_reduction else tiling.block[axis.name] for axis in space.axes

@@ -36,7 +36,7 @@ def copied(
     repeats: Sequence[Cost],
     problem: Problem,
 ) -> Cost:
-    """What copying an operand per block adds on top: `at_once` where nothing crosses iterations.
+    """Return what copying an operand per block adds on top: `at_once` where nothing crosses iterations.
 
     `repeats` are factors of how often the whole of it is copied, `afar_ns` is what all of that takes longer
     for coming from afar, of results both ways.
@@ -60,7 +60,7 @@ def copied(
 
 
 def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
-    """How long units that do not sum are busy with copies dealt to the sum."""
+    """Return how long units that do not sum are busy with copies dealt to the sum."""
     if not operand.beside or operand.is_accumulator or operand not in crossing(tiling.space):
         return Const(0)
     nothing, made = Const(0), total([at_once, _counted(tiling, problem)])
@@ -68,20 +68,20 @@ def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem:
 
 
 def _counted(tiling: Tiling, problem: Problem) -> Cost:
-    """What it takes to deal work to each step of a sum."""
+    """Return what it takes to deal work to each step of a sum."""
     steps = (tiling.steps[axis.name] for axis in tiling.space.axes)
     return times(problem.model.share_turns_count * problem.loops.turn_ns, *steps)
 
 
 def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
-    """How many copies of its buffer an input has."""
+    """Return how many copies of its buffer an input has."""
     if operand.is_accumulator or operand not in crossing(tiling.space):
         return Const(1)
     return Cases(name_of(tiling.space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))
 
 
 def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """How long a unit of its own is busy with what crosses iterations."""
+    """Return how long a unit of its own is busy with what crosses iterations."""
     if not operand.mover or operand not in crossing(tiling.space):
         return Const(0)
     once = _elements(tiling, operand) * operand.moved_ns_per_element
@@ -91,12 +91,12 @@ def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cos
 
 
 def _per_whole(operand: TileOperand, repeats: Sequence[Cost]) -> Sequence[Cost]:
-    """How often all of it is moved; results that cross iterations are finished, and are written back once."""
+    """Return how often all of it is moved; results that cross iterations are finished, and are written back once."""
     return () if operand.is_accumulator else repeats
 
 
 def movers(operands: Iterable[TileOperand]) -> tuple[str, ...]:
-    """The units that copy by themselves."""
+    """Return the units that copy by themselves."""
     return tuple(sorted({operand.mover for operand in operands if operand.mover and operand.flow is None}))
 
 

@@ -16,7 +16,7 @@ AGAIN = ((1, 0.0), (2, 1 / 2), (4, 3 / 4))
 
 
 def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
-    """How long a unit is busy with sums that leave registers and come back, for each part that is summed."""
+    """Return how long a unit is busy with sums that leave registers and come back, for each part that is summed."""
     between, apart = unit_ns(flow.between, unit), unit_ns(flow.apart, unit)
     if not between and not apart:
         return Const(0)
@@ -28,7 +28,7 @@ def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
 
 
 def in_parts(tiling: Tiling, flow: Flow, computing: Cost) -> Cost:
-    """What is computed where registers hold only parts of sums at once; 0 where they hold all.
+    """Return what is computed where registers hold only parts of sums at once; 0 where they hold all.
 
     What sums begin with is there before, and they are finished while the last part is computed, a register
     block after the other. Those of one block alone go out and come back before the next part of them.
@@ -49,10 +49,10 @@ def in_parts(tiling: Tiling, flow: Flow, computing: Cost) -> Cost:
 
 
 def longest_ns(busy: Busy) -> float:
-    """How long the busiest unit is."""
+    """Return how long the busiest unit is."""
     return max((ns for _, ns in busy), default=0.0)
 
 
 def unit_ns(busy: Busy, unit: str) -> float:
-    """How long one unit is busy."""
+    """Return how long one unit is busy."""
     return added(ns for name, ns in busy if name == unit)

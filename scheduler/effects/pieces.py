@@ -26,7 +26,7 @@ from isamap.scheduler.effects.same_sets import if_kept
 
 
 def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
-    """The time of pieces with what of computing shows beside. Units: nanoseconds."""
+    """Return the time of pieces with what of computing shows beside. Units: nanoseconds."""
     return largest(
         total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])
         for level in missed
@@ -35,7 +35,7 @@ def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, probl
 
 
 def _in_pieces(tiling: Tiling, missed: Sequence[Misses], one: Misses, problem: Problem) -> list[Cost]:
-    """The time of pieces out of one level and of those behind which computing hides no better.
+    """Return the time of pieces out of one level and of those behind which computing hides no better.
 
     Of copies only the rows that they begin count: what they read is on top already (`copying_afar`).
     """

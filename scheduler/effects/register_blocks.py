@@ -24,7 +24,7 @@ def block_sums(space: Space, loops: LoopTimes) -> Cost:
 
 
 def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
-    """What one step of all summing axes takes in a register block."""
+    """Return what one step of all summing axes takes in a register block."""
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
     chain = option.latency_ns if any(axis.is_reduction for axis in space.axes) else 0.0
@@ -43,7 +43,7 @@ def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
 
 
 def _busy(space: Space, operand: TileOperand) -> Cost:
-    """What of an operand's loads keeps the unit busy that computes."""
+    """Return what of an operand's loads keeps the unit busy that computes."""
     if not operand.direct_busy_ns and not operand.staged_busy_ns:
         return Const(0)
     tiles = _unrolled(space, operand.axes)
@@ -52,7 +52,7 @@ def _busy(space: Space, operand: TileOperand) -> Cost:
 
 
 def _addresses(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
-    """The addresses of the rows of an operand that is read in place: fewer than rows stay in registers.
+    """Return the addresses of the rows of an operand that is read in place: fewer than rows stay in registers.
 
     Nothing where it is known how far apart rows lie: then they are part of the loads.
     """
@@ -70,12 +70,12 @@ def _unrolled(space: Space, names: Sequence[str]) -> list[Cost]:
 
 
 def summing_issues(option: NestOption) -> int:
-    """How many issues a sum takes."""
+    """Return how many issues a sum takes."""
     return prod(issues_along(axis) for axis in option.axes if axis.is_reduction)
 
 
 def loops_ns(space: Space, loops: LoopTimes) -> Cost:
-    """The iterations of all loops down to the innermost, and what copies of its body cost.
+    """Return the iterations of all loops down to the innermost, and what copies of its body cost.
 
     Part of the counting that unrolling saves hides behind chains of sums anyway; compilers move accumulators
     from register to register, and copies of a long body are fetched and decoded one by one. On Zen 5 with gcc
@@ -93,13 +93,13 @@ def loops_ns(space: Space, loops: LoopTimes) -> Cost:
 
 
 def chains(tiling: Tiling) -> Cost:
-    """The chains of sums, one after the other, when nothing else fills them."""
+    """Return the chains of sums, one after the other, when nothing else fills them."""
     if not any(axis.is_reduction for axis in tiling.space.axes):
         return Const(0)
     return times(tiling.space.option.latency_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
 
 
 def over_blocks(space: Space, body: Cost) -> Cost:
-    """The body for each register block."""
+    """Return the body for each register block."""
     axes = tuple((space.unroll(axis), issues_along(axis)) for axis in space.register_axes)
     return OverBlocks(axes, body) if axes else body

@@ -33,7 +33,7 @@ RUN_LINES = 4
 
 
 def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
-    """Whether the tensors of a statement are together in one of these caches when it begins, and are kept
+    """Return whether the tensors of a statement are together in one of these caches when it begins, and are kept
     there until its end.
     """
     operands = space.option.operands
@@ -44,7 +44,7 @@ def holds_all(space: Space, caches: Sequence[Cache]) -> bool:
 
 
 def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -> Cost:
-    """The time to begin all rows of an input, out of what lies behind the cache of this level.
+    """Return the time to begin all rows of an input, out of what lies behind the cache of this level.
 
     Zero where the tensors are not there, but nearer or farther. Rows count once: what is read again is near.
     Copies of what is near are priced with what they begin.
@@ -74,12 +74,12 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
 
 
 def rows_together(operand: TileOperand, tlb: Tlb) -> int:
-    """How many rows of a tensor lie on one page: to a prefetcher there, they begin with the first."""
+    """Return how many rows of a tensor lie on one page: to a prefetcher there, they begin with the first."""
     return max(1, tlb.page_bytes // operand.pitch_bytes)
 
 
 def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
-    """How many rows on one page are a run of lines: rows of a few lines that follow each other without a gap.
+    """Return how many rows on one page are a run of lines: rows of a few lines that follow each other without a gap.
 
     Read whole, one after the other, they start one stream. Longer ones are a stream each.
     """
@@ -107,7 +107,7 @@ class _Rows:
 
     @staticmethod
     def of(tiling: Tiling, operand: TileOperand, stated: RowTimes, together: int, run: int) -> _Rows:
-        """The rows of an operand whose elements follow each other along one of its axes."""
+        """Return the rows of an operand whose elements follow each other along one of its axes."""
         axes = [a for a in tiling.space.option.axes if a.name in operand.axes]
         extent = next(a.extent for a in axes if a.name == operand.dense_axis)
         return _Rows(tiling, operand, stated, prod(a.extent for a in axes) // extent, extent, together, run)

@@ -44,7 +44,7 @@ from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_b
 
 
 def results_begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """The time to begin pieces of an accumulator's rows, out of each cache or memory that they come from, and
+    """Return the time to begin pieces of an accumulator's rows, out of each cache or memory that they come from, and
     what their lines come late by.
 
     What comes from farther takes what it takes longer than out of the level before. Units: nanoseconds.
@@ -72,7 +72,7 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[C
 
 
 def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
-    """What lines take that register blocks of results in place are late for, though rows are followed."""
+    """Yield what lines take that register blocks of results in place are late for, though rows are followed."""
     space, line_bytes = tiling.space, line_bytes_of(problem)
     if not line_bytes:
         return
@@ -91,7 +91,7 @@ def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Co
 
 
 def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
-    """How often copies begin each row: once for each part, which all blocks of the sum use that there are.
+    """Return how often copies begin each row: once for each part, which all blocks of the sum use that there are.
 
     Parts of register blocks are begun like the pieces of those in place.
     """
@@ -109,7 +109,7 @@ def _copied_parts(tiling: Tiling, operand: TileOperand, pieces: Cost) -> Cost:
 
 
 def _if_copied_by_blocks(tiling: Tiling, by_blocks: Cost, otherwise: Cost) -> Cost:
-    """One of two costs, after whether a register block takes all of the sum: then each copies its own part.
+    """Return one of two costs, after whether a register block takes all of the sum: then each copies its own part.
 
     Costs only grow with what they depend on: `otherwise` is no more than `by_blocks`.
     """
@@ -128,7 +128,7 @@ def _rows(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces: Cost) -> Cost:
-    """How often each row is begun: no more often than it has lines, where all of them stay near in turn."""
+    """Return how often each row is begun: no more often than it has lines, where all of them stay near in turn."""
     own, line_bytes = _own_loops(tiling, operand), line_bytes_of(problem)
     if not own or not line_bytes:
         return pieces
@@ -140,7 +140,7 @@ def _begun_lines(tiling: Tiling, operand: TileOperand, problem: Problem, pieces:
 
 
 def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """How many lines of a row pieces take: all that there are, and one again where a piece begins in the
+    """Return how many lines of a row pieces take: all that there are, and one again where a piece begins in the
     middle of it and it is not near any more.
     """
     space, line_bytes, axis = tiling.space, line_bytes_of(problem), _axis(tiling, operand)
@@ -159,7 +159,7 @@ def _lines_taken(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost
 
 
 def _own_loops(tiling: Tiling, operand: TileOperand) -> list[Loop]:
-    """The loops along rows: over cache blocks, and over register blocks within."""
+    """Return the loops along rows: over cache blocks, and over register blocks within."""
     return [loop for loop in loops(tiling) if loop.axis == operand.dense_axis]
 
 

@@ -29,7 +29,7 @@ from isamap.scheduler.effects.residence import holds_all, rows_in_a_run
 
 
 def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """The time to begin rows of an input again, each time that loops it does not follow come back to them, or
+    """Return the time to begin rows of an input again, each time that loops it does not follow come back to them, or
     that the next block of their sum does, after more rows than are followed.
 
     Rows that are a run of lines are begun once together. Zero where each is begun once, which `residence` and
@@ -54,7 +54,7 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def near_caches(problem: Problem) -> tuple[Sequence[Cache], float]:
-    """The caches up to the first whose lost rows cost, and what each row does; none where the machine states
+    """Return the caches up to the first whose lost rows cost, and what each row does; none where the machine states
     nothing of it.
 
     Units: nanoseconds.

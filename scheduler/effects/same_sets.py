@@ -28,7 +28,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, rows_h
 
 
 def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:
-    """What pieces of inputs take at least that evict each other. Units: nanoseconds."""
+    """Return what pieces of inputs take at least that evict each other. Units: nanoseconds."""
     if not problem.caches or not problem.rows_behind[0].crowded_piece_ns:
         return Const(0)
     return total(_of_input(tiling, operand, problem) for operand in tiling.space.option.operands)
@@ -51,7 +51,7 @@ def _of_input(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, lost: Cost) -> Cost:
-    """One of two costs, after whether the rest of a line is still near when the next piece of a row begins.
+    """Return one of two costs, after whether the rest of a line is still near when the next piece of a row begins.
 
     Costs only grow with what they depend on: `kept` is taken to be no more than `lost`.
     """
@@ -65,7 +65,7 @@ def if_kept(tiling: Tiling, operand: TileOperand, problem: Problem, kept: Cost, 
 
 
 def _held(tiling: Tiling, operand: TileOperand, problem: Problem) -> int:
-    """How many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
+    """Return how many rows of an input that is read across a sum the nearest cache holds; 0: all, or unknown."""
     if operand.is_accumulator or operand.packed or operand.dense_axis not in tiling.step:
         return 0
     if in_rows(tiling.space.option, operand) or not problem.caches[0].line_bytes:

@@ -28,14 +28,14 @@ def line_bytes_of(problem: Problem) -> int:
 
 
 def part_before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
-    """What part of a line lies before a piece, in the middle of all places where pieces of rows begin."""
+    """Return what part of a line lies before a piece, in the middle of all places where pieces of rows begin."""
     return 1 - gcd(piece_bytes, pitch_bytes, line_bytes) / line_bytes
 
 
 def if_near(
     tiling: Tiling, operand: TileOperand, problem: Problem, loop: Loop, near: Cost, far: Cost
 ) -> Cost:
-    """One of two costs, after whether a cache before the last still holds what a loop's body touches.
+    """Return one of two costs, after whether a cache before the last still holds what a loop's body touches.
 
     Costs only grow with what they depend on: `near` is no more than `far`.
     """
@@ -48,7 +48,7 @@ def if_near(
 
 
 def shared_by_copies(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """How many lines of each row of an input the copies of its parts take once more than there are."""
+    """Return how many lines of each row of an input the copies of its parts take once more than there are."""
     line_bytes, along = line_bytes_of(problem), operand.dense_axis
     axis = next((axis for axis in tiling.space.register_axes if axis.name == along), None)
     known = operand.tensor_bytes and operand.pitch_bytes and not operand.subscripts

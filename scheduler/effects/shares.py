@@ -56,7 +56,7 @@ class Share:
 
 
 def priced(shares: Iterable[Share]) -> Cost:
-    """The whole of which these are the parts: the longest of what hides, and what is on top."""
+    """Return the whole of which these are the parts: the longest of what hides, and what is on top."""
     hides: dict[str, list[Cost]] = {}
     on_top: list[Cost] = []
     for share in shares:
@@ -75,7 +75,7 @@ class SharingModel(Protocol):
     """A cost model that says of what its costs are made."""
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
-        """The parts of the expression of an option."""
+        """Return the parts of the expression of an option."""
         ...
 
 
@@ -129,7 +129,7 @@ def _time(
 
 
 def _together(shares: Iterable[Share]) -> Iterator[Share]:
-    """One share for those of one name and operand, in their order."""
+    """Return one share for those of one name and operand, in their order."""
     found: dict[tuple[str, str], list[Share]] = {}
     for share in shares:
         found.setdefault((share.name, share.operand), []).append(share)

@@ -39,7 +39,7 @@ def beginnings(
     begun: Cost,
     copied: Cost,
 ) -> Cost:
-    """The time to begin the rows or pieces of rows of an input that streams.
+    """Return the time to begin the rows or pieces of rows of an input that streams.
 
     `pieces` are factors of how often each row is begun, `each` of how many pieces it is read in, those that
     a prefetcher follows too; `begun` is the time without hints, `copied` what copies begin.
@@ -85,7 +85,7 @@ def beginnings(
 
 
 def exposed(tiling: Tiling, traffic: Cost, computing: Cost, problem: Problem) -> Cost:
-    """How long traffic that streams and computing take together; 0 where nothing streams.
+    """Return how long traffic that streams and computing take together; 0 where nothing streams.
 
     The largest input counts.
     """
@@ -119,17 +119,17 @@ def _stated(problem: Problem) -> StreamTimes:
 
 
 def _stated_or(stated: float | None, otherwise: float) -> float:
-    """What is stated, or what stands for it where nothing is."""
+    """Return what is stated, or what stands for it where nothing is."""
     return otherwise if stated is None else stated
 
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
-    """What rows take that are hinted: where there is no room for as many, hints gain nothing, and cost."""
+    """Return what rows take that are hinted: where there is no room for as many, hints gain nothing, and cost."""
     return Threshold(_turn_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
 
 
 def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
-    """What a register block reads of an input whose rows lie along a sum."""
+    """Return what a register block reads of an input whose rows lie along a sum."""
     axes = {axis.name: axis for axis in tiling.space.option.axes}
     parts = [
         (tiling.block if axes[name].is_reduction else tiling.step).get(name, Const(axes[name].extent))

@@ -20,7 +20,7 @@ def loads(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def busy(tiling: Tiling, operand: TileOperand) -> Cost:
-    """What of these loads keeps the unit busy that computes."""
+    """Return what of these loads keeps the unit busy that computes."""
     if not operand.direct_busy_ns and not operand.staged_busy_ns:
         return Const(0)
     return _each_tile(tiling, operand, operand.direct_busy_ns, operand.staged_busy_ns)
@@ -38,7 +38,7 @@ def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns
 
 
 def least_supply(way: Way) -> float:
-    """All tiles of inputs, as rarely as registers allow."""
+    """Return all tiles of inputs, as rarely as registers allow."""
     return added(brought.moved_ns for brought in way.operands if not brought.operand.is_accumulator)
 
 

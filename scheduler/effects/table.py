@@ -54,7 +54,7 @@ from isamap.scheduler.effects.supply import least_supply, pages
 
 
 def _of_rows(words: str, stated: Callable[[RowTimes], float]) -> Figure:
-    """A figure of the `rows` of a link, of any."""
+    """Return a figure of the `rows` of a link, of any."""
     return Figure(f"{words} of `rows`", lambda problem: any(map(stated, problem.rows_behind)))
 
 
@@ -98,14 +98,14 @@ CROWDED = Figure(
 
 
 def _traffic(context: Context) -> Iterator[Part]:
-    """What caches miss, out of each memory behind them."""
+    """Yield what caches miss, out of each memory behind them."""
     for level in context.missed:
         for operand, cost in zip(context.option.operands, level.costs, strict=True):
             yield Part(cost, operand.name, level.source)
 
 
 def _moved(context: Context) -> Iterator[Part]:
-    """What units that copy by themselves take."""
+    """Yield what units that copy by themselves take."""
     for unit, costs in context.moved:
         for operand, cost in zip(context.option.operands, costs, strict=True):
             yield Part(cost, operand.name, unit)

@@ -19,7 +19,7 @@ from isamap.scheduler.deciding.tiling import Tiling, extent_of, loops, rows_held
 
 
 def torn(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
-    """How often a cache loads each line of an operand in place while it goes along its rows."""
+    """Return how often a cache loads each line of an operand in place while it goes along its rows."""
     space = tiling.space
     if 0 not in space.stage_values(operand):
         return Const(1)

@@ -22,7 +22,7 @@ PIECE = 2000
 
 
 def bound_ns(problem: GraphProblem) -> float:
-    """The least that all groups of a plan cost together. Units: nanoseconds."""
+    """Return the least that all groups of a plan cost together. Units: nanoseconds."""
     linear: Any = import_module("ortools.linear_solver.pywraplp")
     inner = {n for group in problem.groups for n in group.inner}
     needed = {n for n in range(len(problem.nodes)) if n not in inner}

@@ -39,12 +39,12 @@ class Stretch:
 
 
 def ask_apart(stretch: Stretch) -> DevicePlan | Diagnostic | None:
-    """What a process of its own decides; where it fails, the warning that says why."""
+    """Return what a process of its own decides; where it fails, the warning that says why."""
     return ask_for(DevicePlan, stretch, stretch.limit_s)
 
 
 def dealt(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> DevicePlan:
-    """The best deal that is found. Units: seconds of wall clock."""
+    """Return the best deal that is found. Units: seconds of wall clock."""
     stop = time.monotonic() + limit_s
     count = len(problem.jobs)
     stretches = [range(at, min(at + STRETCH, count)) for at in range(0, count, STRETCH)]
@@ -68,7 +68,7 @@ def dealt(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> Devic
 
 
 def least_ns(problem: DeviceProblem) -> float:
-    """What no deal is below: an equal share for each device, and the longest chain of needs."""
+    """Return what no deal is below: an equal share for each device, and the longest chain of needs."""
     ends: list[float] = []
     for job, needs in zip(problem.jobs, needs_of(problem.jobs), strict=True):
         ends.append(job.cost_ns + max((ends[n] for n in needs), default=0.0))
@@ -109,7 +109,7 @@ def _merged(phases: Sequence[Phase]) -> Iterator[Phase]:
 
 
 def _wrote(problem: DeviceProblem, phases: Sequence[Phase]) -> dict[str, int]:
-    """The device that wrote each tensor."""
+    """Return the device that wrote each tensor."""
     return {
         t: d for phase in phases for d, part in enumerate(phase) for n in part for t in problem.jobs[n].writes
     }
@@ -128,12 +128,12 @@ class _Model:
     at: list[dict[tuple[int, int], Any]]
 
     def on(self, job: int, device: int) -> Any:
-        """Whether a kernel is on a device."""
+        """Return whether a kernel is on a device."""
         return sum(var for (_, d), var in self.at[job].items() if d == device)
 
 
 def deal(stretch: Stretch) -> DevicePlan | None:
-    """The best deal of a stretch within its effort; None where nothing was found."""
+    """Return the best deal of a stretch within its effort; None where nothing was found."""
     from ortools.sat.python import cp_model
 
     problem = stretch.problem
@@ -180,7 +180,7 @@ def _need(made: _Model) -> None:
 
 
 def _times(made: _Model) -> list[Any]:
-    """What each slot takes: the slowest of its parts, and to begin where there are several."""
+    """Return what each slot takes: the slowest of its parts, and to begin where there are several."""
     model, problem = made.model, made.stretch.problem
     whole = sum(round(job.cost_ns * TENTHS) for job in problem.jobs)
     whole += sum(round(ns * TENTHS) * len(problem.jobs) for ns in problem.crossing_ns.values())

@@ -43,7 +43,7 @@ class Edges:
 
     @staticmethod
     def of(nodes: Sequence[GraphNode], results: frozenset[str]) -> Edges:
-        """Those of nodes in their order."""
+        """Return those of nodes in their order."""
         readers: dict[str, set[int]] = {}
         for number, node in enumerate(nodes):
             for tensor in node.reads:
@@ -52,14 +52,14 @@ class Edges:
         return Edges(nodes, makers, {t: frozenset(r) for t, r in readers.items()}, results)
 
     def reads(self, cone: Cone) -> tuple[str, ...]:
-        """What a group reads from memory, each once."""
+        """Return what a group reads from memory, each once."""
         members = cone.members
         found = dict.fromkeys(t for n in sorted(members) for t in self.nodes[n].reads)
         return tuple(t for t in found if self.makers.get(t, -1) not in members)
 
 
 def cones_of(edges: Edges, root: int, most: int = MOST_GROUPS) -> list[Cone]:
-    """The groups of a root, the smallest first: alone, with what only they read, and with more."""
+    """Return the groups of a root, the smallest first: alone, with what only they read, and with more."""
     alone = Cone(root)
     first = closed(edges, alone)
     found = list(dict.fromkeys((alone, first)))
@@ -89,7 +89,7 @@ def closed(edges: Edges, cone: Cone) -> Cone:
 
 
 def is_private(edges: Edges, number: int, members: frozenset[int]) -> bool:
-    """Whether nothing but these nodes reads what a node writes."""
+    """Return whether nothing but these nodes reads what a node writes."""
     writes = edges.nodes[number].writes
     return not edges.results & set(writes) and all(edges.readers.get(t, members) <= members for t in writes)
 
@@ -121,7 +121,7 @@ def joinable(edges: Edges, cone: Cone) -> list[int]:
 
 
 def shown(edges: Edges, root: int, visible: frozenset[int]) -> Cone:
-    """The group of a root where these nodes write their results to memory, and no others do."""
+    """Return the group of a root where these nodes write their results to memory, and no others do."""
     inner: set[int] = set()
     waiting = [root]
     while waiting:
@@ -134,7 +134,7 @@ def shown(edges: Edges, root: int, visible: frozenset[int]) -> Cone:
 
 
 def greedily(edges: Edges) -> list[Cone]:
-    """The groups of the greedy rule: a value goes where it is read if nothing else reads it.
+    """Return the groups of the greedy rule: a value goes where it is read if nothing else reads it.
 
     Operations on single elements go into each other first, and then behind one kernel.
     """

@@ -31,7 +31,7 @@ Ask = Callable[[Window], Decided | Diagnostic | None]
 
 
 def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
-    """The plan of groups in this order, with near what saves most for the room and time that it takes."""
+    """Return the plan of groups in this order, with near what saves most for the room and time that it takes."""
     spans = lives(problem, order)
     room = problem.near.capacity_bytes
     load = [min(problem.groups[g].passing_bytes, room) for g in order]
@@ -57,7 +57,7 @@ def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
 
 
 def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
-    """Where to start from: the greedy rule's plan, or that without fusion where it is cheaper and has room.
+    """Return where to start from: the greedy rule's plan, or that without fusion where it is cheaper and has room.
 
     Values that are computed late keep what they read alive: for long recurrences the rule may lose.
     Units: bytes.
@@ -68,7 +68,7 @@ def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPl
 def improved(
     problem: GraphProblem, start: GraphPlan, limit_s: float, room_bytes: int, ask: Ask | None = None
 ) -> GraphPlan:
-    """The best plan that is found within the time and the room. Units: seconds of wall clock, bytes.
+    """Return the best plan that is found within the time and the room. Units: seconds of wall clock, bytes.
 
     `start` may take more room than that: then the stretches in which it does are decided for less. Stretches
     for which the solver fails stay as they are, and the plan's warnings say so.
@@ -105,7 +105,7 @@ class Posed:
 
 
 def _window(problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float) -> Posed:
-    """The stretch of a plan as a question of its own."""
+    """Return the stretch of a plan as a question of its own."""
     spans = lives(problem, plan.order)
     own = [problem.groups[plan.order[n]] for n in stretch]
     free = {node for group in own for node in (*group.inner, group.root)}
@@ -136,7 +136,7 @@ def _window(problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: 
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
-    """What a stretch pays for what is not near."""
+    """Return what a stretch pays for what is not near."""
     reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
     return sum(far_ns(problem, t) for t in reads if t not in plan.near)
 
@@ -185,7 +185,7 @@ def _better(
     *,
     whole: bool,
 ) -> GraphPlan:
-    """The plan with this stretch decided so, or as it was where that is no better."""
+    """Return the plan with this stretch decided so, or as it was where that is no better."""
     middle = tuple(posed.groups[n] for n in decided.order)
     order = (*plan.order[: stretch.start], *middle, *plan.order[stretch.stop :])
     named = {held.name for held in posed.window.held}
@@ -209,10 +209,10 @@ def _better(
 
 
 def ask_apart(window: Window, command: Command = COMMAND) -> Decided | Diagnostic | None:
-    """What a process of its own decides; where it fails, the warning that says why."""
+    """Return what a process of its own decides; where it fails, the warning that says why."""
     return ask_for(Decided, window, window.limit_s, command)
 
 
 def ask_here(window: Window) -> Decided | None:
-    """The same in this process, for tests."""
+    """Return the same in this process, for tests."""
     return decide(window)

@@ -67,7 +67,7 @@ def _cut(
     load: list[int],
     room_bytes: int,
 ) -> Piece:
-    """A stretch of the plan by itself."""
+    """Return a stretch of the plan by itself."""
     taken = [problem.groups[plan.order[n]] for n in stretch]
     inside = sorted({n for group in taken for n in (*group.inner, group.root)})
     number = {node: n for n, node in enumerate(inside)}

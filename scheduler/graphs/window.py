@@ -107,7 +107,7 @@ class Model:
 
 
 def decide(window: Window) -> Decided | None:
-    """The best that is found within the window's effort; None where nothing was.
+    """Return the best that is found within the window's effort; None where nothing was.
 
     Which groups is decided first, without their order and their room: that is soon done, and a bound. Where
     the start costs no more, it is the best; else the whole question is asked, with that answer as its hint.
@@ -142,7 +142,7 @@ def decide(window: Window) -> Decided | None:
 
 
 def _solved(made: Model, effort: float, limit_s: float) -> tuple[Any, Any]:
-    """The solver behind its search for the least costs, and its word."""
+    """Return the solver behind its search for the least costs, and its word."""
     from ortools.sat.python import cp_model
 
     made.model.minimize(sum(made.costs))

@@ -47,7 +47,7 @@ class Allocation:
 
 
 def allocate(buffers: Sequence[Buffer], capacity_bytes: int, limit_s: float = 60.0) -> Allocation:
-    """A placement of all buffers, the proof that there is none, or neither within `limit_s` seconds."""
+    """Return a placement of all buffers, the proof that there is none, or neither within `limit_s` seconds."""
     started = time.monotonic()
     if not buffers:
         return Allocation("PLACED", {}, "nothing to place", 0, 0.0)

@@ -149,7 +149,7 @@ class _Search:
         return tuple(self.offsets)
 
     def branch(self) -> _Choice | None:
-        """Where to place next; None when everything is placed."""
+        """Return where to place next; None when everything is placed."""
         found: _Choice | None = None
         best: tuple[int, ...] = ()
         for left, right in self.valleys():
@@ -195,7 +195,7 @@ class _Search:
         return _Choice(section, left, right, level, slack, buffers)
 
     def take(self, choice: _Choice, pick: int) -> bool:
-        """Whether the choice is possible, and then it is made: a buffer, or after the last one the gap."""
+        """Return whether the choice is possible, and then it is made: a buffer, or after the last one the gap."""
         if pick > len(choice.buffers):
             return False
         self.nodes += 1
@@ -238,7 +238,7 @@ class _Search:
             self.rest[s] += self.instance.size[b]
 
     def bridge(self, choice: _Choice) -> int | None:
-        """The least height at which something could lie over a section that stays empty; None if none can.
+        """Return the least height at which something could lie over a section that stays empty; None if none can.
 
         What covers the section next rests on a wall of the valley, or on what will lie beside it there.
         """
@@ -258,11 +258,11 @@ class _Search:
         return min((*walls, *supports), default=None)
 
     def is_wall(self, section: int) -> bool:
-        """Whether a section beside a valley is one over which something could still lie."""
+        """Return whether a section beside a valley is one over which something could still lie."""
         return 0 <= section < self.instance.sections and self.rest[section] > 0
 
     def is_same(self, one: int, other: int) -> bool:
-        """Whether two buffers are alike, so that exchanging them changes nothing."""
+        """Return whether two buffers are alike, so that exchanging them changes nothing."""
         i = self.instance
         return (i.first[one], i.last[one], i.size[one], i.alignment[one]) == (
             i.first[other],

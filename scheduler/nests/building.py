@@ -23,7 +23,7 @@ from isamap.scheduler.deciding.space import Assignment, Space
 
 
 def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
-    """The nest that an assignment means."""
+    """Return the nest that an assignment means."""
     option = space.option
     dealt = {name for name, _ in option.parts}
     parts = [ParallelLoop(axis.name, axis.extent) for axis in option.axes if axis.name in dealt]
@@ -79,7 +79,7 @@ def _stages(
 
 
 def _depth(space: Space, operand: TileOperand, blocks: Sequence[LoopStep], hold: int) -> int:
-    """How many loops of a part stand around a stage per block.
+    """Return how many loops of a part stand around a stage per block.
 
     An accumulator's stands around every summing loop outside `hold`, in a scratchpad at `hold`; an input's
     as far inside as it can without copying an element again.
@@ -100,7 +100,7 @@ MAX_ISSUES = 1024
 
 
 def with_short_rests(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """The nest; where pieces for every rest are too much code, longer axes first have powers of two only."""
+    """Return the nest; where pieces for every rest are too much code, longer axes first have powers of two only."""
     axes = {axis.name: axis for axis in option.axes}
     unrolled = {loop.axis for loop in nest.loops if loop.is_unrolled}
     blocks = {loop.axis: loop for loop in nest.loops if not loop.is_unrolled and loop.axis in unrolled}

@@ -22,7 +22,7 @@ from isamap.scheduler.deciding.space import issues_along
 
 
 def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """The nest with blocks no larger than the axes of the option, and no loop that runs once around another.
+    """Return the nest with blocks no larger than the axes of the option, and no loop that runs once around another.
 
     In which pieces rests are performed is left out.
     """
@@ -32,7 +32,7 @@ def within(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
-    """The same without what no decision stands for, and without loops that run once: their place is free."""
+    """Return the same without what no decision stands for, and without loops that run once: their place is free."""
     found = within(nest, option)
     extents = {axis.name: issues_along(axis) * axis.tile for axis in option.axes}
     once = [n for n, loop in enumerate(found.loops) if _takes_all(loop, extents)]
@@ -42,7 +42,7 @@ def normal_form(nest: NestSchedule, option: NestOption) -> NestSchedule:
 
 
 def _clipped(loop: LoopStep, extents: Mapping[str, int]) -> LoopStep:
-    """A loop whose block is no larger than its axis. Parts for threads stay: their size is decided."""
+    """Return a loop whose block is no larger than its axis. Parts for threads stay: their size is decided."""
     step = min(loop.step, extents.get(loop.axis, loop.step))
     match loop:
         case ParallelLoop():
@@ -60,7 +60,7 @@ def _takes_all(loop: LoopStep, extents: Mapping[str, int]) -> bool:
 
 
 def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mapping[str, int]) -> set[int]:
-    """The loops that run once while another one of their axis stays, and unrolled ones of one issue."""
+    """Return the loops that run once while another one of their axis stays, and unrolled ones of one issue."""
     found: set[int] = set()
     for number, loop in enumerate(loops):
         around = [o for o in loops[:number] if o.axis == loop.axis]
@@ -73,12 +73,12 @@ def _running_once(nest: NestSchedule, loops: Sequence[LoopStep], extents: Mappin
 
 
 def _crossed(nest: NestSchedule) -> set[int]:
-    """The loops whose iterations a copy crosses: those directly around it, even where they run once."""
+    """Return the loops whose iterations a copy crosses: those directly around it, even where they run once."""
     return {stage.depth - 1 for stage in nest.stages if stage.ahead or spread_of(nest, stage.operand)}
 
 
 def _without(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
-    """The nest without some of its loops."""
+    """Return the nest without some of its loops."""
 
     def moved(depth: int) -> int:
         return depth - sum(number < depth for number in dropped)
@@ -92,7 +92,7 @@ def _without(nest: NestSchedule, dropped: Collection[int]) -> NestSchedule:
 
 
 def _in_order(loops: Sequence[LoopStep], option: NestOption) -> tuple[LoopStep, ...]:
-    """The loops, unrolled ones that stand together by name: those of sums stay where they are."""
+    """Return the loops, unrolled ones that stand together by name: those of sums stay where they are."""
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     found: list[LoopStep] = []
     for is_block, group in groupby(loops, lambda loop: loop.is_unrolled and loop.axis not in sums):

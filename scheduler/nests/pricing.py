@@ -30,7 +30,7 @@ from isamap.source import added
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
-    """The cost of each statement, in the order of the problem; None where the model cannot say.
+    """Return the cost of each statement, in the order of the problem; None where the model cannot say.
 
     Units: nanoseconds. A statement that another one takes along costs nothing by itself.
     """
@@ -52,7 +52,7 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
 def read_nest(
     problem: Problem, nest: NestProblem, chosen: NestSchedule
 ) -> tuple[NestOption, Assignment] | None:
-    """The option and the decisions that a nest stands for; None where no decisions lead to it.
+    """Return the option and the decisions that a nest stands for; None where no decisions lead to it.
 
     Of a nest whose loops are dealt to threads, the option is that of one of its parts.
     """
@@ -108,7 +108,7 @@ def _cheaper(
 
 
 def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
-    """The option, or that of one of the parts that a nest deals to threads; None where they are others."""
+    """Return the option, or that of one of the parts that a nest deals to threads; None where they are others."""
     dealt = {loop.axis: loop.step for loop in nest.loops[: nest.parallel]}
     if not dealt:
         return option
@@ -180,7 +180,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
 def _differences(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[int, str]]:
-    """What differs from each nest that it may stand for, with how far the two agree."""
+    """Yield what differs from each nest that it may stand for, with how far the two agree."""
     wanted = normal_form(chosen, option)
     loops = Counter(loop.axis for loop in wanted.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))
@@ -192,7 +192,7 @@ def _differences(
 
 
 def _difference(wanted: NestSchedule, built: NestSchedule) -> tuple[int, str]:
-    """The first thing that differs, with how much agrees before it."""
+    """Return the first thing that differs, with how much agrees before it."""
     if wanted.loops != built.loops:
         return _of_loops(wanted.loops, built.loops)
     known = len(wanted.loops)

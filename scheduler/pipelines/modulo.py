@@ -43,7 +43,7 @@ class Job:
 
 
 def pipeline_apart(steady: Steady, limit_s: float, command: tuple[str, ...] = COMMAND) -> Solved | None:
-    """The best order that was found within the limit; None where none was, or where the solver failed."""
+    """Return the best order that was found within the limit; None where none was, or where the solver failed."""
     try:
         environment = {**os.environ, "PYTHONPATH": str(Path(isamap.__file__).parents[1])}
         job = write(Job(steady, limit_s)).encode()
@@ -73,7 +73,7 @@ def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
 
 
 def least_interval(steady: Steady) -> int:
-    """What no interval undercuts: work per copy of each unit, and delay per iteration around each circle."""
+    """Return what no interval undercuts: work per copy of each unit, and delay per iteration around each circle."""
     counts = dict(steady.units)
     work: dict[str, int] = {}
     for operation in steady.operations:
@@ -86,7 +86,7 @@ def least_interval(steady: Steady) -> int:
 
 
 def _has_positive_circle(steady: Steady, interval: int) -> bool:
-    """Whether some operation would have to start after itself: longest paths still grow after n rounds."""
+    """Return whether some operation would have to start after itself: longest paths still grow after n rounds."""
     longest = [0] * len(steady.operations)
     for _ in range(len(longest) + 1):
         grew = False
@@ -100,13 +100,13 @@ def _has_positive_circle(steady: Steady, interval: int) -> bool:
 
 
 def _longest(steady: Steady) -> int:
-    """An interval that one operation after the other has: each in its iteration alone."""
+    """Return an interval that one operation after the other has: each in its iteration alone."""
     waits = sum(max(0, wait.delay) for wait in steady.dependences)
     return max(least_interval(steady), sum(max(1, o.busy) for o in steady.operations) + waits)
 
 
 def _shortened(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solved:
-    """The second phase: the same interval with the shortest lives."""
+    """Return the second phase: the same interval with the shortest lives."""
     lifetime = lifetime_of(steady, found)
     proven = sum(1 for value in steady.values if value.users)
     left = stop - time.monotonic()
@@ -134,7 +134,7 @@ class _Model:
 def _solve(
     steady: Steady, interval: int, limit_s: float, shorten: Pipeline | None
 ) -> tuple[str | int, Pipeline | None]:
-    """A pipeline with an interval, or `none` for a proof that there is none, or `unknown`.
+    """Return a pipeline with an interval, or `none` for a proof that there is none, or `unknown`.
 
     With one to `shorten`, the one with the shortest lives, and what they are never shorter than.
     """
@@ -163,7 +163,7 @@ def _solve(
 
 
 def _canonical(interval: int, starts: list[int]) -> Pipeline:
-    """The same order with the first operation in the first iteration."""
+    """Return the same order with the first operation in the first iteration."""
     first = min(starts, default=0) // interval * interval
     return Pipeline(interval, tuple(start - first for start in starts))
 
@@ -252,7 +252,7 @@ def _lives(built: _Model, steady: Steady) -> list[Any]:
 
 
 def begin(steady: Steady, least: int) -> Pipeline | None:
-    """The pipeline of the least interval from `least` on that the rule gives one for, or one iteration after
+    """Return the pipeline of the least interval from `least` on that the rule gives one for, or one iteration after
     the other; None where registers forbid even that."""
     plain = in_sequence(steady)
     highest = plain.interval if plain is not None else least + 4 * len(steady.operations)
@@ -303,7 +303,7 @@ class _Table:
 
 
 def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
-    """What waits for nothing of its own iteration is placed last, directly before what waits for it."""
+    """Return what waits for nothing of its own iteration is placed last, directly before what waits for it."""
     count = len(steady.operations)
     within = [w for w in steady.dependences if not w.distance]
     waiting = {w.target for w in within}

@@ -71,7 +71,7 @@ class Child:
             self.is_ready = self.answer(deadline) == READY
 
     def answer(self, deadline: float) -> bytes:
-        """The next line. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
+        """Return the next line. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
         try:
             line = self.lines.get(timeout=max(0.0, deadline - time.monotonic()))
         except Empty:
@@ -134,12 +134,12 @@ def _give_back(child: Child) -> None:
 
 
 def idle(owner: int | None = None) -> list[Child]:
-    """Those that wait, of this process: what the one that it was forked from has started answers that one."""
+    """Return those that wait, of this process: what the one that it was forked from has started answers that one."""
     return [child for child in kept if child.owner == (owner or os.getpid())]
 
 
 def start(command: Command) -> Child:
-    """A new child. Raises: ChildLost when it cannot be started."""
+    """Return a new child. Raises: ChildLost when it cannot be started."""
     said = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
     root = str(Path(isamap.__file__).parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -176,7 +176,7 @@ def _write(process: Process[bytes], job: bytes) -> None:
 
 
 def _cause(child: Child) -> str:
-    """How a child ended, with the check that failed in it, or else the last thing that it said."""
+    """Return how a child ended, with the check that failed in it, or else the last thing that it said."""
     code = child.process.wait()
     child.said.seek(0)
     said = child.said.read().decode(errors="replace").strip().splitlines()

@@ -36,14 +36,14 @@ OWN_MODULES = (
 
 
 def write(value: object) -> str:
-    """The value as one line of JSON: dataclasses, tuples, mappings, numbers, strings and None, nested."""
+    """Return the value as one line of JSON: dataclasses, tuples, mappings, numbers, strings and None, nested."""
     writer = _Writer()
     root = writer.written(value)
     return json.dumps({"classes": list(writer.classes), "objects": writer.objects, "root": root})
 
 
 def read(text: str | bytes) -> Any:
-    """The value that was written. Raises: ValueError for what `write` cannot have made."""
+    """Return the value that was written. Raises: ValueError for what `write` cannot have made."""
     data: Json = json.loads(text)
     classes = [_class(name) for name in data["classes"]]
     objects: list[object] = []

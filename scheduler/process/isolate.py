@@ -30,7 +30,7 @@ class Answer:
 
 
 def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
-    """What the solver finds in a process of its own, within the job's limit."""
+    """Return what the solver finds in a process of its own, within the job's limit."""
     stop = time.monotonic() + job.limits.wall_s
     heard: list[Found | None] = [None]
     try:
@@ -46,7 +46,7 @@ def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
 
 
 def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]:
-    """All that a child has to say about a job. Raises: ChildLate, ChildLost; ValueError for nonsense."""
+    """Yield all that a child has to say about a job. Raises: ChildLate, ChildLost; ValueError for nonsense."""
     child.send(write(job))
     while True:
         found = read(child.answer(deadline))
@@ -59,12 +59,12 @@ def _conversation(child: Child, job: Search, deadline: float) -> Iterator[Found]
 
 
 def ask_here(job: Search) -> Answer:
-    """The same in this process, for callers that are in a child already, and for tests."""
+    """Return the same in this process, for callers that are in a child already, and for tests."""
     return Answer(search(job, lambda _: None))
 
 
 def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> Diagnostic | None:
-    """The warning that one of `UNHEARD` is worth; None where the time was up before anything was asked."""
+    """Return the warning that one of `UNHEARD` is worth; None where the time was up before anything was asked."""
     if isinstance(error, ChildLost):
         return failed(str(error), sought)
     if isinstance(error, ChildLate):
@@ -74,7 +74,7 @@ def why_unheard(error: Exception, limit_s: float, sought: str = "schedule") -> D
 
 
 def failed(what: str, sought: str = "schedule") -> Diagnostic:
-    """The warning that the solver did not do its work, and why."""
+    """Return the warning that the solver did not do its work, and why."""
     return Diagnostic(
         "solver-failed",
         f"the solver failed; the {sought} is the best that was known by then",

@@ -48,7 +48,7 @@ Run = Callable[[NestModel, Limits, Configuration, Tell], Answered]
 
 
 def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
-    """The best schedule within the limits. `run` is the solver, unless a test has another one.
+    """Return the best schedule within the limits. `run` is the solver, unless a test has another one.
 
     That nothing is feasible is believed when a second configuration says so, too, and it may be true: then
     the best schedule known, which none of these is, is proven optimal.
@@ -78,7 +78,7 @@ def search(job: Search, tell: Tell, run: Run | None = None) -> Found:
 
 
 def run_solver(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
-    """A solver that has run, and its word."""
+    """Return a solver that has run, and its word."""
     from ortools.sat.python import cp_model
 
     class Told(cp_model.CpSolverSolutionCallback):

@@ -34,7 +34,7 @@ class Annealing:
     def schedule(
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
     ) -> Schedule:
-        """A schedule of every statement. Raises: Infeasible."""
+        """Return a schedule of every statement. Raises: Infeasible."""
         deadline = time.monotonic() + limit_s
 
         def solve(nest: NestProblem, options: tuple[OpenOption, ...], left: int) -> Solved:
@@ -73,7 +73,7 @@ class Annealing:
 
 
 def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Random) -> Candidate | None:
-    """A schedule that differs in one decision; None where the one drawn is not possible."""
+    """Return a schedule that differs in one decision; None where the one drawn is not possible."""
     option = current.option
     if rng.random() < JUMPS:
         option = rng.choice(options)

@@ -52,14 +52,14 @@ class Candidate:
     fused: tuple[int, ...] = ()
 
     def nest(self) -> NestSchedule:
-        """Its loops."""
+        """Return its loops."""
         return replace(build_nest(self.option.space, self.assignment), fused=self.fused)
 
 
 def open_options(
     problem: Problem, nest: NestProblem, model: CostModel, fixed: Assignment, stop: float = inf
 ) -> tuple[OpenOption, ...]:
-    """The options that agree with what is fixed, most promising first; none when nothing does.
+    """Return the options that agree with what is fixed, most promising first; none when nothing does.
 
     `stop` on the monotonic clock: from then on one that agrees will do, the first of those that compute most
     at a time.
@@ -96,7 +96,7 @@ def open_options(
 def _priced(
     problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
 ) -> tuple[Cost, float]:
-    """What an option costs, and at least. Where nothing is fixed, what was found last is known."""
+    """Return what an option costs, and at least. Where nothing is fixed, what was found last is known."""
     alone = NestProblem(nest.statement, (space.option,), turns=nest.turns)
     own = replace(problem, nests=(alone,))
     if space.fixed or getattr(model, "__hash__", None) is None:
@@ -107,7 +107,7 @@ def _priced(
 def _bounded(
     problem: Problem, space: Space, model: CostModel, blocks: Sequence[RegisterBlock]
 ) -> tuple[Cost, float]:
-    """The same of a problem of one option."""
+    """Return the same of a problem of one option."""
     (nest,) = problem.nests
     cost = part_cost(problem, nest, space.option, model)
     return cost, min(floors_of(cost, space, blocks))
@@ -115,7 +115,7 @@ def _bounded(
 
 @lru_cache(maxsize=RECALLED)
 def _recalled(problem: Problem, model: CostModel) -> tuple[Cost, float]:
-    """The same, with nothing fixed: narrowing a problem asks first, and scheduling it again."""
+    """Return the same, with nothing fixed: narrowing a problem asks first, and scheduling it again."""
     (nest,) = problem.nests
     (option,) = nest.options
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
@@ -123,12 +123,12 @@ def _recalled(problem: Problem, model: CostModel) -> tuple[Cost, float]:
 
 
 def _issues(option: NestOption) -> int:
-    """How many instructions compute all of it."""
+    """Return how many instructions compute all of it."""
     return prod(ceil(axis.extent / axis.tile) for axis in option.axes)
 
 
 def heeds(space: Space) -> bool:
-    """Whether fixed decisions that leave no choice say what is the case.
+    """Return whether fixed decisions that leave no choice say what is the case.
 
     An axis of one issue is neither unrolled nor cut into blocks, however often it is to be, nor is a sum
     unrolled that is not the innermost one.
@@ -141,10 +141,10 @@ def heeds(space: Space) -> bool:
 
 
 def fixed_names(fixed: Iterable[str], statement: int) -> tuple[str, ...]:
-    """The fixed decisions of a statement."""
+    """Return the fixed decisions of a statement."""
     return tuple(name for name in fixed if name.startswith(f"nest{statement}."))
 
 
 def decided(option: OpenOption, assignment: Assignment) -> Candidate:
-    """The candidate of an assignment, with its cost."""
+    """Return the candidate of an assignment, with its cost."""
     return Candidate(option, assignment, float(evaluate(option.cost, assignment)))

@@ -18,7 +18,7 @@ MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 
 
 def floors_of(cost: Cost, space: Space, blocks: Sequence[RegisterBlock]) -> tuple[float, ...]:
-    """What no schedule with each of these register blocks undercuts. Units: nanoseconds.
+    """Return what no schedule with each of these register blocks undercuts. Units: nanoseconds.
 
     Each way of staging the operands is bounded by itself, as far as there are not too many: what is cheap in
     place and what is cheap from a buffer do not come together.
@@ -34,7 +34,7 @@ def floors_of(cost: Cost, space: Space, blocks: Sequence[RegisterBlock]) -> tupl
 
 
 def costs_of(cost: Cost, current: Assignment, moves: Sequence[Assignment]) -> list[float]:
-    """What an assignment costs after each of these changes. Units: nanoseconds."""
+    """Return what an assignment costs after each of these changes. Units: nanoseconds."""
     values: dict[str, Some] = {name: float(value) for name, value in current.items()}
     for name in {name for move in moves for name in move}:
         values[name] = np.array([move.get(name, current.get(name, 0)) for move in moves], np.float64)

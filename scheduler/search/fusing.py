@@ -32,7 +32,7 @@ Solve = Callable[[NestProblem, tuple[OpenOption, ...], int], Solved]
 def solve_all(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
 ) -> tuple[Solved, ...]:
-    """The answer for every nest that is not taken along, in the order of the problem.
+    """Return the answer for every nest that is not taken along, in the order of the problem.
 
     Raises: Infeasible as `solve` does.
     """
@@ -72,7 +72,7 @@ def solve_groups(
 
 
 def _beside_others(solved: Solved, others_ns: float) -> Solved:
-    """The answer of a statement of which mappings are left out that cost at least so much."""
+    """Return the answer of a statement of which mappings are left out that cost at least so much."""
     if others_ns >= solved.bound_ns:
         return solved
     is_best = solved.status == "OPTIMAL" and others_ns >= solved.candidate.cost_ns * (1 - ROUNDING)
@@ -101,7 +101,7 @@ class Group:
         return self.answer.candidate.option.space.statement
 
     def parts(self, answer: Solved, chosen: Choice | None = None) -> tuple[Solved, ...]:
-        """An answer for the nest as the nests that are left, each with its own cost.
+        """Return an answer for the nest as the nests that are left, each with its own cost.
 
         `chosen` is what it takes along, the cheapest choice where none is given. Their bounds come to what is
         proven of all together: another choice may leave others alone.
@@ -139,13 +139,13 @@ class Choice:
         return self.extra_ns + self.other_ns
 
     def widened(self) -> OpenOption:
-        """The option with all of this in its cost."""
+        """Return the option with all of this in its cost."""
         cost = total([self.option.cost, Const(self.added_ns)])
         return replace(self.option, cost=cost, floor_ns=self.option.floor_ns + self.added_ns)
 
 
 def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment) -> Choice | None:
-    """The best choice for an option; None where what is fixed leaves none."""
+    """Return the best choice for an option; None where what is fixed leaves none."""
     return min(
         choices_of(option, alone, fixed), key=lambda c: (c.added_ns, -len(c.fused), c.fused), default=None
     )
@@ -154,7 +154,7 @@ def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Ass
 def choices_of(
     option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment
 ) -> tuple[Choice, ...]:
-    """All that an option may take along of the statements in `alone`.
+    """Return all that an option may take along of the statements in `alone`.
 
     A statement without an answer of its own has to be taken along.
     """
@@ -184,7 +184,7 @@ def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
 
 
 def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
-    """Whether a choice is what a person has decided; whose nest is decided about has a nest."""
+    """Return whether a choice is what a person has decided; whose nest is decided about has a nest."""
     for other in alone:
         wanted = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
         if wanted not in (None, int(other in fused)):
@@ -193,7 +193,7 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
 
 
 def _settled(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
-    """The answer with the cost of its own nest only, and what it takes along.
+    """Return the answer with the cost of its own nest only, and what it takes along.
 
     The bound holds whatever is taken along: a nest left alone may cost as little as its own bound.
     """

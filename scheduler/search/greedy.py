@@ -47,7 +47,7 @@ class Greedy:
     def schedule(
         self, problem: Problem, model: CostModel, *, limit_s: float, fixed: Mapping[str, int]
     ) -> Schedule:
-        """A schedule of every statement, well within most limits. Raises: Infeasible."""
+        """Return a schedule of every statement, well within most limits. Raises: Infeasible."""
         stop = time.monotonic() + limit_s
 
         def solve(nest: NestProblem, options: tuple[OpenOption, ...], _: int) -> Solved:
@@ -69,7 +69,7 @@ class Greedy:
 def first_candidate(
     nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int], stop: float = inf
 ) -> Candidate:
-    """What greedy finds by `stop` on the monotonic clock: the first that can be had where that is over.
+    """Return what greedy finds by `stop` on the monotonic clock: the first that can be had where that is over.
 
     Raises: Infeasible when nothing agrees with what is fixed.
     """
@@ -80,7 +80,7 @@ def first_candidate(
 
 
 def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
-    """A candidate per option and register block that has one: none at all proves that there is no schedule.
+    """Yield a candidate per option and register block that has one: none at all proves that there is no schedule.
 
     Without cache blocks, as far as that may be, whatever else is decided is possible: `first_assignment`.
     """
@@ -92,7 +92,7 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
 
 
 def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
-    """The best that descent finds by `stop`; None where the fixed decisions leave nothing."""
+    """Return the best that descent finds by `stop`; None where the fixed decisions leave nothing."""
     given = (decided(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()
@@ -129,7 +129,7 @@ def descend(
     stop: float = inf,
     tried: Tried | None = None,
 ) -> Candidate:
-    """The result of improving one decision after the other, as far as that goes by `stop`.
+    """Return the result of improving one decision after the other, as far as that goes by `stop`.
 
     `tried` are changes of `best` that are known not to pay; in the end it holds those of what is returned.
     """
@@ -149,7 +149,7 @@ def descend(
 def _improved(
     best: Candidate, left: Sequence[Assignment], tried: Tried
 ) -> tuple[Candidate, Sequence[Assignment]]:
-    """The first change that pays, and those behind it; the same where none of the first few does."""
+    """Return the first change that pays, and those behind it; the same where none of the first few does."""
     option, batch = best.option, dict[Changes, int]()
     position = 0
     while position < len(left) and len(batch) < TRIED_AT_ONCE:
@@ -171,12 +171,12 @@ def _improved(
 
 
 def _changes(current: Assignment, move: Assignment) -> Changes:
-    """What a move changes: two that come to the same are one."""
+    """Return what a move changes: two that come to the same are one."""
     return frozenset([pair for pair in move.items() if current.get(pair[0]) != pair[1]])
 
 
 def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
-    """No cache blocks, axes in their order, nothing staged, as far as that may be.
+    """Return no cache blocks, axes in their order, nothing staged, as far as that may be.
 
     None proves that nothing else is possible with this register block: larger cache blocks and staged sums
     only ever allow more, and where scratchpads say otherwise `least_assignments` has what takes least.
@@ -233,7 +233,7 @@ def moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """The same, and what is left to the solver and to long searches."""
+    """Yield the same, and what is left to the solver and to long searches."""
     yield from other_values(option.space, current)
     yield from moves(option, current)
 
@@ -249,7 +249,7 @@ def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignmen
 
 
 def _stages(option: OpenOption, current: Assignment) -> list[dict[str, int]]:
-    """Each operand staged in another way."""
+    """Return each operand staged in another way."""
     space = option.space
     return [
         {space.stage(operand): value}

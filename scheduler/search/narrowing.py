@@ -53,7 +53,7 @@ def narrow_problem(
     matches: Sequence[Matches] | None = None,
     packed: Sequence[str] = (),
 ) -> Problem:
-    """The problem with the mappings that may win under a model that has floors, and what the others cost.
+    """Return the problem with the mappings that may win under a model that has floors, and what the others cost.
 
     With `looks`, after so many looks at mappings of a statement those that have not been seen are left, too,
     whether they may win or not. `matches` are the mappings of the statements where
@@ -118,14 +118,14 @@ class _Judge:
     saved_ns: float
 
     def least_ns(self, option: NestOption) -> float:
-        """What a mapping costs at least, in parts or undivided."""
+        """Return what a mapping costs at least, in parts or undivided."""
         once = self.floor(self.bare, option) / self.frame.threads
         return self.frame.turns[self.number] * once
 
     def floor_and_best(
         self, option: NestOption, limit_ns: float, *, splits: bool
     ) -> tuple[float, Candidate | None]:
-        """What the mapping costs at least once all of it is known, and what greedy makes of it.
+        """Return what the mapping costs at least once all of it is known, and what greedy makes of it.
 
         None where that is not below the limit, which is then not worth looking for. With `splits`, the floor
         is raised towards the limit.
@@ -140,13 +140,13 @@ class _Judge:
         return floor, greedy_candidate(opened) if floor <= limit_ns else None
 
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
-        """What no schedule of an option undercuts, at most the limit: less where one is met on the way."""
+        """Return what no schedule of an option undercuts, at most the limit: less where one is met on the way."""
         floors = floors_of(option.cost, option.space, option.register_blocks)
         return min(raised_floors(option, floors, limit_ns, most=MOST_BOXES).floors_ns)
 
 
 def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Priced:
-    """The mappings that may cost less than the best schedule known, or as much."""
+    """Return the mappings that may cost less than the best schedule known, or as much."""
     wholes: list[_Settled] = []
     price = others = ruled_out = inf
 
@@ -193,12 +193,12 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
 
 
 def _start(place: int, best: Candidate) -> Start:
-    """What greedy made of an option, for callers that want its schedule."""
+    """Return what greedy made of an option, for callers that want its schedule."""
     return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
 
 
 def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
-    """What a closer look tells: of copies what one costs, or what all do, so that looks come to more."""
+    """Return what a closer look tells: of copies what one costs, or what all do, so that looks come to more."""
     more = outline.further() if outline.further is not None else outline
     while at_once and more is not None and more.is_priced_in_part and more.further is not None:
         more = more.further()
@@ -223,7 +223,7 @@ def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], lis
 
 
 def _completed(outline: Outline) -> Outline | None:
-    """All that there is to know of a mapping; None where nothing performs it."""
+    """Return all that there is to know of a mapping; None where nothing performs it."""
     found: Outline | None = outline
     while found is not None and found.further is not None:
         found = found.further()

@@ -11,7 +11,7 @@ from isamap.scheduler.search.greedy import all_moves
 
 
 def neighbours(candidate: Candidate) -> Iterator[Candidate]:
-    """What differs in one decision, or in its register block."""
+    """Yield what differs in one decision, or in its register block."""
     option = candidate.option
     for move in all_moves(option, candidate.assignment):
         assignment = {**candidate.assignment, **move}
@@ -24,7 +24,7 @@ def neighbours(candidate: Candidate) -> Iterator[Candidate]:
 
 
 def with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock) -> Assignment | None:
-    """The assignment with another register block, and the nearest cache blocks that fit it."""
+    """Return the assignment with another register block, and the nearest cache blocks that fit it."""
     space = option.space
     found = dict(assignment)
     turns = [

@@ -88,7 +88,7 @@ class SearchSpace:
         first: Schedule,
         listed: Sequence[Schedule] = (),
     ) -> SearchSpace | None:
-        """The space that a schedule lies in; None where no decisions lead to it, as to some that are written.
+        """Return the space that a schedule lies in; None where no decisions lead to it, as to some that are written.
 
         Raises: Infeasible when nothing agrees with `fixed`.
         """
@@ -112,7 +112,7 @@ class SearchSpace:
         return replace(empty, first=start, listed=tuple(others))
 
     def point_of(self, schedule: Schedule) -> Point | None:
-        """The point of a schedule; None where no decisions lead to its loops."""
+        """Return the point of a schedule; None where no decisions lead to its loops."""
         nests = {nest.statement: nest for nest in schedule.nests}
         found: list[Candidate] = []
         for group, ways in zip(self.groups, self.ways, strict=True):
@@ -128,7 +128,7 @@ class SearchSpace:
         return self._point(found)
 
     def schedule(self, point: Point) -> Schedule:
-        """The schedule of a point, as heuristics return them."""
+        """Return the schedule of a point, as heuristics return them."""
         parts = [
             part
             for group, ways, candidate in zip(self.groups, self.ways, point.candidates, strict=True)
@@ -139,7 +139,7 @@ class SearchSpace:
         return replace(made, fixed=tuple(self.fixed.items()))
 
     def changed(self, point: Point, rng: random.Random) -> Point | None:
-        """A point that differs in one decision, register block or mapping of one statement; None without any.
+        """Return a point that differs in one decision, register block or mapping of one statement; None without any.
 
         Statements are changed as often as they cost.
         """
@@ -154,7 +154,7 @@ class SearchSpace:
         return None
 
     def crossed(self, one: Point, other: Point, rng: random.Random) -> Point | None:
-        """Each decision from one of two points; None where what is drawn is no schedule.
+        """Return each decision from one of two points; None where what is drawn is no schedule.
 
         Loop orders go together, and so does a register block, as only whole ones are known to be possible.
         Where the mappings differ, a statement is as in one of the points.
@@ -172,7 +172,7 @@ class SearchSpace:
         return self._point(found)
 
     def drawn(self, rng: random.Random) -> Point | None:
-        """A random point: a mapping, a register block, then a few changes."""
+        """Return a random point: a mapping, a register block, then a few changes."""
         starts: list[Candidate] = []
         for ways in self.ways:
             way = rng.choice(ways)
@@ -207,7 +207,7 @@ class SearchSpace:
 
 
 def changed_kinds(one: Point, other: Point) -> frozenset[str]:
-    """The kinds of decisions in which two points differ: `block`, `stage`, `order`, `mapping`, ..."""
+    """Return the kinds of decisions in which two points differ: `block`, `stage`, `order`, `mapping`, ..."""
     found: set[str] = set()
     for a, b in zip(one.candidates, other.candidates, strict=True):
         if a.option.number != b.option.number:
@@ -223,7 +223,7 @@ def changed_kinds(one: Point, other: Point) -> frozenset[str]:
 def _as_in(
     schedule: Schedule, problem: Problem, group: Group, options: Mapping[int, Sequence[OpenOption]]
 ) -> dict[int, Solved]:
-    """The answers for statements that may be taken along: as a schedule has them, where it does."""
+    """Return the answers for statements that may be taken along: as a schedule has them, where it does."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found = dict(group.alone)
     for statement in found.keys() & nests.keys():

@@ -99,7 +99,7 @@ def raised_floors(
 
 
 def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
-    """A schedule out of the lowest boxes, improved, where one is cheaper; what is open is as in the best."""
+    """Return a schedule out of the lowest boxes, improved, where one is cheaper; what is open is as in the best."""
     option, found = best.option, best
     for made in _each(boxes.taken(np.argsort(boxes.floors, kind="stable")[:PROBED])):
         whole = {**best.assignment, **made}
@@ -113,7 +113,7 @@ def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
 
 
 def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
-    """The lowest boxes, as many as may be bounded at a time when they are cut, and the others."""
+    """Return the lowest boxes, as many as may be bounded at a time when they are cut, and the others."""
     order = np.argsort(boxes.floors, kind="stable")
     enough = np.searchsorted(
         np.cumsum(choice.counts[choice.kinds[boxes.owner[order]]]), AT_ONCE, side="right"
@@ -123,14 +123,14 @@ def _lowest(boxes: Boxes, choice: Choice) -> tuple[Boxes, Boxes]:
 
 
 def _is_size(space: Space, choice: Choice) -> bool:
-    """Whether sizes are open before or after a choice: schedules are looked for when all are given."""
+    """Return whether sizes are open before or after a choice: schedules are looked for when all are given."""
     stages = [space.stage(operand) for operand in space.option.operands]
     blocks = [space.block(axis) for axis in space.axes]
     return choice.names[0] in [*stages, *blocks]
 
 
 def _clauses(space: Space) -> dict[str, list[Facts]]:
-    """What decisions have to keep, by each decision that it is about."""
+    """Return what decisions have to keep, by each decision that it is about."""
     found: dict[str, list[Facts]] = {}
     for facts in space.rules.clauses():
         for name in {name for fact in facts for name in names_in(fact)}:
@@ -139,7 +139,7 @@ def _clauses(space: Space) -> dict[str, list[Facts]]:
 
 
 def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
-    """Where decisions that have just been made keep what they have to with those made before."""
+    """Return where decisions that have just been made keep what they have to with those made before."""
     points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
     found = np.ones(count, np.bool_)
     for facts in dict.fromkeys(facts for name in names for facts in clauses.get(name, ())):
@@ -158,7 +158,7 @@ def _each(boxes: Boxes) -> Iterator[dict[str, int]]:
 
 
 def _is_schedule(space: Space, made: Mapping[str, int]) -> bool:
-    """Whether decisions go together. A box may hold what does not, and what is not fixed."""
+    """Return whether decisions go together. A box may hold what does not, and what is not fixed."""
     orders = (first_order(*_loops(space, sweep=sweep), made) for sweep in (False, True))
     agrees = all(made.get(name, value) == value for name, value in space.fixed.items())
     return agrees and all(order is not None for order in orders) and space.is_feasible(made)

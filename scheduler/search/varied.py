@@ -34,7 +34,7 @@ def varied(
     limit_s: float = 10.0,
     fixed: Mapping[str, int] | None = None,
 ) -> tuple[Schedule, ...]:
-    """The cheapest schedules, each with another mapping or register block, of the costliest statement.
+    """Return the cheapest schedules, each with another mapping or register block, of the costliest statement.
 
     The other statements are as greedy has them. There may be fewer than `count`. Units: `limit_s` in
     seconds of wall clock. Raises: Infeasible when nothing agrees with `fixed`.
@@ -67,7 +67,7 @@ def _solved(candidate: Candidate) -> Solved:
 
 
 def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[Candidate, ...]:
-    """What descent finds for each of the most promising register blocks, cheapest first."""
+    """Return what descent finds for each of the most promising register blocks, cheapest first."""
     found: list[Candidate] = []
     for option, number in _promising(options, LOOKED_AT * count):
         start = first_assignment(option.space, option.register_blocks[number])

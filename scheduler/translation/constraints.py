@@ -94,7 +94,7 @@ def whole(block: str, extent: int) -> AtMost:
 
 
 def names_in(fact: Fact) -> frozenset[str]:
-    """The decisions that a fact is about."""
+    """Return the decisions that a fact is about."""
     match fact:
         case Is(decision, _):
             return frozenset((decision,))
@@ -111,7 +111,7 @@ def names_in(fact: Fact) -> frozenset[str]:
 
 
 def is_met(facts: Iterable[Fact], made: Assignment) -> bool:
-    """Whether one of these facts holds."""
+    """Return whether one of these facts holds."""
     return any(_holds(fact, made) for fact in facts)
 
 
@@ -142,7 +142,7 @@ def limit(model: cp_model.CpModel, literals: Literals, clauses: Iterable[Facts])
 
 
 def _literal(model: cp_model.CpModel, literals: Literals, fact: Fact, known: dict[Fact, Literal]) -> Literal:
-    """A literal that holds where a fact does."""
+    """Return a literal that holds where a fact does."""
     if fact not in known:
         match fact:
             case Is(decision, values):

@@ -57,7 +57,7 @@ def by_value(model: cp_model.CpModel, literals: Literals, name: str) -> Mapping[
 
 
 def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, factor: float | None) -> Term:
-    """A factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
+    """Return a factor times the sum, rounded down; without a factor the sum itself, which is whole then."""
     own = set(literals.blocks[0][1])
     names = sorted({name for node in nodes_of(cost.body) for name in decisions_in(node)} - own)
     open_ones = [(name, _told_apart(model, literals, cost.body, name)) for name in names]
@@ -71,7 +71,7 @@ def _branched(
     open_ones: Sequence[tuple[str, Values]],
     made: Assignment,
 ) -> Term:
-    """The term where some of the other decisions are made."""
+    """Return the term where some of the other decisions are made."""
     cost, factor = wanted
     if not open_ones:
         numbers = [(at, evaluate(cost, {**block, **made})) for at, block in literals.blocks]
@@ -84,7 +84,7 @@ def _branched(
 
 
 def _told_apart(model: cp_model.CpModel, literals: Literals, body: Cost, name: str) -> Values:
-    """The values of a decision, those taken together for which every part of the body is the same."""
+    """Return the values of a decision, those taken together for which every part of the body is the same."""
     ways = _ways(literals, name)
     branches = [
         dict(node.branches) for node in nodes_of(body) if isinstance(node, Cases) and node.decision == name
@@ -108,7 +108,7 @@ def _ways(literals: Literals, name: str) -> dict[int, list[Literal]]:
 
 
 def any_of(model: cp_model.CpModel, ways: Mapping[int, Sequence[Literal]], values: Sequence[int]) -> Literal:
-    """A literal that holds when a decision has one of these values."""
+    """Return a literal that holds when a decision has one of these values."""
     inside = [literal for value in values for literal in ways[value]]
     outside = [literal for value, own in ways.items() if value not in values for literal in own]
     if len(inside) == 1:
@@ -121,7 +121,7 @@ def any_of(model: cp_model.CpModel, ways: Mapping[int, Sequence[Literal]], value
 
 
 def nodes_of(cost: Cost) -> Iterator[Cost]:
-    """An expression and all of its parts."""
+    """Yield an expression and all of its parts."""
     yield cost
     for part in parts_of(cost):
         yield from nodes_of(part)

@@ -40,26 +40,26 @@ Branches = Sequence[tuple["Literal", Term]]
 
 
 def constant(value: int) -> Term:
-    """A number."""
+    """Return a number."""
     _check(value)
     return Term(value, value, value)
 
 
 def added(terms: Sequence[Term]) -> Term:
-    """The sum."""
+    """Return the sum."""
     low, high = sum(term.low for term in terms), sum(term.high for term in terms)
     _check(high)
     return Term(sum(term.expr for term in terms), low, high)
 
 
 def weighted(factor: int, term: Term) -> Term:
-    """A multiple."""
+    """Return a multiple."""
     _check(factor * term.high)
     return Term(factor * term.expr, factor * term.low, factor * term.high)
 
 
 def chosen(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Term:
-    """The value of the one literal that holds."""
+    """Return the value of the one literal that holds."""
     from ortools.sat.python import cp_model
 
     found = sorted({value for _, value in values})
@@ -72,7 +72,7 @@ def chosen(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Te
 
 
 def picked_sum(values: Sequence[tuple[Literal, int]]) -> Term:
-    """The value of the one literal that holds, as a sum: for what is used once, and multiplied by nothing."""
+    """Return the value of the one literal that holds, as a sum: for what is used once, and multiplied by nothing."""
     low, high = min(value for _, value in values), max(value for _, value in values)
     _check(high)
     if low == high:
@@ -81,7 +81,7 @@ def picked_sum(values: Sequence[tuple[Literal, int]]) -> Term:
 
 
 def variable(model: cp_model.CpModel, term: Term) -> Term:
-    """The same term as a variable, which products ask for."""
+    """Return the same term as a variable, which products ask for."""
     if term.low == term.high:
         return term
     found = model.new_int_var(term.low, term.high, "")
@@ -90,7 +90,7 @@ def variable(model: cp_model.CpModel, term: Term) -> Term:
 
 
 def multiplied(model: cp_model.CpModel, left: Term, right: Term, limit: int | None) -> Term:
-    """The product; values above `limit` are excluded."""
+    """Return the product; values above `limit` are excluded."""
     if left.low == left.high:
         return weighted(left.low, right)
     if right.low == right.high:
@@ -105,7 +105,7 @@ def multiplied(model: cp_model.CpModel, left: Term, right: Term, limit: int | No
 
 
 def counted(model: cp_model.CpModel, factor: int, term: Term) -> Term:
-    """A multiple, as a variable where the factor is too large for enforced constraints."""
+    """Return a multiple, as a variable where the factor is too large for enforced constraints."""
     found = weighted(factor, term)
     if factor < 1 << ENFORCED_BITS or found.low == found.high:
         return found
@@ -115,7 +115,7 @@ def counted(model: cp_model.CpModel, factor: int, term: Term) -> Term:
 
 
 def quotient(model: cp_model.CpModel, dividend: Term, divisor: Term) -> Term:
-    """The quotient, rounded up."""
+    """Return the quotient, rounded up."""
     low, high = -(-dividend.low // divisor.high), -(-dividend.high // divisor.low)
     variable = model.new_int_var(low, high, "")
     above: Any = dividend.expr
@@ -125,7 +125,7 @@ def quotient(model: cp_model.CpModel, dividend: Term, divisor: Term) -> Term:
 
 
 def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
-    """A term that none of these exceeds."""
+    """Return a term that none of these exceeds."""
     low, high = max(term.low for term in terms), max(term.high for term in terms)
     if low == high:
         return constant(low)
@@ -137,7 +137,7 @@ def at_least(model: cp_model.CpModel, terms: Sequence[Term]) -> Term:
 
 
 def switched(model: cp_model.CpModel, branches: Branches) -> Term:
-    """A term that is at least the one whose literal holds, rounded down to ENFORCED_BITS significant bits."""
+    """Return a term that is at least the one whose literal holds, rounded down to ENFORCED_BITS significant bits."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)
@@ -163,7 +163,7 @@ def _shifted(model: cp_model.CpModel, term: Term, shift: int) -> Linear:
 
 
 def equal(model: cp_model.CpModel, branches: Branches) -> Term:
-    """The term whose literal holds, for terms without large coefficients."""
+    """Return the term whose literal holds, for terms without large coefficients."""
     if len(branches) == 1:
         return branches[0][1]
     low, high = min(term.low for _, term in branches), max(term.high for _, term in branches)

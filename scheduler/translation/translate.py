@@ -77,7 +77,7 @@ class Translator:
     valued: dict[str, Mapping[int, Literal]] = field(default_factory=dict[str, "Mapping[int, Literal]"])
 
     def translate(self, cost: Cost) -> Term:
-        """The cost times `scale`."""
+        """Return the cost times `scale`."""
         return self._scaled(cost, self.scale, paid=True)
 
     # --- any expression, times a factor -------------------------------------------------------------------
@@ -140,7 +140,7 @@ class Translator:
         return self._scaled(self._spread(broken, others), factor, paid=paid)
 
     def _often(self, cost: OverBlocks, others: tuple[Cost, ...], factor: float) -> Term:
-        """The product of a sum over register blocks and others: whole ones, or such sums."""
+        """Return the product of a sum over register blocks and others: whole ones, or such sums."""
         sums = [part for part in others if isinstance(part, OverBlocks) and not is_whole(part)]
         found = self._exact(self._keep(times(*(part for part in others if part not in sums))))
         for part, own in ((cost, factor / FINE ** len(sums)), *((part, FINE) for part in sums)):
@@ -149,7 +149,7 @@ class Translator:
         return found
 
     def _spread(self, part: Cost, others: tuple[Cost, ...]) -> Cost:
-        """The product of both, with the multiplication moved inside the part."""
+        """Return the product of both, with the multiplication moved inside the part."""
 
         def product(inner: Cost) -> Cost:
             return self._keep(times(inner, *others))
@@ -181,7 +181,7 @@ class Translator:
     # --- whole-numbered expressions -----------------------------------------------------------------------
 
     def _exact(self, cost: Cost, most: int | None = None) -> Term:
-        """The value of a whole expression; values above `most` are excluded."""
+        """Return the value of a whole expression; values above `most` are excluded."""
         if id(cost) not in self.terms:
             axes = self._axes(cost)
             if not axes:
@@ -223,7 +223,7 @@ class Translator:
                 assert_never(cost)
 
     def _tabulated(self, cost: Cost, axis: str) -> Term:
-        """An expression over one axis: a value per choice."""
+        """Return an expression over one axis: a value per choice."""
         joint = self.literals.joint[axis]
         return chosen(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
@@ -251,7 +251,7 @@ class Translator:
         return counted(self.model, number, product)
 
     def _exceeds(self, load: Cost, limit: int) -> cp_model.IntVar:
-        """A literal that has to hold when the load exceeds the limit."""
+        """Return a literal that has to hold when the load exceeds the limit."""
         key = id(load), limit
         if key not in self.excesses:
             term = self._exact(load)
@@ -266,7 +266,7 @@ class Translator:
         return self.excesses[key]
 
     def _axes(self, cost: Cost) -> frozenset[str]:
-        """The axes whose joint decisions an expression depends on, and "" for any other decision."""
+        """Return the axes whose joint decisions an expression depends on, and "" for any other decision."""
         if id(cost) not in self.axes:
             own = {self.literals.axis_of.get(name, "") for name in decisions_in(cost)}
             self.axes[id(cost)] = frozenset(own).union(*(self._axes(part) for part in parts_of(cost)))
@@ -274,7 +274,7 @@ class Translator:
 
 
 def _flattened(parts: Iterable[Cost]) -> list[Cost]:
-    """The factors of a product, those of products inside it too."""
+    """Return the factors of a product, those of products inside it too."""
     flat: list[Cost] = []
     for part in parts:
         flat += _flattened(part.parts) if isinstance(part, Mul) else [part]
@@ -282,6 +282,6 @@ def _flattened(parts: Iterable[Cost]) -> list[Cost]:
 
 
 def _is_number(cost: Cost) -> bool:
-    """Whether an expression is one of many numbers, as a decision says."""
+    """Return whether an expression is one of many numbers, as a decision says."""
     many = isinstance(cost, Cases) and len(cost.branches) > FEW
     return many and all(isinstance(part, Const) for part in parts_of(cost))

@@ -339,7 +339,7 @@ def test_a_file_that_the_cache_did_not_write_is_damaged(
 @pytest.mark.parametrize(
     "given",
     [
-        {"environment": {"LD_PRELOAD": "./x.so"}}, {"environment": {"PATH": "."}}, {"threads": ["LD_PRELOAD"]},  # noqa: E501 - one case a line
+        {"environment": {"LD_PRELOAD": "./x.so"}}, {"environment": {"PATH": "."}}, {"threads": ["LD_PRELOAD"]},
         {"environment": {"OMP_TOOL_LIBRARIES": "./x.so"}}, {"environment": {"PYTHONPATH": "."}},
         {"environment": {"omp_dynamic": "1"}}, {"environment": {"OMP_PLACES": "a\0b"}},
         {"library": "x */ int y; /*"}, {"interfaces": ["../cblas"]}, {"interfaces": ["pipe"]},

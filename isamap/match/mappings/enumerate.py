@@ -51,7 +51,7 @@ class Judged:
     known: dict[tuple[int, ...], bool] = field(default_factory=dict[tuple[int, ...], bool])
 
     def hold(self, groups: tuple[AxisGroup, ...]) -> bool:
-        """Whether all conditions hold of the groups of a mapping, or of some of them."""
+        """Return whether all conditions hold of the groups of a mapping, or of some of them."""
         met = [self.met.get(group) or self._meet(group) for group in groups]
         for number, condition in enumerate(self.conditions):
             question = (number, *[own.number for own in met if own.concerns[number]])
@@ -85,7 +85,7 @@ def find_in_statement(
     mode: CountMode = "complete",
     kernel: Kernel | None = None,
 ) -> Iterator[Mapping]:
-    """All whole, split and degenerate mappings of one instruction, each once, in a fixed order.
+    """Yield all whole, split and degenerate mappings of one instruction, each once, in a fixed order.
 
     They are found one by one: a caller that wants only some may stop. `kernel` says what is known of sizes;
     without it each is some number of at least 1.
@@ -106,7 +106,7 @@ def find_in_statement(
 def find_candidates(
     pattern: Pattern, statement: Statement, number: int, mode: CountMode = "complete"
 ) -> Iterator[Mapping]:
-    """All that would be mappings if only signatures had to agree, and neither elements nor parameters."""
+    """Yield all that would be mappings if only signatures had to agree, and neither elements nor parameters."""
 
     def test(bindings: Bindings) -> Test:
         own = {a.name: instruction_signature(a.name, pattern, bindings) for a in pattern.axes}
@@ -125,7 +125,7 @@ def _find(
     mode: CountMode,
     test: Callable[[Bindings], Test],
 ) -> Iterator[Mapping]:
-    """The mappings of all pairings whose groups pass the test of their pairing."""
+    """Yield the mappings of all pairings whose groups pass the test of their pairing."""
     seen: Seen | None = None
     for bindings in pairings(pattern, statement, mode):
         seen = seen or Seen(pattern)  # symmetries are looked for where there is something to compare
@@ -140,7 +140,7 @@ def _find(
 
 
 def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterator[Bindings]:
-    """What the operands may stand for: in written order only, unless the mode is complete."""
+    """Return what the operands may stand for: in written order only, unless the mode is complete."""
     if not heads_agree(pattern, statement) or statement.assign.guard is not None:
         return iter(())
     lay = unify_once if mode == "amos" else unify
@@ -150,26 +150,26 @@ def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterato
 
 
 def heads_agree(pattern: Pattern, statement: Statement) -> bool:
-    """Whether operation and result type of the two statements are the same."""
+    """Return whether operation and result type of the two statements are the same."""
     mine, theirs = pattern.statement.assign, statement.assign
     wanted = theirs.target.dtype if theirs.op is None else statement.accumulator
     return mine.op == theirs.op and mine.target.dtype == wanted and mine.value.dtype == theirs.value.dtype
 
 
 def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:
-    """Which operands a kernel axis indexes, where they are read, and whether it indexes the output."""
+    """Return which operands a kernel axis indexes, where they are read, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if axis in symbols(b.subject))
     return inputs, any(axis in i.symbols for i in target.target.index)
 
 
 def instruction_signature(axis: str, pattern: Pattern, bindings: Bindings) -> Signature:
-    """Which operands an instruction axis indexes, where they are read, and whether it indexes the output."""
+    """Return which operands an instruction axis indexes, where they are read, and whether it indexes the output."""
     inputs = frozenset(name for name, b in places(bindings) if any(axis in i.symbols for i in b.pattern))
     return inputs, any(axis in i.symbols for i in pattern.target.index)
 
 
 def may_run_on(kernel_axis: Signature, instruction_axis: Signature) -> bool:
-    """The rule of §5: operands of the kernel axis within those of the instruction axis, outputs alike."""
+    """Return the rule of §5: operands of the kernel axis within those of the instruction axis, outputs alike."""
     return kernel_axis[0] <= instruction_axis[0] and kernel_axis[1] == instruction_axis[1]
 
 
@@ -225,7 +225,7 @@ def _classes(pattern: Pattern, bindings: Bindings) -> tuple[tuple[str, ...], ...
 
 
 def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
-    """The largest step that an axis takes in a subscript where other axes step too: k in `2*k + p`."""
+    """Return the largest step that an axis takes in a subscript where other axes step too: k in `2*k + p`."""
 
     def step(index: Index) -> int:
         c = index.coefficient(axis) if axis in index.symbols and len(index.symbols) > 1 else None
@@ -235,7 +235,7 @@ def _step(axis: str, bindings: tuple[Binding, ...]) -> int:
 
 
 def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place, ...]]:
-    """All ways to go on after the first places are chosen, those of earlier options first."""
+    """Yield all ways to go on after the first places are chosen, those of earlier options first."""
     if len(chosen) == len(search.axes):
         yield chosen
         return
@@ -246,7 +246,7 @@ def _places(search: _Search, chosen: tuple[Place, ...]) -> Iterator[tuple[Place,
 
 
 def _can_be_filled(search: _Search, chosen: tuple[Place, ...]) -> bool:
-    """Whether enough axes are left for all instruction axes to have one, and none has two places."""
+    """Return whether enough axes are left for all instruction axes to have one, and none has two places."""
     left = search.left[len(chosen)]
     for position, reachable in enumerate(search.reachable):
         taken = {p[1] for p in chosen if p is not None and p[0] == position}
@@ -288,7 +288,7 @@ def _mapping(
 
 
 def find_mappings(kernel: Kernel, machine: Machine, mode: CountMode = "complete") -> tuple[Mapping, ...]:
-    """All mappings, by statement, then in the machine's order of instructions."""
+    """Return all mappings, by statement, then in the machine's order of instructions."""
     return tuple(
         m
         for number, statement in enumerate(statements(kernel))
@@ -304,7 +304,7 @@ def statement_mappings(
     kernel: Kernel | None = None,
     instruction: str | None = None,
 ) -> Iterator[Mapping]:
-    """All mappings of a statement, or those of one instruction; `kernel` says what is known of its sizes."""
+    """Yield all mappings of a statement, or those of one instruction; `kernel` says what is known of its sizes."""
     for item in machine.instructions.values():
         if instruction not in (None, item.name):
             continue
@@ -328,7 +328,7 @@ Point = tuple[str, ...]
 def find_unions(
     pattern: Pattern, statement: Statement, number: int, pairings: Iterator[Bindings]
 ) -> Iterator[Mapping]:
-    """All mappings of the pairings by AMOS's rule; where sizes are known, only those that fill their axes."""
+    """Yield all mappings of the pairings by AMOS's rule; where sizes are known, only those that fill their axes."""
     axes = tuple(a.name for a in pattern.axes)
     for bindings in pairings:
         points = set(find_points(pattern, statement, bindings))
@@ -339,7 +339,7 @@ def find_unions(
 
 
 def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> Iterator[Point]:
-    """Every tuple of different kernel axes, of the kinds of the instruction's, under which operands agree."""
+    """Yield every tuple of different kernel axes, of the kinds of the instruction's, under which operands agree."""
     sums = {a.name for a in statement.reduction_axes}
     own_sums = {a.name for a in pattern.statement.reduction_axes}
     options = [
@@ -355,7 +355,7 @@ def find_points(pattern: Pattern, statement: Statement, bindings: Bindings) -> I
 
 
 def _subscripts(subject: Expr) -> tuple[Index, ...] | None:
-    """The subscripts of an element or its cast; () for what no axis changes, None for anything else."""
+    """Return the subscripts of an element or its cast; () for what no axis changes, None for anything else."""
     while isinstance(subject, Cast):
         subject = subject.value
     if isinstance(subject, Read):

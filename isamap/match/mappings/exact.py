@@ -67,7 +67,7 @@ class Sides:
 
 
 def decide(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
-    """Whether the sides agree for all lanes of all issues, whatever the order in which axes are fused.
+    """Return whether the sides agree for all lanes of all issues, whatever the order in which axes are fused.
 
     "fails" when there is a counterexample; "unknown" when sizes are open and something is not affine.
     """
@@ -95,7 +95,7 @@ def _is_empty(text: str) -> bool:
 
 
 def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> dict[str, int | None] | None:
-    """The largest value of each name for which all comparisons hold; None where nothing bounds it.
+    """Return the largest value of each name for which all comparisons hold; None where nothing bounds it.
 
     None altogether when no values do. What is not affine is taken to hold.
     """
@@ -113,7 +113,7 @@ def largest_values(names: Sequence[str], comparisons: Sequence[Comparison]) -> d
 
 
 def _orders(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
-    """The groups with their axes in every order."""
+    """Return the groups with their axes in every order."""
     options = [
         [
             AxisGroup(own, theirs)
@@ -170,7 +170,7 @@ class _Writer:
         return [f"[{sizes}] -> {{ [{points}] : {body} and {one} }}" for one in differ]
 
     def _compared(self, index: Index, relation: str, other: Index, second: Mapping[str, str]) -> str | None:
-        """A subscript at the first lane beside one at the second."""
+        """Return a subscript at the first lane beside one at the second."""
         primed = {a: Index.of(b) for a, b in second.items()}
         there = other.substitute(self.bindings).substitute(primed)
         return self.compare(index.substitute(self.bindings), relation, there)
@@ -192,7 +192,7 @@ class _Writer:
         ]
 
     def _linked(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
-        """Both lanes count along the fused axes from one position on, which is not negative."""
+        """Return both lanes count along the fused axes from one position on, which is not negative."""
         fused = self._number(group.kernel_axes, [self.extents[x] for x in group.kernel_axes])
         most = Index.of(1)
         for x in group.kernel_axes:
@@ -232,7 +232,7 @@ class _Writer:
         return found
 
     def _known(self) -> list[str | None]:
-        """What is known of the sizes that were named, and of those that are named by saying so."""
+        """Return what is known of the sizes that were named, and of those that are named by saying so."""
         found: list[str | None] = []
         left = list(self.space.facts)
         while said := [f for f in left if f.symbols & self.parameters.keys()]:
@@ -254,7 +254,7 @@ class _Writer:
         return self.parameters.setdefault(symbol, f"n{len(self.parameters)}")
 
     def _text(self, index: Index) -> str | None:
-        """An index expression; None when it multiplies symbols."""
+        """Return an index expression; None when it multiplies symbols."""
         terms: list[str] = []
         for monomial, coefficient in index.terms:
             if len(monomial) > 1:
@@ -289,7 +289,7 @@ def _all(parts: Sequence[str | None]) -> str:
 
 @lru_cache(maxsize=4096)
 def largest(instruction: Instruction) -> dict[str, int]:
-    """The largest values of the parameters that are integers; those that nothing bounds are left out."""
+    """Return the largest values of the parameters that are integers; those that nothing bounds are left out."""
     found = _largest(instruction)
     return {} if found is None else {name: top for name, top in found.items() if top is not None}
 
@@ -301,7 +301,7 @@ def unit_axes(pattern: Pattern) -> tuple[str, ...]:
 
 
 def can_be_met(instruction: Instruction) -> bool:
-    """Whether there are values in the ranges of the parameters that `where` allows.
+    """Return whether there are values in the ranges of the parameters that `where` allows.
 
     Strides and alignments are those of whatever an operand is placed in: they can be had.
     """
@@ -328,6 +328,6 @@ def _largest(instruction: Instruction) -> dict[str, int | None] | None:
 
 
 def _is_plain(p: Param) -> bool:
-    """Whether a range is two numbers with something between them."""
+    """Return whether a range is two numbers with something between them."""
     low = 1 if p.low is None else p.low.value
     return low is not None and (p.high is None or (p.high.value is not None and low <= p.high.value))

@@ -79,7 +79,7 @@ class _Part:
 
 
 def find_groups(kernel: Kernel, machine: Machine, mode: CountMode = "complete") -> tuple[GroupMapping, ...]:
-    """All mappings of instructions that are not one plain statement, by instruction."""
+    """Return all mappings of instructions that are not one plain statement, by instruction."""
     found: list[GroupMapping] = []
     for item in machine.instructions.values():
         if pattern_of(item.instruction) is None:
@@ -93,7 +93,7 @@ def groups_of(
     kernel: tuple[Statement, ...],
     mode: CountMode = "complete",
 ) -> Iterator[GroupMapping]:
-    """All mappings of one instruction of several statements, each once."""
+    """Yield all mappings of one instruction of several statements, each once."""
     found: dict[object, GroupMapping] = {}
     options = [
         [_Part(p, s, m) for n, s in enumerate(kernel) for m in find_in_statement(p, s, n, mode)]
@@ -111,7 +111,7 @@ def groups_of(
 
 
 def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: GroupMapping) -> object:
-    """The least of a mapping's images under the symmetries of all that is wanted of the instruction."""
+    """Return the least of a mapping's images under the symmetries of all that is wanted of the instruction."""
     return mapping.unused, min(
         tuple((p.statement, image(p, axes, operands)) for p in mapping.parts)
         for axes, operands in symmetries(instruction, chosen)
@@ -134,7 +134,7 @@ def _useful(instruction: Instruction, patterns: tuple[Pattern, ...]) -> Iterator
 
 
 def _join(options: list[list[_Part]], parts: tuple[_Part, ...]) -> Iterator[tuple[_Part, ...]]:
-    """Every choice of one mapping for each part under which all parts agree."""
+    """Yield every choice of one mapping for each part under which all parts agree."""
     if len(parts) == len(options):
         yield parts
         return
@@ -144,7 +144,7 @@ def _join(options: list[list[_Part]], parts: tuple[_Part, ...]) -> Iterator[tupl
 
 
 def _agree(one: _Part, other: _Part) -> bool:
-    """Whether two parts perform different statements, in the same ordered loops, with the same operands."""
+    """Return whether two parts perform different statements, in the same ordered loops, with the same operands."""
     if one.mapping.statement == other.mapping.statement:
         return False
     if one.statement.ordered_loops != other.statement.ordered_loops:
@@ -161,7 +161,7 @@ def _agree(one: _Part, other: _Part) -> bool:
 
 
 def _common_loops(parts: tuple[_Part, ...]) -> bool:
-    """Whether the same loops surround all parts, and axes of some parts only need no loop of their own."""
+    """Return whether the same loops surround all parts, and axes of some parts only need no loop of their own."""
     if any(p.loops != parts[0].loops for p in parts):
         return False
     common = frozenset(a.name for a in parts[0].pattern.axes)
@@ -175,7 +175,7 @@ def _common_loops(parts: tuple[_Part, ...]) -> bool:
 
 
 def _fits(part: _Part, instruction_axes: tuple[str, ...], kernel_axes: tuple[str, ...]) -> bool:
-    """Whether fused kernel axes are no longer than the instruction's axes; False where that is unknown."""
+    """Return whether fused kernel axes are no longer than the instruction's axes; False where that is unknown."""
     wanted = [part.statement.axis(k).extent.value for k in kernel_axes]
     lengths = [_longest(part.pattern, a) for a in instruction_axes]
     if None in wanted or None in lengths:
@@ -190,7 +190,7 @@ def _longest(pattern: Pattern, axis: str) -> int | None:
 
 
 def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> bool:
-    """Whether performing the parts together, one after the other, leaves what the kernel leaves.
+    """Return whether performing the parts together, one after the other, leaves what the kernel leaves.
 
     Two parts may share a written tensor only element by element and in the kernel's order; a statement
     between them in the kernel that is not among them may not touch what they write, nor write what they read.
@@ -206,7 +206,7 @@ def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> boo
 
 
 def _independent(one: Statement, other: Statement) -> bool:
-    """Whether neither statement touches what the other writes."""
+    """Return whether neither statement touches what the other writes."""
     return not (one.assign.target.buffer in _touched(other) or other.assign.target.buffer in _touched(one))
 
 
@@ -215,7 +215,7 @@ def _touched(statement: Statement) -> set[str]:
 
 
 def _same_elements(one: Statement, other: Statement) -> bool:
-    """Whether two statements touch what either writes at the same subscripts only."""
+    """Return whether two statements touch what either writes at the same subscripts only."""
     written = {s.assign.target.buffer: s.assign.target.index for s in (one, other)}
     accesses = [r for s in (one, other) for r in (*reads(s.assign.value), s.assign.target)]
     return all(r.index == written[r.buffer] for r in accesses if r.buffer in written)

@@ -88,12 +88,12 @@ class Mapping:
 
 @lru_cache(maxsize=4096)
 def _operands(bindings: Bindings) -> str:
-    """What the operands of an instruction stand for: the same for all mappings of a pairing."""
+    """Return what the operands of an instruction stand for: the same for all mappings of a pairing."""
     return ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(bindings))
 
 
 def is_simple(expr: Expr) -> bool:
-    """Whether an expression is an element, a literal, or a cast of one."""
+    """Return whether an expression is an element, a literal, or a cast of one."""
     match expr:
         case Read() | Const() | Scalar() | IndexValue():
             return True
@@ -104,7 +104,7 @@ def is_simple(expr: Expr) -> bool:
 
 
 def statement_text(statement: Statement) -> str:
-    """The statement as one line: its target, operation and value."""
+    """Return the statement as one line: its target, operation and value."""
     return print_stmt(statement.assign).strip()
 
 
@@ -123,7 +123,7 @@ class Seen:
         self._keys: set[Key] = set()
 
     def is_new(self, mapping: Mapping) -> bool:
-        """Whether no mapping before was this one, or an image of it under a symmetry."""
+        """Return whether no mapping before was this one, or an image of it under a symmetry."""
         if len(self._symmetries) <= 1:
             return True  # the search makes nothing twice
         keys = [image(mapping, axes, operands) for axes, operands in self._symmetries]
@@ -160,7 +160,7 @@ def _text(subject: Expr) -> str:
 
 @lru_cache(maxsize=4096)
 def symmetries(instruction: Instruction, wanted: tuple[int, ...] | None = None) -> tuple[Renaming, ...]:
-    """All symmetries, the identity first; of the statements `wanted` only, counted from 0, when given."""
+    """Return all symmetries, the identity first; of the statements `wanted` only, counted from 0, when given."""
     patterns = [p for n, p in enumerate(patterns_of(instruction)) if wanted is None or n in wanted]
     axes = list(dict.fromkeys(a.name for p in patterns for a in p.axes))
     inputs = [o.name for o in instruction.operands if o.role == "in"]
@@ -176,7 +176,7 @@ def symmetries(instruction: Instruction, wanted: tuple[int, ...] | None = None) 
 
 
 def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
-    """Whether operands that take each other's place are declared alike."""
+    """Return whether operands that take each other's place are declared alike."""
     return all(
         replace(instruction.operand(a), name=b) == instruction.operand(b)
         for a, b in operand.items()
@@ -185,7 +185,7 @@ def _alike(instruction: Instruction, operand: dict[str, str]) -> bool:
 
 
 def _shape(pattern: Pattern, axis: dict[str, str], operand: dict[str, str]) -> str:
-    """The instruction's meaning as text, with axes and operands renamed and commuting operands sorted."""
+    """Return the instruction's meaning as text, with axes and operands renamed and commuting operands sorted."""
     indices: dict[str, Index | int] = {k: Index.of(v) for k, v in axis.items()}
 
     def text(e: Expr) -> str:

@@ -67,7 +67,7 @@ class Condition:
 def first_violation(
     pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None
 ) -> Violation | None:
-    """The first condition that a mapping breaks, None when it is valid.
+    """Return the first condition that a mapping breaks, None when it is valid.
 
     `kernel` says what is known of its sizes; without it each is some number of at least 1.
     """
@@ -82,7 +82,7 @@ def first_violation(
 
 
 def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tuple[Condition, ...]:
-    """The conditions of one pairing: on each operand, where it is read, on those that are read twice, on the
+    """Return the conditions of one pairing: on each operand, where it is read, on those that are read twice, on the
     output, and on its elements being different.
     """
     highs = dict.fromkeys(unit_axes(pattern), 0) | largest(pattern.instruction)
@@ -106,7 +106,7 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
 
 
 def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> Iterator[Condition]:
-    """What must hold of every two reads of one operand: where they meet, they stand for one value."""
+    """Yield what must hold of every two reads of one operand: where they meet, they stand for one value."""
     for one, other in combinations(bindings, 2):
         if one.name != other.name:
             continue
@@ -122,13 +122,13 @@ def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> 
 
 
 def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int]:
-    """The instruction's names as `%i`: the kernel may use the same ones."""
+    """Return the instruction's names as `%i`: the kernel may use the same ones."""
     axes = frozenset(a.name for a in pattern.axes)
     return {s: Index.of(f"%{s}") for s in names | axes}
 
 
 def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
-    """How far everything runs, and what the kernel says of its sizes."""
+    """Return how far everything runs, and what the kernel says of its sizes."""
     highs = largest(pattern.instruction)
     most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
     lengths = tuple((f"%{a}", e.value) for a, e in most.items())
@@ -150,27 +150,27 @@ def _known(kernel: Kernel) -> Known:
 
 
 def judge(condition: Condition, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
-    """Whether a condition holds of the groups of a mapping, or of some of them."""
+    """Return whether a condition holds of the groups of a mapping, or of some of them."""
     return verdict(condition.sides, _concerned(condition, map(with_lanes, groups)), space)
 
 
 def _concerned(
     condition: Condition, apart: Iterable[tuple[AxisGroup, frozenset[str]]]
 ) -> tuple[AxisGroup, ...]:
-    """The groups with an axis that the condition speaks of."""
+    """Return the groups with an axis that the condition speaks of."""
     return tuple([group for group, names in apart if not condition.symbols.isdisjoint(names)])
 
 
 @lru_cache(maxsize=4096)
 def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
-    """A group with lanes as `%i`, and all names in it."""
+    """Return a group with lanes as `%i`, and all names in it."""
     lanes = tuple(f"%{a}" for a in group.instruction_axes)
     return AxisGroup(lanes, group.kernel_axes), frozenset((*lanes, *group.kernel_axes))
 
 
 @lru_cache(maxsize=65536)
 def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
-    """Whether wanted subscripts are equal wherever the given ones are, of these groups with lanes as `%i`."""
+    """Return whether wanted subscripts are equal wherever the given ones are, of these groups with lanes as `%i`."""
     if sides.other is not None:
         return _judge_reads(sides, sides.other, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
@@ -184,7 +184,7 @@ def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdic
 
 
 def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
-    """Whether two reads of one operand agree where they meet, or do not meet at all."""
+    """Return whether two reads of one operand agree where they meet, or do not meet at all."""
     if _is_spanned_between(sides, other, groups, space):
         return "holds"
     apart = Sides(sides.given, (ZERO,), Sides(other.given, (Index.of(1),)))
@@ -194,7 +194,7 @@ def _judge_reads(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], spac
 
 
 def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict | None:
-    """The first verdict other than that it holds of the groups with one axis less."""
+    """Return the first verdict other than that it holds of the groups with one axis less."""
     for smaller in _one_less(groups):
         found = verdict(sides, smaller, space)
         if found != "holds":
@@ -203,7 +203,7 @@ def _judge_smaller(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) ->
 
 
 def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
-    """The groups without one of their kernel axes."""
+    """Yield the groups without one of their kernel axes."""
     for n, group in enumerate(groups):
         for x in group.kernel_axes:
             rest = tuple(k for k in group.kernel_axes if k != x)
@@ -215,7 +215,7 @@ def _one_less(groups: tuple[AxisGroup, ...]) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 def _is_determined(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Whether the given side tells all lanes apart, or all iterations: then there is nothing to compare."""
+    """Return whether the given side tells all lanes apart, or all iterations: then there is nothing to compare."""
     used = frozenset(s for i in sides.given for s in i.symbols)
     by_lanes = any(a in used for g in groups for a in g.instruction_axes)
     axes = [a for g in groups for a in (g.instruction_axes if by_lanes else g.kernel_axes)]
@@ -265,7 +265,7 @@ def _product(lengths: Iterator[int | None]) -> int | None:
 
 
 def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Whether one step of one group is seen on the wanted side and not on the given one."""
+    """Return whether one step of one group is seen on the wanted side and not on the given one."""
     lengths, extents = dict(space.lengths), dict(space.extents)
     used = frozenset(s for i in sides.given for s in i.symbols)
     for group in groups:
@@ -283,7 +283,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> 
 
 
 def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Whether steps that leave the given side as it is leave the wanted one: both are linear.
+    """Return whether steps that leave the given side as it is leave the wanted one: both are linear.
 
     Only where each lane axis runs over one kernel axis, so that both take the same steps. Those of the given
     side are numbers; those of the wanted side may be sizes.
@@ -300,7 +300,7 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bo
 
 
 def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """The same of two reads: what their subscripts differ by, on the one side and on the other.
+    """Return the same of two reads: what their subscripts differ by, on the one side and on the other.
 
     Lanes of the second read are others, begun to count at the same iteration.
     """
@@ -333,7 +333,7 @@ def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...
 
 
 def _follow(wanted: list[Row], given: list[Row], columns: int) -> bool:
-    """Whether rows are sums of multiples of given ones, whose first columns are numbers."""
+    """Return whether rows are sums of multiples of given ones, whose first columns are numbers."""
     left, pivots = given, list[tuple[int, Row]]()
     for column in range(columns):
         pivot = next((r for r in left if r[column].terms), None)
@@ -357,5 +357,5 @@ def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | Non
 
 
 def _without(row: Row, column: int, pivot: Row) -> Row:
-    """A multiple of the row plus one of the pivot, so that the column is 0."""
+    """Return a multiple of the row plus one of the pivot, so that the column is 0."""
     return tuple(a * pivot[column] - row[column] * b for a, b in zip(row, pivot, strict=True))

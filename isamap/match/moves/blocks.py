@@ -38,7 +38,7 @@ class Counters:
     around: Mapping[str, int | None]
 
     def fits(self, counter: str, length: int) -> bool:
-        """Whether a block may be so long along a counter."""
+        """Return whether a block may be so long along a counter."""
         if counter in self.inside:
             return self.inside[counter] % length == 0
         most = self.around[counter]
@@ -51,7 +51,7 @@ def find_block(
     suppliers: Suppliers,
     around: Mapping[str, int | None] | None = None,
 ) -> BlockMove | None:
-    """The cheapest instruction that moves blocks of a copy; None when there is none.
+    """Return the cheapest instruction that moves blocks of a copy; None when there is none.
 
     Blocks fill what counters of `counts` count. Those `around` are cut short by them, and go on without: they
     count so far at most, if that is known.
@@ -97,7 +97,7 @@ def find_tiles_block(
     *,
     back: Written | None = None,
 ) -> BlockMove | None:
-    """The block in which tiles of an operand may be copied into a buffer, or written from it.
+    """Return the block in which tiles of an operand may be copied into a buffer, or written from it.
 
     Units: `most` of the tiles that loops along axes count, as far as that is known.
     """
@@ -125,7 +125,7 @@ def _lengths(pattern: Pattern) -> dict[str, int]:
 def _laid_over(
     copy: Copy, counters: Counters, pattern: Pattern, cost: float, suppliers: Suppliers
 ) -> BlockMove | None:
-    """The instruction with its axes on some of the counters; None where nothing fits."""
+    """Return the instruction with its axes on some of the counters; None where nothing fits."""
     reads = _same_casts(pattern.value, copy.value)
     if reads is None or pattern.output.dtype != copy.target.dtype:
         return None
@@ -148,7 +148,7 @@ def _laid_over(
 
 
 def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
-    """What two expressions read, when the same is done to it."""
+    """Return what two expressions read, when the same is done to it."""
     match own, value:
         case Read(), Read(fill=None) if own.dtype == value.dtype:
             return own, value
@@ -159,7 +159,7 @@ def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
 
 
 def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
-    """The number whose digits some axes count, the last one fastest."""
+    """Return the number whose digits some axes count, the last one fastest."""
     total = ZERO
     for axis in axes:
         total = total * lengths[axis] + Index.of(f"%{axis}")
@@ -167,7 +167,7 @@ def _number(axes: tuple[str, ...], lengths: Mapping[str, int]) -> Index:
 
 
 def _assignments(lengths: Mapping[str, int], counters: Counters) -> Iterator[dict[str, tuple[str, ...]]]:
-    """Which axes of an instruction count each counter, or digits of it, the last one fastest."""
+    """Yield which axes of an instruction count each counter, or digits of it, the last one fastest."""
     axes = [axis for axis, length in lengths.items() if length > 1]
     for choice in product((*counters.inside, *counters.around), repeat=len(axes)):
         chosen = {c: [axis for axis, own in zip(axes, choice, strict=True) if own == c] for c in choice}

@@ -42,7 +42,7 @@ class Movement:
 
 
 def steps_of(found: Supply | Leaf) -> tuple[Supply, ...]:
-    """The instructions of a chain in the order in which they are performed; equal ones run once."""
+    """Return the instructions of a chain in the order in which they are performed; equal ones run once."""
     if isinstance(found, Leaf):
         return ()
     inner = [s for _, source in found.inputs if isinstance(source, Supply) for s in steps_of(source)]
@@ -50,12 +50,12 @@ def steps_of(found: Supply | Leaf) -> tuple[Supply, ...]:
 
 
 def issued_ns(found: Supply) -> float:
-    """The time of a chain, of whose steps equal ones run once. Units: nanoseconds."""
+    """Return the time of a chain, of whose steps equal ones run once. Units: nanoseconds."""
     return _issued_ns(steps_of(found)) if found.cost_ns else 0.0
 
 
 def timed_steps(found: Supply) -> tuple[tuple[Supply, float], ...]:
-    """The instructions of a chain, each with its own time. Units: nanoseconds."""
+    """Return the instructions of a chain, each with its own time. Units: nanoseconds."""
     return tuple((s, _own_ns(s)) for s in steps_of(found))
 
 
@@ -68,7 +68,7 @@ def _own_ns(step: Supply) -> float:
 
 
 def kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> MoveKind:
-    """What a chain does that reads (or writes) so many arrays, each in one place unless it gathers."""
+    """Return what a chain does that reads (or writes) so many arrays, each in one place unless it gathers."""
     places: dict[Location, bool] = {}
     for step in chain:
         owner = suppliers.machine.instructions[step.instruction].instruction
@@ -84,7 +84,7 @@ def kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> Mov
 
 
 def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, int]) -> bool:
-    """Whether the elements of an operand in memory follow each other without a gap."""
+    """Return whether the elements of an operand in memory follow each other without a gap."""
     step = Index.of(1)
     for size, stride in reversed(list(zip(owner.operand(name).shape, place.strides, strict=True))):
         length = size.substitute(params)
@@ -95,7 +95,7 @@ def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, i
 
 
 def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) -> Movement:
-    """The movement of one issue by a chain."""
+    """Return the movement of one issue by a chain."""
     array = [r.dtype.size_bytes for r in distinct_reads(operand.subject)]
     return Movement(
         operand.name,
@@ -108,7 +108,7 @@ def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) ->
 
 
 def with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
-    """The movement with its copies into and out of a buffer."""
+    """Return the movement with its copies into and out of a buffer."""
     chains = [(steps_of(c.delivery), c.width) for c in copies]
     elements = prod(operand.cell_shape)
     return replace(

@@ -18,7 +18,7 @@ from isamap.match.tiles.operand_tiles import OperandTile, Tile
 
 
 def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], suppliers: Suppliers) -> dict[str, Index]:
-    """How far an element of the only array that is read lies from the next one along axes of single elements.
+    """Return how far an element of the only array that is read lies from the next one along axes of single elements.
 
     Those are left out along which it is no fixed number. Units: elements.
     """
@@ -50,7 +50,7 @@ def joined(
 
 
 def tiles_along(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> dict[str, int | None]:
-    """How many whole tiles of an operand a copy may count along each of its axes, as far as that is known.
+    """Return how many whole tiles of an operand a copy may count along each of its axes, as far as that is known.
 
     Axes behind each other count for the innermost one, as where loops stand in their order.
     """

@@ -75,7 +75,7 @@ def movements(
     *,
     suppliers: Suppliers | None = None,
 ) -> tuple[Movement, ...]:
-    """What moves for every operand of a mapping, inputs first, as it is done when nothing else is decided.
+    """Return what moves for every operand of a mapping, inputs first, as it is done when nothing else is decided.
 
     `suppliers` of the same kernel and machine, where many mappings are looked at, remember what was found.
     """
@@ -113,7 +113,7 @@ def _choices(
 
 
 def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
-    """One issue of a mapping as it is carried out; None when it is not."""
+    """Return one issue of a mapping as it is carried out; None when it is not."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     if pattern is None:
         return None
@@ -124,7 +124,7 @@ def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | 
 
 
 def _plain(expr: Expr) -> Expr:
-    """The expression without fills: what lies outside an array is read from a padded copy of it."""
+    """Return the expression without fills: what lies outside an array is read from a padded copy of it."""
     return map_reads(expr, lambda read: replace(read, fill=None))
 
 
@@ -134,7 +134,7 @@ def _filled(expr: Expr) -> tuple[str, ...]:
 
 
 def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple[Movement, ...]:
-    """The ways when arrays are first copied into padded ones: nothing of them is read in place."""
+    """Return the ways when arrays are first copied into padded ones: nothing of them is read in place."""
     if not arrays:
         return ways
     said = f"{', '.join(arrays)} is copied into a padded array first, for what is read beyond its edge"
@@ -148,7 +148,7 @@ def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple
 
 
 def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
-    """Where it lies, if a chain reads it there, and through a buffer; the one that is done first."""
+    """Return where it lies, if a chain reads it there, and through a buffer; the one that is done first."""
     direct = _direct(operand, tile, suppliers)
     if direct is not None and direct.kind != "gathered" and not every:
         return (direct,)
@@ -165,7 +165,7 @@ def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: b
 
 
 def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
-    """The operand read where its array lies."""
+    """Return the operand read where its array lies."""
     found = bring(suppliers, tile, operand, operand.want({}))
     if found is None:
         return None
@@ -178,7 +178,7 @@ def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement 
 
 
 def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
-    """The operand copied into a buffer of tiles, and loaded from there."""
+    """Return the operand copied into a buffer of tiles, and loaded from there."""
     if len(reads(operand.subject)) > 1:  # what is computed from several arrays is computed where it is used
         return None
     loaded = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
@@ -194,7 +194,7 @@ def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> M
 
 
 def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool) -> Transfer | None:
-    """How a whole tile is copied into its buffer, or back."""
+    """Return how a whole tile is copied into its buffer, or back."""
     buffer, offset = in_tiles(operand, suppliers).buffer, Index.of(OFFSET)
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(operand, buffer, offset, tile, position, back=own_sum(tile) if back else None)
@@ -211,7 +211,7 @@ def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: boo
 
 
 def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
-    """The accumulator: brought in and taken back in place, or through a buffer."""
+    """Return the accumulator: brought in and taken back in place, or through a buffer."""
     if suppliers.is_addressable(acc.memory):
         kept = through_scratchpad(acc, tile, suppliers, back=True)
         if kept is not None:

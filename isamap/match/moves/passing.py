@@ -90,7 +90,7 @@ class WayOut:
 
 
 def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers) -> WayOut | None:
-    """How what is written of sums gets to its array, from registers that hold them where it can, else from
+    """Return how what is written of sums gets to its array, from registers that hold them where it can, else from
     scratchpad `home`; None where nothing does it.
     """
     held = held_way_out(acc, written, tile, home, suppliers)
@@ -100,7 +100,7 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
 def stored_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
 ) -> WayOut | None:
-    """How it gets there from scratchpad `home`, in which the sums lie; None where nothing does it."""
+    """Return how it gets there from scratchpad `home`, in which the sums lie; None where nothing does it."""
     copy, counts = _tile_out(acc, written, tile, home, suppliers)
     at_once = find_dma(copy, counts, suppliers)
     if at_once is not None:
@@ -111,7 +111,7 @@ def stored_way_out(
 def held_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
 ) -> WayOut | None:
-    """How it gets there from registers that hold the sums; None where none do, or sums leave as they are."""
+    """Return how it gets there from registers that hold the sums; None where none do, or sums leave as they are."""
     if suppliers.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, suppliers)
@@ -123,7 +123,7 @@ def held_way_out(
 def _tile_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
 ) -> tuple[Copy, dict[str, Index]]:
-    """What is written of a tile of sums in a scratchpad as a copy, and how far its counters go."""
+    """Return what is written of a tile of sums in a scratchpad as a copy, and how far its counters go."""
     cells = in_tiles(acc, suppliers, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
@@ -140,7 +140,7 @@ def _through_buffers(
     *,
     held: bool,
 ) -> WayOut | None:
-    """The way through buffers of the first scratchpads that serve; some are kept where a `tile` says so."""
+    """Return the way through buffers of the first scratchpads that serve; some are kept where a `tile` says so."""
     cells = in_tiles(acc, suppliers, home).buffer
     others = beside(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
@@ -163,7 +163,7 @@ def _through_buffers(
 
 
 def _whole(read: Read, copy: Copy, acc: OperandTile, tile: Tile) -> tuple[str, tuple[int, ...]] | None:
-    """The axis that an array is read along, with its elements; None where no two tiles read the same."""
+    """Return the axis that an array is read along, with its elements; None where no two tiles read the same."""
     own = [a for a in tile.axes if f"~{a.name}" in counted(read, copy)]
     moving = {symbol for symbol in symbols(read) if symbol.startswith("@")}
     again = [a for a in tile.axes if a.name in acc.axes and a not in own and (a.extent.value or inf) > a.tile]
@@ -182,7 +182,7 @@ def _between(
     suppliers: Suppliers,
     whole: tuple[str, tuple[int, ...]] | None,
 ) -> Between:
-    """A buffer in a scratchpad: of the `whole` for all tiles where there is room for that."""
+    """Return a buffer in a scratchpad: of the `whole` for all tiles where there is room for that."""
     step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory])
     capacity = suppliers.machine.memories[memory].capacity_bytes or 0
 
@@ -206,7 +206,7 @@ def _moves(
     cut: Cut,
     holding: OperandTile | None,
 ) -> tuple[Moves, Moves] | None:
-    """What moves take that fill kept buffers, and what each move of a tile takes, out of registers where one
+    """Return what moves take that fill kept buffers, and what each move of a tile takes, out of registers where one
     is `holding` the sums; None where nothing does some part of it.
     """
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
@@ -248,7 +248,7 @@ def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: 
 def _by_registers(
     copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: Suppliers
 ) -> Moves | None:
-    """The chain that loads sums from their buffer, computes of them, and stores that in the next one."""
+    """Return the chain that loads sums from their buffer, computes of them, and stores that in the next one."""
     found = find_transfer(copy, counts, suppliers)
     return None if found is None else _chain(found.delivery, elements // found.width)
 
@@ -265,7 +265,7 @@ def find_delivered(
     starts: Sequence[Index] | None,
     suppliers: Suppliers,
 ) -> Supply | None:
-    """What computes a copy from a buffer of tiles out of the registers that hold one, into the first of the
+    """Return what computes a copy from a buffer of tiles out of the registers that hold one, into the first of the
     buffers `through` which it goes; None where nothing does.
     """
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
@@ -284,12 +284,12 @@ def find_delivered(
 
 
 def counted(read: Read, copy: Copy) -> tuple[str, ...]:
-    """The counters of a copy along which an element that it reads differs."""
+    """Return the counters of a copy along which an element that it reads differs."""
     return tuple(counter for counter in copy.counters if counter in symbols(read))
 
 
 def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
-    """What a copy reads beside the buffer of tiles."""
+    """Return what a copy reads beside the buffer of tiles."""
     return tuple(read for read in distinct_reads(copy.value) if read.buffer != cells)
 
 
@@ -305,7 +305,7 @@ class Passage:
 def through(
     copy: Copy, cells: str, names: Sequence[str], starts: Sequence[Index] | None = None, *, cut: Cut = ()
 ) -> Passage | None:
-    """A copy from a buffer of tiles as several, through buffers that begin at `starts`: of what is computed,
+    """Return a copy from a buffer of tiles as several, through buffers that begin at `starts`: of what is computed,
     laid out as tiles are, of each other array, and of each part of what is computed before the last.
 
     None where the tile is read in two places, or an array beyond its edge.
@@ -352,7 +352,7 @@ Cut = tuple[int, ...]
 
 
 def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
-    """The ways to cut a value made of an element of `buffer`: none first, then those with fewest parts."""
+    """Yield the ways to cut a value made of an element of `buffer`: none first, then those with fewest parts."""
     below = [depth for depth, node in enumerate(_way_down(value, buffer)) if not isinstance(node, Read)]
     for size in range(MOST_CUTS + 1):
         for chosen in combinations(below[1:], size):
@@ -360,7 +360,7 @@ def cuts(value: Expr, buffer: str) -> Iterator[Cut]:
 
 
 def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) -> tuple[Expr, ...]:
-    """The parts of a value in the order in which they are computed, each over what is `between`, where the
+    """Return the parts of a value in the order in which they are computed, each over what is `between`, where the
     part before has been put.
     """
     way, found = _way_down(value, buffer), list[Expr]()
@@ -373,7 +373,7 @@ def parts_of_value(value: Expr, buffer: str, cut: Cut, between: Sequence[Read]) 
 
 
 def made_at(value: Expr, buffer: str, depth: int) -> Expr:
-    """The part of a value that begins so far below the top."""
+    """Return the part of a value that begins so far below the top."""
     return _way_down(value, buffer)[depth]
 
 
@@ -384,7 +384,7 @@ def _way_down(value: Expr, buffer: str) -> list[Expr]:
 
 
 def _with(value: Expr, buffer: str, depth: int, new: Read) -> Expr:
-    """The value with what stands so far below the top, towards the buffer's element, as `new`."""
+    """Return the value with what stands so far below the top, towards the buffer's element, as `new`."""
     if not depth:
         return new
 

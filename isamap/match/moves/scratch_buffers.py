@@ -63,7 +63,7 @@ class Dma:
 
 
 def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
-    """The cheapest instruction that moves as much of a copy as it can; None when there is none."""
+    """Return the cheapest instruction that moves as much of a copy as it can; None when there is none."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
     if key not in suppliers.movers:
         suppliers.movers[key] = _found(copy, counts, suppliers)
@@ -83,7 +83,7 @@ def _found(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma
 def _most_at_once(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, suppliers: Suppliers
 ) -> Dma | None:
-    """An instruction on as many counters of a copy as it serves."""
+    """Return an instruction on as many counters of a copy as it serves."""
     for _, assigned in groupby(_assignments(pattern.axes, copy.counters), key=len):
         found = [_laid_over(copy, counts, pattern, counters, suppliers) for counters in assigned]
         known = [dma for dma in found if dma is not None]
@@ -104,7 +104,7 @@ def _movers(suppliers: Suppliers) -> Iterator[Pattern]:
 
 
 def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """Which counter each axis of the instruction counts; axes that count none are left out."""
+    """Yield which counter each axis of the instruction counts; axes that count none are left out."""
     for size in range(min(len(axes), len(counters)), -1, -1):
         for chosen in permutations(counters, size):
             for places in permutations([a.name for a in axes], size):
@@ -115,7 +115,7 @@ def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[
 def _laid_over(
     copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], suppliers: Suppliers
 ) -> Dma | None:
-    """The instruction with its axes on these counters; None where addresses or extents do not fit."""
+    """Return the instruction with its axes on these counters; None where addresses or extents do not fit."""
     extents, over = _pieces(pattern, counters, counts)
     sizes = _params(pattern, extents)
     if sizes is None:
@@ -145,7 +145,7 @@ def _laid_over(
 def _pieces(
     pattern: Pattern, counters: Mapping[str, str], counts: Mapping[str, Index]
 ) -> tuple[dict[str, Index], dict[str, Index]]:
-    """How far each axis of the instruction goes, and counters over these axes and over pieces of them."""
+    """Return how far each axis of the instruction goes, and counters over these axes and over pieces of them."""
     extents: dict[str, Index] = {}
     over: dict[str, Index] = {}
     for axis in pattern.axes:
@@ -164,7 +164,7 @@ def _pieces(
 
 
 def _most(pattern: Pattern, axis: Axis) -> int | None:
-    """How far an axis goes at most where a parameter says how far; None where there is no limit."""
+    """Return how far an axis goes at most where a parameter says how far; None where there is no limit."""
     limits = [p.high for p in pattern.instruction.params if axis.extent == Index.of(p.name)]
     return limits[0].value if limits and limits[0] is not None else None
 
@@ -192,7 +192,7 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
 
 
 def largest(count: Index) -> int | None:
-    """The most that a count can be: a number, or a number in a minimum; None when neither is there."""
+    """Return the most that a count can be: a number, or a number in a minimum; None when neither is there."""
     if count.value is not None:
         return count.value
     if len(count.terms) != 1 or count.terms[0][1] != 1 or len(count.terms[0][0]) != 1:
@@ -214,7 +214,7 @@ class Clearing:
 
 
 def find_clearing(suppliers: Suppliers, memory: str, dtype: str) -> Clearing | None:
-    """How zero gets into a scratchpad; None when the machine has no instruction for it."""
+    """Return how zero gets into a scratchpad; None when the machine has no instruction for it."""
     for item in suppliers.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:
@@ -230,7 +230,7 @@ def find_clearing(suppliers: Suppliers, memory: str, dtype: str) -> Clearing | N
 
 
 def clearing_ns(clearing: Clearing, suppliers: Suppliers) -> float:
-    """The time to set an element to zero, of as many as there are at once. Units: ns."""
+    """Return the time to set an element to zero, of as many as there are at once. Units: ns."""
     return suppliers.interval_ns(clearing.instruction, {clearing.param: clearing.most}) / clearing.most
 
 
@@ -244,12 +244,12 @@ class ScratchMove:
 
 
 def scratchpads(machine: Machine) -> tuple[Memory, ...]:
-    """The memories that buffers are placed in one by one."""
+    """Return the memories that buffers are placed in one by one."""
     return tuple(m for m in machine.memories.values() if m.kind == "scratchpad")
 
 
 def homes_of(tile: Tile, operand: OperandTile, suppliers: Suppliers) -> dict[str, Supply | Leaf | Location]:
-    """How a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace."""
+    """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace."""
     found: dict[str, Supply | Leaf | Location] = {}
     for home in ("", *(m.name for m in scratchpads(suppliers.machine))):
         if home and not is_whole(operand, home, suppliers):
@@ -263,12 +263,12 @@ def homes_of(tile: Tile, operand: OperandTile, suppliers: Suppliers) -> dict[str
 
 
 def is_whole(operand: OperandTile, home: str, suppliers: Suppliers) -> bool:
-    """Whether tiles one behind the other in a scratchpad all begin where its instructions find them."""
+    """Return whether tiles one behind the other in a scratchpad all begin where its instructions find them."""
     return prod(operand.cell_shape) * operand.dtype.size_bytes % suppliers.known.address_steps[home] == 0
 
 
 def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> bool:
-    """Whether every cell of an operand's tiles in a scratchpad gets an element or zero.
+    """Return whether every cell of an operand's tiles in a scratchpad gets an element or zero.
 
     What sizes are still open leave over is seen when the program is made.
     """
@@ -279,7 +279,7 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers
 
 
 def uncleared(tile: Tile, suppliers: Suppliers) -> NoMapping | None:
-    """The error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
+    """Return the error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
     for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
         for memory in scratchpads(suppliers.machine):
             if is_cleared(operand, tile, memory.name, suppliers):
@@ -291,7 +291,7 @@ def uncleared(tile: Tile, suppliers: Suppliers) -> NoMapping | None:
 
 
 def no_clearing(dtype: DType, home: str, what: str, suppliers: Suppliers) -> NoMapping:
-    """The error for tiles in a scratchpad that elements do not fill, where nothing writes zeros."""
+    """Return the error for tiles in a scratchpad that elements do not fill, where nothing writes zeros."""
     return NoMapping(
         Diagnostic(
             "no-clearing",
@@ -306,7 +306,7 @@ def no_clearing(dtype: DType, home: str, what: str, suppliers: Suppliers) -> NoM
 def scratch_move(
     operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
 ) -> ScratchMove | None:
-    """What moves a whole tile into a buffer in a scratchpad, or back; None when nothing does."""
+    """Return what moves a whole tile into a buffer in a scratchpad, or back; None when nothing does."""
     buffer = in_tiles(operand, suppliers, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     written = own_sum(tile) if back else None
@@ -324,7 +324,7 @@ def scratch_move(
 
 
 def _computed_away(operand: OperandTile, home: str, suppliers: Suppliers) -> ScratchMove | None:
-    """What takes passing sums out of a scratchpad, where all that does computes of them."""
+    """Return what takes passing sums out of a scratchpad, where all that does computes of them."""
     for pattern in _movers(suppliers):
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:
@@ -335,7 +335,7 @@ def _computed_away(operand: OperandTile, home: str, suppliers: Suppliers) -> Scr
 def through_scratchpad(
     operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False
 ) -> Movement | None:
-    """The operand copied into a scratchpad, and read there; of sums also written, and copied out."""
+    """Return the operand copied into a scratchpad, and read there; of sums also written, and copied out."""
     for home, loaded in homes_of(tile, operand, suppliers).items():
         moves = [
             scratch_move(operand, tile, home, suppliers, back=b)
@@ -375,7 +375,7 @@ Counts = Mapping[str, Index]
 
 
 def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
-    """The copy with the counter of a fused axis in runs; None where no counter is one of a fused axis."""
+    """Return the copy with the counter of a fused axis in runs; None where no counter is one of a fused axis."""
     for counter in copy.counters:
         found = {(atom.value, atom.divisor) for atom in _divisions(copy, counter)}
         if len(found) != 1:
@@ -391,7 +391,7 @@ def in_runs(copy: Copy, counts: Counts) -> tuple[Copy, dict[str, Index]] | None:
 def _cut(
     copy: Copy, counts: Counts, counter: str, before: Index, length: int
 ) -> tuple[Copy, dict[str, Index]] | None:
-    """The copy with a counter in runs no longer than `length`, the first begun `before` its start."""
+    """Return the copy with a counter in runs no longer than `length`, the first begun `before` its start."""
     run, inside, count = f"{counter}/", Index.of(counter), counts[counter]
     here, skipped = Index.of(run) * length, before.mod(length)
     start = here if skipped.value == 0 else index_max(0, here - skipped)
@@ -416,7 +416,7 @@ def _cut(
 
 
 def _divisions(copy: Copy, counter: str) -> Iterator[FloorDiv | Mod]:
-    """The divisions of a copy that a counter moves."""
+    """Yield the divisions of a copy that a counter moves."""
     for read in (copy.target, *reads(copy.value)):
         for index in read.index:
             for monomial, _ in index.terms:
@@ -426,7 +426,7 @@ def _divisions(copy: Copy, counter: str) -> Iterator[FloorDiv | Mod]:
 
 
 def _replaced(index: Index, counter: str, plain: Index, quotient: Index, remainder: Index) -> Index:
-    """The index with a counter, and its divisions, in terms of runs."""
+    """Return the index with a counter, and its divisions, in terms of runs."""
     found = ZERO
     for monomial, coefficient in index.terms:
         product = Index.of(coefficient)

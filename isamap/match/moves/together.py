@@ -35,7 +35,7 @@ class TilesMove:
 def tiles_move(
     operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
 ) -> TilesMove | None:
-    """The cheapest way to bring tiles of an operand into its scratchpad, or back; None where there is none.
+    """Return the cheapest way to bring tiles of an operand into its scratchpad, or back; None where there is none.
 
     Sums come and go a register block at a time, and windows have an order of their own: each tile by itself.
     """
@@ -53,7 +53,7 @@ def tiles_move(
 
 
 def _along(operand: OperandTile, tile: Tile, axis: str, home: str, suppliers: Suppliers) -> TilesMove | None:
-    """What moves all whole tiles along an axis; None where there are no two, or the run decides."""
+    """Return what moves all whole tiles along an axis; None where there are no two, or the run decides."""
     extent, step = tile.axis(axis).extent.value, tile.axis(axis).tile
     if extent is None or extent < 2 * step:
         return None

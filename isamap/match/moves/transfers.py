@@ -55,7 +55,7 @@ class Transfer:
 
 
 def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer | None:
-    """The cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
+    """Return the cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
     best: Transfer | None = None
     for counter in copy.counters:
         for width, register in widths(suppliers, copy.target.dtype):
@@ -73,7 +73,7 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers)
 
 
 def _alone(copy: Copy, suppliers: Suppliers) -> Transfer | None:
-    """The cheapest delivery of one element as the first lane of a register, where there are no scalars."""
+    """Return the cheapest delivery of one element as the first lane of a register, where there are no scalars."""
     target, value = _beside(copy.target), map_reads(copy.value, _beside)
     ways = (
         _deliver(target, value, "", 1, register, suppliers)
@@ -84,12 +84,12 @@ def _alone(copy: Copy, suppliers: Suppliers) -> Transfer | None:
 
 
 def _beside(read: Read) -> Read:
-    """The elements that follow it, over the lanes of a register, of which the first one is meant."""
+    """Return the elements that follow it, over the lanes of a register, of which the first one is meant."""
     return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 
 
 def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> float | None:
-    """The price of what `find_transfer` finds, one for all that lie alike. Units: ns per element."""
+    """Return the price of what `find_transfer` finds, one for all that lie alike. Units: ns per element."""
     target, value = (standing(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     question = (target, value, tuple(counts.items()))
@@ -100,7 +100,7 @@ def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -
 
 
 def _along(copy: Copy, counter: str, width: int, register: int, suppliers: Suppliers) -> Transfer | None:
-    """The delivery of so many elements that follow each other along a counter, which counts elements."""
+    """Return the delivery of so many elements that follow each other along a counter, which counts elements."""
     lanes = {counter: Index.of(counter) + LANE}
     target = substitute_expr(copy.target, lanes)
     value = substitute_expr(copy.value, lanes)
@@ -134,7 +134,7 @@ def shown_axes(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
 
 
 def fills_all(operand: OperandTile, tile: Tile) -> bool:
-    """Whether every cell of a buffered tile is one element of the operand."""
+    """Return whether every cell of a buffered tile is one element of the operand."""
     return prod(a.tile for a in shown_axes(operand, tile)) == prod(operand.cell_shape)
 
 
@@ -147,7 +147,7 @@ def copy_by_axes(
     *,
     back: Written | None,
 ) -> Copy:
-    """One element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile.
+    """Return one element between the kernel's arrays and a buffered tile, over counters `~axis` in the tile.
 
     Into the buffer, or where `back` says what is written from it.
     """
@@ -170,7 +170,7 @@ def copy_by_axes(
 
 
 def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | None:
-    """One cell of a buffered tile as an element of the kernel, over counters `~0`, … of its coordinates.
+    """Return one cell of a buffered tile as an element of the kernel, over counters `~0`, … of its coordinates.
 
     None where elements repeat in the register: its coordinates are then not those of the buffer.
     """
@@ -183,7 +183,7 @@ def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | No
 
 
 def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Transfer | None:
-    """The cheapest delivery of whole groups of a copy by cells, along the last coordinate."""
+    """Return the cheapest delivery of whole groups of a copy by cells, along the last coordinate."""
     best: Transfer | None = None
     for target, value, width, register in _groups(copy, shape, suppliers):
         found = _deliver(target, value, copy.counters[-1], width, register, suppliers)
@@ -207,7 +207,7 @@ def _groups(
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> float | None:
-    """The price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
+    """Return the price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=standing(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
@@ -219,7 +219,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> floa
 
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, suppliers: Suppliers) -> float | None:
-    """The price of a group whose elements follow each other in the buffer: one for all that lie alike."""
+    """Return the price of a group whose elements follow each other in the buffer: one for all that lie alike."""
     alike = standing(value, is_lane)
     question = (
         target.dtype,
@@ -250,6 +250,6 @@ def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Inde
 def find_joining(
     operand: OperandTile, buffer: str, op: str, here: Index, other: Index, suppliers: Suppliers
 ) -> Transfer | None:
-    """How a machine joins a block of partial results; None where it cannot."""
+    """Return how a machine joins a block of partial results; None where it cannot."""
     copy = joining(operand, buffer, op, here, other)
     return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, suppliers)

@@ -20,12 +20,12 @@ from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles, is_rea
 
 
 def array_of(operand: OperandTile) -> str:
-    """The array that an operand is read from or written to, in words."""
+    """Return the array that an operand is read from or written to, in words."""
     return is_read_of(operand.subject) or "its value"
 
 
 def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False) -> str:
-    """What is missing where neither a chain in place nor one through a buffer exists; `back` of a result."""
+    """Return what is missing where neither a chain in place nor one through a buffer exists; `back` of a result."""
     machine = suppliers.machine.name
     register = _shown(operand.dtype.name, operand.shape)
     if (lacking := uncleared(tile, suppliers)) is not None:
@@ -59,7 +59,7 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
 
 
 def _without_state(operand: OperandTile, suppliers: Suppliers) -> str | None:
-    """What a writer of the operand's memory requires that no program can give it."""
+    """Return what a writer of the operand's memory requires that no program can give it."""
     for item in suppliers.machine.instructions.values():
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
         state = unset_state(item.instruction, suppliers.machine)
@@ -69,7 +69,7 @@ def _without_state(operand: OperandTile, suppliers: Suppliers) -> str | None:
 
 
 def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
-    """What an instruction requires of its parameters, and they are not when it writes such a register."""
+    """Return what an instruction requires of its parameters, and they are not when it writes such a register."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)
     placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None

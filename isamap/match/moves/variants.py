@@ -79,7 +79,7 @@ def variants(
     *,
     suppliers: Suppliers | None = None,
 ) -> Iterator[Variant]:
-    """All variants, one at a time: orders and cuts as the mapping is written first, what is done first.
+    """Yield all variants, one at a time: orders and cuts as the mapping is written first, what is done first.
 
     Tails are those of the sizes that the kernel is bound to; where they are left open, any tail may come.
     """
@@ -101,7 +101,7 @@ def count_variants(
     *,
     suppliers: Suppliers | None = None,
 ) -> int:
-    """How many variants there are. What lies where is looked for in each order and cut."""
+    """Return how many variants there are. What lies where is looked for in each order and cut."""
     suppliers = suppliers or suppliers_of(kernel, machine)
     found = (
         choices(kernel, statement, replace(mapping, groups=g), machine, suppliers=suppliers)
@@ -111,12 +111,12 @@ def count_variants(
 
 
 def count_groupings(mapping: Mapping) -> int:
-    """How many orders of fusion and cuts there are together, without looking at what moves."""
+    """Return how many orders of fusion and cuts there are together, without looking at what moves."""
     return prod(factorial(len(g.kernel_axes)) * factorial(len(g.instruction_axes)) for g in mapping.groups)
 
 
 def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
-    """The groups of a mapping in every order of their axes, as written first."""
+    """Return the groups of a mapping in every order of their axes, as written first."""
     ways: list[list[AxisGroup]] = [
         [
             AxisGroup(instruction_axes, kernel_axes)
@@ -134,7 +134,7 @@ def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
 def _tail(
     tile: Tile | None, chosen: tuple[Movement, ...], suppliers: Suppliers
 ) -> tuple[Tail, tuple[tuple[str, Const], ...]]:
-    """What happens at the edges of a tile whose operands move as chosen."""
+    """Return what happens at the edges of a tile whose operands move as chosen."""
     if tile is None or any(m.kind == "none" for m in chosen):
         return "none", ()
     cut = [a for a in tile.axes if a.tile > 1 and not _divides(a)]
@@ -161,12 +161,12 @@ def _tail(
 
 
 def _divides(axis: LoopAxis) -> bool:
-    """Whether it is certain that tiles fill an axis."""
+    """Return whether it is certain that tiles fill an axis."""
     return axis.name.startswith("_") or all(c % axis.tile == 0 for _, c in axis.extent.terms)
 
 
 def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] | None:
-    """What operands hold behind the end of the axes summed over; None when nothing leaves it as it is."""
+    """Return what operands hold behind the end of the axes summed over; None when nothing leaves it as it is."""
     if not summed:
         return ()
     found = fills_behind(tile.pattern, tile.inputs, summed)
@@ -174,7 +174,7 @@ def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] 
 
 
 def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: Suppliers) -> Tail:
-    """How an operand that moves in place is at the edge: by masked moves, or through a buffer."""
+    """Return how an operand that moves in place is at the edge: by masked moves, or through a buffer."""
     if operand.scattered & {a.name for a in cut}:
         return "staged"
     part = {a.name: Index.of(f"#{a.name}") for a in cut}

@@ -71,7 +71,7 @@ def _atom_interval(atom: Atom, extents: Mapping[str, int]) -> Interval | None:
 
 
 def simplify(index: Index, extents: Mapping[str, int]) -> Index:
-    """The same value with divisions removed whose result the ranges determine."""
+    """Return the same value with divisions removed whose result the ranges determine."""
     divided = {a: _simplify_atom(a, extents) for m, _ in index.terms for a in m if type(a) is not str}
     changed = {a for a, b in divided.items() if len(b.terms) != 1 or b.terms[0] != ((a,), 1)}
     if not changed:
@@ -106,7 +106,7 @@ def _simplify_atom(atom: Atom, extents: Mapping[str, int]) -> Index:
 
 
 def simplify_expr(expr: Expr, extents: Mapping[str, int]) -> Expr:
-    """An expression with its subscripts simplified."""
+    """Return an expression with its subscripts simplified."""
     match expr:
         case Read(buffer, index, dtype, fill):
             return Read(buffer, tuple(simplify(i, extents) for i in index), dtype, fill)
@@ -123,7 +123,7 @@ def simplify_expr(expr: Expr, extents: Mapping[str, int]) -> Expr:
 
 
 def laid_over(expr: Expr, coordinates: Mapping[str, Index], extents: Mapping[str, int]) -> Expr:
-    """An expression over new coordinates, which have ranges, simplified: the same few are asked for often."""
+    """Return an expression over new coordinates, which have ranges, simplified: the same few are asked for often."""
     return _laid_over(expr, (*coordinates.items(),), (*extents.items(),))
 
 
@@ -149,7 +149,7 @@ class Location:
 def locate(
     strides_of: Strides, operand: Operand, binding: Binding, params: Params, limits: dict[str, int]
 ) -> Location | None:
-    """Where an operand in memory starts, how far apart its elements lie; None when its shape does not fit."""
+    """Return where an operand in memory starts, how far apart its elements lie; None when its shape does not fit."""
     subject = binding.subject
     if not isinstance(subject, Read) or subject.dtype != operand.dtype or subject.fill is not None:
         return None
@@ -182,7 +182,7 @@ def locate(
 
 
 def address_of(read: Read, strides: Strides) -> Index | None:
-    """The element offset of an access; None for a buffer whose place is not known."""
+    """Return the element offset of an access; None for a buffer whose place is not known."""
     return _address(read.index, strides[read.buffer]) if read.buffer in strides else None
 
 
@@ -207,7 +207,7 @@ def _operand_strides(operand: Operand, params: Params) -> list[Index | None]:
 
 
 def _solve_stride(subscripts: tuple[Index, ...], position: int, steps: dict[str, Index]) -> Index | None:
-    """The stride of one operand axis from an instruction axis that only it uses."""
+    """Return the stride of one operand axis from an instruction axis that only it uses."""
     for axis, step in steps.items():
         c = subscripts[position].coefficient(axis)
         alone = all(axis not in s.symbols for i, s in enumerate(subscripts) if i != position)
@@ -221,7 +221,7 @@ MAX_LANES = 4096
 
 
 def wraps(expr: Expr, shape: tuple[int, ...], strides: Strides) -> bool:
-    """Whether more moves than are worth it would fill a register of this shape, wherever the loops are."""
+    """Return whether more moves than are worth it would fill a register of this shape, wherever the loops are."""
     lanes = prod(shape)
     if not 1 < lanes <= MAX_LANES:
         return False
@@ -234,7 +234,7 @@ def wraps(expr: Expr, shape: tuple[int, ...], strides: Strides) -> bool:
 
 
 def _divisions(index: Index) -> Iterator[FloorDiv | Mod]:
-    """All quotients and remainders in an index, those inside others too."""
+    """Yield all quotients and remainders in an index, those inside others too."""
     for monomial, _ in index.terms:
         for atom in monomial:
             yield from _inside(atom)
@@ -257,7 +257,7 @@ def _inside(atom: Atom) -> Iterator[FloorDiv | Mod]:
 
 @lru_cache(maxsize=1 << 14)
 def _residues(value: Index, divisor: int | None, shape: tuple[int, ...]) -> int:
-    """How many different remainders lanes leave when what is divided starts anywhere; 1 if it stands."""
+    """Return how many different remainders lanes leave when what is divided starts anywhere; 1 if it stands."""
     if divisor is None or not any(_is_lane(s) for s in value.symbols) or all(map(_is_lane, value.symbols)):
         return 1
     moved = Index(tuple(t for t in value.terms if any(map(_is_lane, Index((t,)).symbols))))

@@ -27,7 +27,7 @@ def layout_holds(
     aligned_bytes: int,
     params: Mapping[str, int],
 ) -> bool:
-    """Whether what is required of an operand's layout is met at a place. Units: `aligned_bytes` is a divisor
+    """Return whether what is required of an operand's layout is met at a place. Units: `aligned_bytes` is a divisor
     of the address.
     """
     own = {f"stride({operand.name},{axis})": stride for axis, stride in enumerate(place.strides)}
@@ -46,14 +46,14 @@ def layout_holds(
 
 
 def _is_of_multiples(constraint: Constraint, align: str) -> bool:
-    """Whether what holds of an alignment holds of its multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
+    """Return whether what holds of an alignment holds of its multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
     if constraint.comparison in (">=", ">"):
         return constraint.left == Index.of(align)
     return constraint.comparison == "==" and constraint.right == Index.of(0)
 
 
 def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mapping[str, int]) -> int:
-    """What divides the address of a place, whatever the loops have come to. Units: bytes.
+    """Return what divides the address of a place, whatever the loops have come to. Units: bytes.
 
     `steps` are symbols that count in so many elements.
     """
@@ -74,7 +74,7 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
 
 
 def address_unit(item: MachineInstruction, operand: Operand) -> int:
-    """What an instruction requires the address of an operand to be a multiple of. Units: bytes."""
+    """Return what an instruction requires the address of an operand to be a multiple of. Units: bytes."""
     align = Index.of(f"align({operand.name})")
     stated = (_stated(c, align) for c in item.instruction.where)
     return lcm(*stated, item.encoding.unit_of(operand.name) if item.encoding is not None else 1)
@@ -91,7 +91,7 @@ def address_steps(machine: Machine) -> dict[str, int]:
 
 
 def _stated(constraint: Constraint, align: Index) -> int:
-    """The alignment that a constraint promises; 1 where it promises none."""
+    """Return the alignment that a constraint promises; 1 where it promises none."""
     number = constraint.right.value
     if constraint.left == align and constraint.comparison in (">=", "==") and number:
         return 1 << (number - 1).bit_length()  # an alignment is a power of two: at least 48 means 64

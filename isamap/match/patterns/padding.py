@@ -26,7 +26,7 @@ Fills = Mapping[str, Const]
 
 @lru_cache(maxsize=8192)
 def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
-    """What padded lanes hold so that they leave the result as it is, for every set of operands in `shown`.
+    """Return what padded lanes hold so that they leave the result as it is, for every set of operands in `shown`.
 
     None when no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
     and no NaN; else 0 times something in use is not 0.
@@ -44,7 +44,7 @@ def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = F
 
 
 def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
-    """The value of an expression when the operands in `known` hold these constants; None when it depends."""
+    """Return the value of an expression when the operands in `known` hold these constants; None when it depends."""
     match expr:
         case Const():
             return expr
@@ -66,7 +66,7 @@ def fold(expr: Expr, known: Fills, *, finite: bool) -> Const | None:
 
 
 def _absorbed(call: Call, parts: list[Const | None], *, finite: bool) -> Const | None:
-    """The result that one argument decides alone, whatever the others are."""
+    """Return the result that one argument decides alone, whatever the others are."""
     dtype = call.dtype
     exact = not dtype.is_float or finite
     match call.op, parts:
@@ -108,7 +108,7 @@ def _is(neutral: Const, found: Const | None) -> bool:
 
 
 def _value(expr: Expr) -> Const | None:
-    """The constant that an expression of constants is; None where it is not a number."""
+    """Return the constant that an expression of constants is; None where it is not a number."""
     with np.errstate(all="ignore"):
         found = evaluate_expr(expr, Env()).item()
     if expr.dtype.is_float and found != found:

@@ -47,7 +47,7 @@ def encoded_params(instruction: Instruction) -> frozenset[str]:
 
 
 def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
-    """An instruction's expression in which encoded parameters may stand for something."""
+    """Return an instruction's expression in which encoded parameters may stand for something."""
     match expr:
         # However it is cast: the statement has a number of that type, so that the parameter is that number.
         case Cast(IndexValue(index), dtype) if str(index) in encoded:
@@ -59,7 +59,7 @@ def with_encoded(expr: Expr, encoded: frozenset[str]) -> Expr:
 
 
 def encoded_values(instruction: Instruction, bindings: Iterable[Binding]) -> dict[str, int] | None:
-    """The numbers that encoded parameters stand for; None where one is no number, or cannot be encoded."""
+    """Return the numbers that encoded parameters stand for; None where one is no number, or cannot be encoded."""
     names = encoded_params(instruction)
     found: dict[str, int] = {}
     for binding in bindings:
@@ -110,7 +110,7 @@ class Pattern:
 
 
 def pattern_of(instruction: Instruction) -> Pattern | None:
-    """The instruction as a pattern; None when it is not one plain statement, but a configuration, say."""
+    """Return the instruction as a pattern; None when it is not one plain statement, but a configuration, say."""
     return _pattern_of(instruction, instruction.span)
 
 
@@ -125,7 +125,7 @@ def _pattern_of(instruction: Instruction, span: Span | None) -> Pattern | None:
 
 
 def _statements(instruction: Instruction) -> tuple[Statement, ...]:
-    """An instruction's statements; conditions that hold for the first values of an axis are how many it has.
+    """Return an instruction's statements; conditions that hold for the first values of an axis are how many it has.
 
     `for i in 8 if i < B` with B at most 8 is `for i in B`.
     """
@@ -133,7 +133,7 @@ def _statements(instruction: Instruction) -> tuple[Statement, ...]:
 
 
 def _shortened(statement: Statement, instruction: Instruction) -> Statement:
-    """The statement with its whole guard as extents, or as it is."""
+    """Return the statement with its whole guard as extents, or as it is."""
     extents = {a.name: a.extent for a in statement.axes}
     for condition in _conjuncts(statement.assign.guard):
         found = _bound(condition, extents, instruction)
@@ -155,7 +155,7 @@ def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
 
 
 def _bound(condition: Expr, extents: dict[str, Index], instruction: Instruction) -> tuple[str, Index] | None:
-    """The axis that a condition cuts short, and what it leaves: its first values, as many as a bound says."""
+    """Return the axis that a condition cuts short, and what it leaves: its first values, as many as a bound says."""
     match condition:
         case Call("lt" | "le" | "gt" | "ge" as op, args):
             left, right = (_count(a) for a in (args if op in ("lt", "le") else args[::-1]))
@@ -188,13 +188,13 @@ def _count(expr: Expr) -> Index | None:
 
 
 def _most(count: Index, instruction: Instruction) -> int | None:
-    """The most that a parameter known to the run says; None of anything else."""
+    """Return the most that a parameter known to the run says; None of anything else."""
     param = next((p for p in instruction.params if p.kind == "scalar" and str(count) == p.name), None)
     return param.high.value if param is not None and param.high is not None else None
 
 
 def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
-    """The pattern of a statement: numbers encoded in the instruction stand for numbers of the kernel.
+    """Return the pattern of a statement: numbers encoded in the instruction stand for numbers of the kernel.
 
     `z[i] = a[i] >> S` with S encoded performs `Y[n] = X[n] >> 3`, S being 3.
     """
@@ -203,7 +203,7 @@ def _pattern(instruction: Instruction, statement: Statement) -> Pattern:
 
 
 def patterns_of(instruction: Instruction) -> tuple[Pattern, ...]:
-    """A pattern for each statement of an instruction; () where one is ordered or under a condition.
+    """Return a pattern for each statement of an instruction; () where one is ordered or under a condition.
 
     A condition that asks predicate operands only is no hindrance: the predicate is set for the lanes in use.
     """
@@ -222,7 +222,7 @@ def _patterns_of(instruction: Instruction, span: Span | None) -> tuple[Pattern, 
 
 
 def _overwrites(later: Pattern, earlier: Pattern) -> bool:
-    """Whether nothing of an earlier statement is left: zeroing, as loads under a predicate do first."""
+    """Return whether nothing of an earlier statement is left: zeroing, as loads under a predicate do first."""
     return (
         later.statement.assign.op is None
         and later.target == earlier.target
@@ -232,7 +232,7 @@ def _overwrites(later: Pattern, earlier: Pattern) -> bool:
 
 
 def is_predicate(guard: Expr, instruction: Instruction) -> bool:
-    """Whether a condition is a conjunction of elements of predicate operands."""
+    """Return whether a condition is a conjunction of elements of predicate operands."""
     match guard:
         case Call("and", args):
             return all(is_predicate(a, instruction) for a in args)
@@ -271,7 +271,7 @@ def digits_of(index: Index, extents: dict[str, int]) -> Digits | None:
 def invert(
     subscripts: tuple[Index, ...], extents: dict[str, int], dims: tuple[str, ...]
 ) -> dict[str, Index] | None:
-    """Each axis as an expression of the element's coordinates `dims`; None when they do not determine axes.
+    """Return each axis as an expression of the element's coordinates `dims`; None when they do not determine axes.
 
     Axes of extent one are 0. An axis that the subscripts do not use is left out.
     """
@@ -289,7 +289,7 @@ def invert(
 
 
 def spanned(pattern: Pattern, masks: Mapping[str, Index]) -> float:
-    """How many times what it wants a load spans, at least 1; 1 where only the run knows its mask."""
+    """Return how many times what it wants a load spans, at least 1; 1 where only the run knows its mask."""
     factor = 1.0
     for param in pattern.instruction.params:
         taken = masks[param.name].value if param.name in masks else None

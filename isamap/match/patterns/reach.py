@@ -28,7 +28,7 @@ def fit_shape(operand: Operand, shape: tuple[int, ...]) -> Params | None:
 
 
 def solve(index: Index, size: int) -> Params | None:
-    """The value of the one symbol of `index` that makes it `size`; {} when it is that already."""
+    """Return the value of the one symbol of `index` that makes it `size`; {} when it is that already."""
     if index.value is not None:
         return {} if index.value == size else None
     if len(index.symbols) != 1:
@@ -67,12 +67,12 @@ def _extents(
 
 
 def is_of_layout(constraint: Constraint) -> bool:
-    """Whether a constraint is about strides or alignments, hence about a place and not about parameters."""
+    """Return whether a constraint is about strides or alignments, hence about a place and not about parameters."""
     return any("(" in symbol for symbol in constraint.left.symbols | constraint.right.symbols)
 
 
 def holds(pattern: Pattern, params: Mapping[str, int]) -> bool:
-    """Whether parameters are in their ranges and every precondition about them is met."""
+    """Return whether parameters are in their ranges and every precondition about them is met."""
     return _holds(pattern, (*params.items(),))
 
 
@@ -148,7 +148,7 @@ def axis_limits(
 def valid_parts(
     pattern: Pattern, limits: dict[str, int], shape: tuple[int, ...], valid: Valid
 ) -> dict[Digits, Index | None]:
-    """How many values of each digit sequence matter: those of a partly valid coordinate, by its digits."""
+    """Return how many values of each digit sequence matter: those of a partly valid coordinate, by its digits."""
     found: dict[Digits, Index | None] = {}
     for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):
         digits = digits_of(subscript, limits)
@@ -160,7 +160,7 @@ def valid_parts(
 def reads_past(
     binding: Binding, limits: dict[str, int], pattern: Pattern, shape: tuple[int, ...], valid: Valid
 ) -> bool:
-    """Whether reading memory at full length would touch elements that are not valid."""
+    """Return whether reading memory at full length would touch elements that are not valid."""
     _, masked = extents_of(pattern, {})
     used = {a for i in binding.pattern for a in i.symbols}
     for subscript, size, part in zip(pattern.target.index, shape, valid, strict=True):

@@ -39,7 +39,7 @@ Bindings = tuple[Binding, ...]
 
 
 def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
-    """Every way in which `pattern` becomes `subject`, in a fixed order and without repetition."""
+    """Yield every way in which `pattern` becomes `subject`, in a fixed order and without repetition."""
     seen: set[Bindings] = set()
     for found in _unify(pattern, subject, ()):
         ordered = tuple(sorted(_as_written(found, pattern), key=lambda b: b.name))
@@ -49,7 +49,7 @@ def unify(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
 
 
 def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
-    """The bindings in the order of the pattern's reads, where an operand has several."""
+    """Return the bindings in the order of the pattern's reads, where an operand has several."""
     if not _reads_twice(bindings):
         return bindings
     written = [(r.buffer, r.index) for r in reads(pattern)]
@@ -58,7 +58,7 @@ def _as_written(bindings: Bindings, pattern: Expr) -> Bindings:
 
 
 def unify_once(pattern: Expr, subject: Expr) -> Iterator[Bindings]:
-    """The ways in which each operand stands for one expression, at one subscript."""
+    """Return the ways in which each operand stands for one expression, at one subscript."""
     return (found for found in unify(pattern, subject) if not _reads_twice(found))
 
 
@@ -69,7 +69,7 @@ def read_twice(bindings: Bindings) -> tuple[str, ...]:
 
 
 def places(bindings: Bindings) -> tuple[tuple[str, Binding], ...]:
-    """What each binding is called: the operand's name, with its subscript where others have the name too."""
+    """Return what each binding is called: the operand's name, with its subscript where others have the name too."""
     twice = read_twice(bindings)
     return tuple((_read_text(b) if b.name in twice else b.name, b) for b in bindings)
 
@@ -83,7 +83,7 @@ def _reads_twice(bindings: Bindings) -> bool:
 
 
 def heads_match(pattern: Expr, subject: Expr) -> bool:
-    """Whether the outermost operations agree, as they must for the trees to unify: cheap, and asked first."""
+    """Return whether the outermost operations agree, as they must for the trees to unify: cheap, and asked first."""
     match pattern:
         case Call(op):
             return isinstance(subject, Call) and (op, pattern.mode) == (subject.op, subject.mode)
@@ -148,7 +148,7 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:
-    """An operand that is read twice at one subscript must stand for the same thing there."""
+    """Yield an operand that is read twice at one subscript must stand for the same thing there."""
     for old in bound:
         if old.name == new.name and old.pattern == new.pattern:
             if old == new:
@@ -161,7 +161,7 @@ Pairs = tuple[tuple[Index, Index], ...]
 
 
 def subscripts_to_agree(one: Expr, other: Expr) -> Pairs | None:
-    """The subscripts whose values must be equal for both to be one value; None where they never are.
+    """Return the subscripts whose values must be equal for both to be one value; None where they never are.
 
     Two reads that fill what lies outside of an array with two different values are two values, though one
     that fills nothing is never outside.

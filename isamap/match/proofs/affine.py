@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @lru_cache(maxsize=4096)
 def covers_once(lengths: tuple[int, ...]) -> bool | None:
-    """Whether blocks of lanes of these lengths reach every point of any extent, and each of them once.
+    """Return whether blocks of lanes of these lengths reach every point of any extent, and each of them once.
 
     The extent E is a parameter: { [block, lanes] -> [point] : 0 <= point < E } is one to one and onto.
     """
@@ -53,7 +53,7 @@ def covers_once(lengths: tuple[int, ...]) -> bool | None:
 
 @lru_cache(maxsize=4096)
 def counts_once(extents: tuple[int, ...]) -> bool | None:
-    """Whether numbering the points of a box in the order of its axes names each of them once."""
+    """Return whether numbering the points of a box in the order of its axes names each of them once."""
     import islpy
 
     context = isl_context()
@@ -70,7 +70,7 @@ def counts_once(extents: tuple[int, ...]) -> bool | None:
 
 
 def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
-    """Whether an extent is a whole number of lengths, for all sizes that meet the facts."""
+    """Return whether an extent is a whole number of lengths, for all sizes that meet the facts."""
     if length == 1 or (extent.value is not None and extent.value % length == 0):
         return True
     names = Names()
@@ -81,7 +81,7 @@ def divides(length: int, extent: Index, facts: Sequence[Constraint]) -> bool:
 
 
 def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
-    """The facts that are affine; the others are left out, which only allows more."""
+    """Return the facts that are affine; the others are left out, which only allows more."""
     found: list[str] = []
     for fact in facts:
         left, right = names.text(fact.left), names.text(fact.right)
@@ -94,7 +94,7 @@ def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
 def determined(
     subscripts: Sequence[Index], extents: Mapping[str, Index], wanted: Iterable[str]
 ) -> bool | None:
-    """Whether equal subscripts mean equal axes `wanted`, all that is not in `extents` being the same.
+    """Return whether equal subscripts mean equal axes `wanted`, all that is not in `extents` being the same.
 
     `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.
@@ -119,12 +119,12 @@ def determined(
 
 
 def primed(axis: str) -> str:
-    """The same axis at the other of two points."""
+    """Return the same axis at the other of two points."""
     return f"{axis}'"
 
 
 def moving(index: Index, axes: Iterable[str]) -> Index:
-    """The terms that depend on some of the axes."""
+    """Return the terms that depend on some of the axes."""
     chosen = set(axes)
     return Index(tuple((m, c) for m, c in index.terms if any(Index.of(a).symbols & chosen for a in m)))
 
@@ -162,7 +162,7 @@ class Pairs:
 def implied(
     lanes: Sequence[Index], iterations: Sequence[Index], pairs: Pairs, *, from_lanes: bool
 ) -> bool | None:
-    """Whether equal `lanes` mean equal `iterations`, or the other way round; None when it is not known.
+    """Return whether equal `lanes` mean equal `iterations`, or the other way round; None when it is not known.
 
     `lanes` are subscripts over the instruction's axes, `iterations` over the kernel's.
     """
@@ -192,7 +192,7 @@ def _involved(own: Sequence[Index], theirs: Sequence[Index], pairs: Pairs) -> tu
 
 
 def _orders(groups: Sequence[AxisGroup]) -> Iterator[tuple[AxisGroup, ...]]:
-    """All orders in which axes may be fused and cut."""
+    """Yield all orders in which axes may be fused and cut."""
     choices = [
         [
             AxisGroup(lanes, kernel)
@@ -213,7 +213,7 @@ def _holds(
     *,
     exact: bool,
 ) -> bool | None:
-    """Whether no pair of lanes breaks it: the set of those that do, or of more than those, is empty."""
+    """Return whether no pair of lanes breaks it: the set of those that do, or of more than those, is empty."""
     names = Names()
     lanes = {_lane(i): Index.of(pairs.lengths[i]) for g in groups for i in g.instruction_axes}
     axes = {k: pairs.extents[k] for g in groups for k in g.kernel_axes}
@@ -238,7 +238,7 @@ def _range(names: Names, axis: str, extent: Index) -> list[str]:
 
 
 def _link(names: Names, group: AxisGroup, pairs: Pairs, *, exact: bool) -> list[str]:
-    """How lanes of a group and the iterations that they stand for belong together."""
+    """Return how lanes of a group and the iterations that they stand for belong together."""
     lanes, axes = [_lane(i) for i in group.instruction_axes], group.kernel_axes
     if exact:
         number, lane = Index(), Index()
@@ -262,7 +262,7 @@ def _doubled(axes: Sequence[str]) -> dict[str, Index | int]:
 
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
-    """What a subscript changes by from one iteration to the other; terms that both share drop out."""
+    """Return what a subscript changes by from one iteration to the other; terms that both share drop out."""
     part = moving(subscript, axes)
     return part - part.substitute(_doubled(tuple(axes)))
 

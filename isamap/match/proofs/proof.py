@@ -95,7 +95,7 @@ class _Case:
 
 
 def prove(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kernel | None = None) -> Proof:
-    """Whether the mapping is sound. `kernel` says what holds of its sizes; without it each is at least 1."""
+    """Return whether the mapping is sound. `kernel` says what holds of its sizes; without it each is at least 1."""
     moving = _moving_params(pattern)
     values = tuple(islice(_values_of(pattern, moving), MOST_VALUES + 1))
     if len(values) > MOST_VALUES:
@@ -154,7 +154,7 @@ def _moving_params(pattern: Pattern) -> tuple[str, ...]:
 
 
 def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Index | int]]:
-    """All values of some parameters; endless where nothing bounds them."""
+    """Yield all values of some parameters; endless where nothing bounds them."""
     highs = largest(pattern.instruction)
     lows = {p.name: p.low.value or 0 if p.low is not None else 1 for p in pattern.instruction.params}
     if any(n not in highs for n in names):
@@ -167,7 +167,7 @@ def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Ind
 def _with_values(
     pattern: Pattern, mapping: Mapping, values: MappingType[str, Index | int]
 ) -> tuple[Pattern, Mapping]:
-    """The instruction with numbers for some parameters."""
+    """Return the instruction with numbers for some parameters."""
     if not values:
         return pattern, mapping
     left = tuple(p for p in pattern.instruction.params if p.name not in values)
@@ -280,7 +280,7 @@ def _written_apart(case: _Case) -> None:
 
 
 def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...], *, from_lanes: bool) -> bool:
-    """Whether one side implies the other in one issue, for all lengths of axes that share their kernel axes.
+    """Return whether one side implies the other in one issue, for all lengths of axes that share their kernel axes.
 
     What a lane of one such axis stands for depends on how long the others are.
     """
@@ -350,13 +350,13 @@ def _padded(case: _Case) -> Iterator[frozenset[str]]:
 
 
 def _full_lengths(pattern: Pattern) -> dict[str, int]:
-    """The largest lengths of all axes, 1 for those that nothing bounds: they are as long as one likes."""
+    """Return the largest lengths of all axes, 1 for those that nothing bounds: they are as long as one likes."""
     highs = largest(pattern.instruction)
     return {a.name: a.extent.substitute(highs).value or 1 for a in pattern.axes}
 
 
 def _can_be_one(pattern: Pattern, name: str) -> bool:
-    """Whether a parameter of its own says how long an axis is, from one lane on."""
+    """Return whether a parameter of its own says how long an axis is, from one lane on."""
     extent = next(a.extent for a in pattern.axes if a.name == name)
     param = next((p for p in pattern.instruction.params if Index.of(p.name) == extent), None)
     if param is None or any(param.name in a.extent.symbols for a in pattern.axes if a.name != name):
@@ -370,7 +370,7 @@ def _used(subscripts: Sequence[Index]) -> frozenset[str]:
 
 
 def _shown(case: _Case, padded: Sequence[frozenset[str]], lanes: dict[str, Index]) -> Iterator[Shown]:
-    """Which operands may hold an element in use, in lanes that are padded along these axes."""
+    """Yield which operands may hold an element in use, in lanes that are padded along these axes."""
     axes = frozenset[str]().union(*padded)
     always: set[str] = set()
     perhaps: list[str] = []

@@ -36,7 +36,7 @@ class _Homeless:
 
 
 def refuse_axes(case: Case) -> Cause | None:
-    """The first instruction axis without a place, under the pairing that leaves fewest."""
+    """Return the first instruction axis without a place, under the pairing that leaves fewest."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     missing = [
@@ -81,7 +81,7 @@ def _runs_over(case: Case, axis: Axis, wanted: Signature, bindings: Bindings) ->
 
 
 def _fitting(case: Case, axes: tuple[Axis, ...], wanted: Signature, bindings: Bindings) -> Axis | None:
-    """The first of some axes of the statement that may run on the instruction's."""
+    """Return the first of some axes of the statement that may run on the instruction's."""
     assign = case.statement.assign
     return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), wanted)), None)
 
@@ -152,7 +152,7 @@ def _nothing_like_it(case: Case, axis: Axis, wanted: Signature, missing: _Homele
 
 
 def _utilisation(axes: tuple[Axis, ...]) -> str:
-    """What is busy when these axes have length one."""
+    """Return what is busy when these axes have length one."""
     lanes = 1
     for axis in axes:
         lanes *= axis.extent.value or 1
@@ -196,7 +196,7 @@ def refuse_instruction(case: Case) -> Cause | None:
 
 
 def _lacking(case: Case, instruction: Instruction, parts: tuple[Statement, ...]) -> Statement | None:
-    """The first statement of the instruction that none of the kernel's is like."""
+    """Return the first statement of the instruction that none of the kernel's is like."""
     own = (case.statement, *case.others)
     for part in parts:
         pattern = Pattern(instruction, part)
@@ -213,7 +213,7 @@ def _line(statement: Statement) -> str:
 
 
 def refuse_guard(case: Case) -> Cause | None:
-    """A statement that is performed only where something holds."""
+    """Return a statement that is performed only where something holds."""
     assign = case.statement.assign
     guard = assign.guard
     if guard is None:
@@ -236,7 +236,7 @@ def refuse_guard(case: Case) -> Cause | None:
 
 
 def _chosen(assign: Assign) -> tuple[Expr, str]:
-    """The value, or a factor of it, and what to take instead so that nothing changes."""
+    """Return the value, or a factor of it, and what to take instead so that nothing changes."""
     chosen = assign.value
     if assign.op is None:
         return chosen, text_of(assign.target)

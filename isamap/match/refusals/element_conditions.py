@@ -79,7 +79,7 @@ def _overlap(case: Case, mapping: Mapping, violation: Violation) -> Cause:
 
 
 def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
-    """What sizes must obey so that no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
+    """Return what sizes must obey so that no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     found: list[str] = []
     for index in case.statement.assign.target.index:
@@ -127,7 +127,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
 
 
 def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
-    """What the operand that it is about stands for, beside the reads that stand for it."""
+    """Return what the operand that it is about stands for, beside the reads that stand for it."""
     assert case.pattern is not None
     own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
     wanted = [(violation.operand, index) for index in violation.reads]
@@ -136,7 +136,7 @@ def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[B
 
 
 def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
-    """One element of an operand would be two of the statement's, for it is read at two subscripts."""
+    """Return one element of an operand would be two of the statement's, for it is read at two subscripts."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = brief(one.subject), brief(other.subject)
     message = (
@@ -150,7 +150,7 @@ def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
 
 
 def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
-    """The statement's access at the steps that the instruction takes."""
+    """Return the statement's access at the steps that the instruction takes."""
     runs = {
         g.instruction_axes[0]: g.kernel_axes[0]
         for g in mapping.groups

@@ -62,13 +62,13 @@ def refuse_heads(case: Case) -> Cause | None:
 
 
 def verb(op: str | None) -> str:
-    """What a statement with `op=` does."""
+    """Return what a statement with `op=` does."""
     words = {"add": "sums up", "mul": "multiplies up", "max": "takes the maximum", "min": "takes the minimum"}
     return "assigns" if op is None else words.get(op, f"reduces by `{op}`")
 
 
 def _performs(case: Case, assign: Assign) -> bool:
-    """Whether the instruction would perform the statement with another assignment."""
+    """Return whether the instruction would perform the statement with another assignment."""
     assert case.pattern is not None
     statement = replace(case.statement, assign=assign)
     return any(
@@ -127,7 +127,7 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
 
 
 def _added(assign: Assign, op: str) -> Call | Access | None:
-    """What is combined with the old value of the target."""
+    """Return what is combined with the old value of the target."""
     value = assign.value
     if not isinstance(value, Call) or value.op != op or len(value.args) != 2:
         return None
@@ -164,7 +164,7 @@ def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
 
 
 def _is_alone(case: Case, name: str) -> bool:
-    """Whether no other statement uses an array, so that its type is a matter of this one."""
+    """Return whether no other statement uses an array, so that its type is a matter of this one."""
     assigns = [s.assign for s in case.others]
     return all(name != r.buffer for a in assigns for r in (a.target, *reads(a.value)))
 
@@ -179,7 +179,7 @@ def _both(declared: Edits, casts: Edits | None) -> Edits:
 
 
 def refuse_product(case: Case) -> Cause | None:
-    """A sum of products of three and more factors for an instruction that takes two."""
+    """Return a sum of products of three and more factors for an instruction that takes two."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     value = statement.assign.value
@@ -233,7 +233,7 @@ def _three(case: Case, arrays: list[Expr]) -> Cause:
 
 @lru_cache(maxsize=64)
 def _factorisation(kernel: Kernel, span: Span | None, number: int) -> tuple[str, Edits]:
-    """The cheapest way to take a statement apart, and the kernel after it, sizes left open.
+    """Return the cheapest way to take a statement apart, and the kernel after it, sizes left open.
 
     `span` is the kernel's own: kernels are equal wherever they stand, and their edits are not.
     """

@@ -39,12 +39,12 @@ _BRIEF = 32
 
 
 def text_of(expr: Expr) -> str:
-    """An expression as the kernel writes it, on one line."""
+    """Return an expression as the kernel writes it, on one line."""
     return " ".join((expr.span.text if expr.span is not None else print_expr(expr)).split())
 
 
 def brief(expr: Expr) -> str:
-    """An expression for the middle of a sentence: long subscripts are left out, `X[…]`."""
+    """Return an expression for the middle of a sentence: long subscripts are left out, `X[…]`."""
     text = text_of(expr)
     if len(text) > _BRIEF:
         text = re.sub(r"\[[^\[\]]*\]", "[…]", text)
@@ -65,7 +65,7 @@ def _syntax(kernel: Kernel) -> ast.RoutineSyntax | None:
 
 
 def as_written(kernel: Kernel) -> Kernel | None:
-    """The kernel as its text says, no size bound; None for one that was not read from a text."""
+    """Return the kernel as its text says, no size bound; None for one that was not read from a text."""
     return _as_written(kernel, kernel.span)
 
 
@@ -81,7 +81,7 @@ def _as_written(kernel: Kernel, span: Span | None) -> Kernel | None:
 
 
 def is_whole(kernel: Kernel) -> bool:
-    """Whether a kernel is as its text says, and no size of it was bound."""
+    """Return whether a kernel is as its text says, and no size of it was bound."""
     routine = _syntax(kernel)
     return routine is not None and len(routine.params) == len(kernel.params)
 
@@ -96,7 +96,7 @@ def _operand(kernel: Kernel, name: str) -> ast.OperandSyntax | None:
 
 
 def add_where(kernel: Kernel, constraint: str) -> Edits:
-    """One more requirement of the sizes."""
+    """Return one more requirement of the sizes."""
     routine = _syntax(kernel)
     if routine is None:
         return ()
@@ -110,13 +110,13 @@ def add_where(kernel: Kernel, constraint: str) -> Edits:
 
 
 def retype(kernel: Kernel, name: str, dtype: DType) -> Edits:
-    """An operand declared with another type of its elements."""
+    """Return an operand declared with another type of its elements."""
     operand = _operand(kernel, name)
     return (Edit(operand.dtype.span, dtype.name),) if operand is not None else ()
 
 
 def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
-    """An output summed in another type; () where the language does not allow it."""
+    """Return an output summed in another type; () where the language does not allow it."""
     operand = _operand(kernel, name)
     if operand is None:
         return ()
@@ -133,7 +133,7 @@ def accumulate_in(kernel: Kernel, name: str, dtype: DType) -> Edits:
 
 
 def remove_strict(kernel: Kernel) -> Edits:
-    """The kernel without the word `strict`."""
+    """Return the kernel without the word `strict`."""
     routine = _syntax(kernel)
     if routine is None or not routine.strict:
         return ()
@@ -143,7 +143,7 @@ def remove_strict(kernel: Kernel) -> Edits:
 
 
 def without_guard(kernel: Kernel, assign: Assign) -> Edits:
-    """A statement without its condition, or without that of the loops that it is alone in."""
+    """Return a statement without its condition, or without that of the loops that it is alone in."""
     guard = assign.guard.span if assign.guard is not None else None
     if guard is None or assign.span is None or assign.value.span is None:
         return ()  # two conditions are joined in the tree, and stand in two places of the text
@@ -158,7 +158,7 @@ def without_guard(kernel: Kernel, assign: Assign) -> Edits:
 
 
 def unorder(kernel: Kernel, axis: str) -> Edits:
-    """The `seq` loop over an axis as a `for` loop."""
+    """Return the `seq` loop over an axis as a `for` loop."""
     routine = _syntax(kernel)
     loops = list(_loops(routine.items)) if routine is not None else []
     for loop in loops:
@@ -176,7 +176,7 @@ def _loops(items: tuple[ast.ItemSyntax, ...] | tuple[ast.StmtSyntax, ...]) -> li
 
 
 def are_legal(kernel: Kernel, edits: Edits) -> bool:
-    """Whether the edited text is a kernel that the verifier accepts."""
+    """Return whether the edited text is a kernel that the verifier accepts."""
     assert kernel.span is not None
     return _are_legal(kernel.span.source, kernel.name, edits)
 
@@ -226,7 +226,7 @@ def replace_statement(assign: Assign, text: str) -> Edits:
 
 
 def fitting_casts(pattern: Expr, subject: Expr) -> Edits | None:
-    """The edits after which the expressions agree; None when more than casts is missing."""
+    """Return the edits after which the expressions agree; None when more than casts is missing."""
     match pattern, subject:
         case Call(op, args), Call(other, others):
             if (op, pattern.mode, len(args)) != (other, subject.mode, len(others)):
@@ -265,7 +265,7 @@ def _of_arguments(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...]) -> Edi
 
 
 def _converted(subject: Expr, dtype: DType) -> Edits | None:
-    """The subject cast to a type, or without a cast that it has."""
+    """Return the subject cast to a type, or without a cast that it has."""
     if subject.dtype == dtype:
         return ()
     inner = subject
@@ -287,7 +287,7 @@ def _unwrapped(outer: Expr, inner: Expr) -> Edits | None:
 
 
 def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | None:
-    """A cast around what is edited inside; edits at one place are put together."""
+    """Return a cast around what is edited inside; edits at one place are put together."""
     name = dtype.name if mode == "exact" else f"{mode}_{dtype}"
     if not inner:
         return wrap(subject, f"{name}(", ")")
@@ -301,18 +301,18 @@ def _around(subject: Expr, dtype: DType, mode: str, inner: Edits) -> Edits | Non
 
 
 def cast_name(source: DType, target: DType) -> str:
-    """The cast as it is written: plain where no value is lost but by rounding, else saturating."""
+    """Return the cast as it is written: plain where no value is lost but by rounding, else saturating."""
     plain = target.is_float or converts_exactly(source, target)
     return target.name if plain else f"sat_{target}"
 
 
 def needs_parentheses(expr: Expr) -> bool:
-    """Whether an expression cannot stand as a factor as it is written."""
+    """Return whether an expression cannot stand as a factor as it is written."""
     infix = isinstance(expr, Call) and OPS[expr.op].spelling is not None
     return infix or (isinstance(expr, Read) and expr.fill is not None)
 
 
 def as_factor(expr: Expr) -> str:
-    """An expression as the kernel writes it, fit to stand in a product."""
+    """Return an expression as the kernel writes it, fit to stand in a product."""
     text = text_of(expr)
     return f"({text})" if needs_parentheses(expr) else text

@@ -62,7 +62,7 @@ FURTHER: tuple[Callable[[Case], Cause | None], ...] = (
 def refusals(
     kernel: Kernel, machine: Machine, mappings: tuple[Mapping, ...] | None = None
 ) -> tuple[Rejection, ...]:
-    """A rejection for every statement and instruction without a whole or split mapping, nearest first.
+    """Return a rejection for every statement and instruction without a whole or split mapping, nearest first.
 
     `mappings` are all that there are, looked for when they are not given.
     """
@@ -170,7 +170,7 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
 
 
 def _abilities(statement: Statement) -> Iterator[tuple[Expr, Ability]]:
-    """The operations of a statement with where they stand, from the inside out."""
+    """Yield the operations of a statement with where they stand, from the inside out."""
     assign = statement.assign
     yield from _operations(assign.value)
     if assign.op is not None:

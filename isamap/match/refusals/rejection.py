@@ -120,7 +120,7 @@ class Rejection:
 
 
 def changes_result(rejection: Rejection) -> bool:
-    """Whether the edits change what is computed, and not only its types or the sizes that are allowed."""
+    """Return whether the edits change what is computed, and not only its types or the sizes that are allowed."""
     return rejection.reason in _CHANGING or any("sat_" in e.replacement for e in rejection.edits)
 
 

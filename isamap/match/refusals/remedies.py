@@ -60,7 +60,7 @@ class Fix:
 def fixes(
     kernel: Kernel, machine: Machine, rejections: Iterable[Rejection], sizes: Sizes | None = None
 ) -> tuple[Fix, ...]:
-    """A fix for each rejection that has one, in their order; `sizes` are bound again where they were."""
+    """Return a fix for each rejection that has one, in their order; `sizes` are bound again where they were."""
     found: list[Fix] = []
     texts: dict[str, Kernel | None] = {}
     for rejection in rejections:
@@ -123,7 +123,7 @@ def _performing(
 
 
 def _changes(source: Source, text: str) -> Iterator[Edit]:
-    """The difference of two texts, word by word."""
+    """Yield the difference of two texts, word by word."""
     before, after = _TOKEN.findall(source.text), _TOKEN.findall(text)
     starts = [0]
     for token in before:
@@ -197,7 +197,7 @@ def _rank(found: Improvement) -> tuple[int, int]:
 
 
 def _covers(found: Improvement, other: Improvement) -> bool:
-    """Whether one improvement gains at least what another does, in fewer sums or as many no larger ones."""
+    """Return whether one improvement gains at least what another does, in fewer sums or as many no larger ones."""
     mine, its = _gained(found), _gained(other)
     for instruction, wanted in its.items():
         there = mine.get(instruction, [])
@@ -216,7 +216,7 @@ def _gained(found: Improvement) -> dict[str, list[int]]:
 
 
 def _sums(kernel: Kernel) -> list[Counter[str]]:
-    """The extents of each sum, those of many axes first: which of two open sizes is less is not known."""
+    """Return the extents of each sum, those of many axes first: which of two open sizes is less is not known."""
     sums = (s for s in statements(kernel) if s.is_reduction and s.reduction_axes)
     return sorted((Counter(str(a.extent) for a in s.axes) for s in sums), key=lambda c: -c.total())
 
@@ -241,7 +241,7 @@ class _Counted:
         return self.known[key]
 
     def gains(self, kernel: Kernel, before: Counts) -> Iterable[Gain]:
-        """What instructions gain in a rewritten kernel, by statement and instruction."""
+        """Return what instructions gain in a rewritten kernel, by statement and instruction."""
         for number, s in enumerate(statements(kernel)):
             for instruction, count in self.of(kernel, s).items():
                 if count > before.get(instruction, 0):
@@ -249,7 +249,7 @@ class _Counted:
 
 
 def _computes(s: Statement) -> bool:
-    """Whether a statement does more than to copy or to add: what does not follows from the rest."""
+    """Return whether a statement does more than to copy or to add: what does not follows from the rest."""
     return bool(s.is_reduction and s.reduction_axes) or _operates(s.assign.value)
 
 
@@ -274,7 +274,7 @@ def _most(given: Iterable[Counts]) -> Counts:
 
 
 def _grouped(kernel: Kernel, machine: Machine, mode: CountMode) -> dict[str, list[tuple[int, ...]]]:
-    """The statements that instructions of several statements perform together, once for each mapping."""
+    """Return the statements that instructions of several statements perform together, once for each mapping."""
     found: dict[str, list[tuple[int, ...]]] = {}
     for m in find_groups(kernel, machine, mode):
         if m.kind != "degenerate":

@@ -26,7 +26,7 @@ from isamap.transform import reads
 
 
 def refuse_parameters(case: Case) -> Cause | None:
-    """An instruction whose `where` contradicts the ranges of its parameters."""
+    """Return an instruction whose `where` contradicts the ranges of its parameters."""
     instruction = case.item.instruction
     if can_be_met(instruction):
         return None
@@ -127,7 +127,7 @@ def _unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
 
 
 def _lowest(case: Case, axis: Axis) -> int | None:
-    """The shortest length of an instruction's axis; None where a run-time parameter masks it."""
+    """Return the shortest length of an instruction's axis; None where a run-time parameter masks it."""
     value = axis.extent.value
     if value is not None:
         return value
@@ -142,7 +142,7 @@ def _lowest(case: Case, axis: Axis) -> int | None:
 
 
 def _extent(case: Case, group: AxisGroup) -> Index:
-    """How many points a group has, over what `where` leaves free."""
+    """Return how many points a group has, over what `where` leaves free."""
     total = Index.of(1)
     for name in group.kernel_axes:
         total = total * case.statement.axis(name).extent
@@ -176,7 +176,7 @@ def _cause_of_padding(case: Case, group: AxisGroup, axes: list[Axis], step: int)
 
 
 def refuse_preconditions(case: Case) -> Cause | None:
-    """What the instruction demands of parameters or of an operand's layout, and no mapping gives."""
+    """Return what the instruction demands of parameters or of an operand's layout, and no mapping gives."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if not pattern.instruction.where or not case.performed:
@@ -195,7 +195,7 @@ def refuse_preconditions(case: Case) -> Cause | None:
 
 
 def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
-    """What is not met by the values of parameters, or is about a layout; the rest is for isamap to choose."""
+    """Return what is not met by the values of parameters, or is about a layout; the rest is for isamap to choose."""
     found: list[Constraint] = []
     for c in pattern.instruction.where:
         left, right = c.left.substitute(params), c.right.substitute(params)

@@ -100,7 +100,7 @@ def _held(operand: Operand) -> Held:
 
 
 def refuse_around(case: Case, around: Surroundings) -> Cause | None:
-    """What is missing in the machine for an instruction that has mappings."""
+    """Return what is missing in the machine for an instruction that has mappings."""
     assert case.pattern is not None
     return (
         _placement(case, around)
@@ -203,7 +203,7 @@ def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
 
 
 def _layout(operand: Operand) -> str:
-    """What the instruction expects of the strides."""
+    """Return what the instruction expects of the strides."""
     if operand.strides is None:
         return "neighbours without a gap"
     return f"strides({', '.join('any' if s is None else str(s) for s in operand.strides)})"
@@ -221,7 +221,7 @@ def _fill(case: Case, around: Surroundings) -> Cause | None:
 
 
 def _writes(pattern: Pattern, fill: Const) -> bool:
-    """Whether an instruction may leave a value in what it writes: as its result, or where it is masked."""
+    """Return whether an instruction may leave a value in what it writes: as its result, or where it is masked."""
     if pattern.output.dtype != fill.dtype:
         return False
     if pattern.output.outside == "zero" and fill.value == 0:

@@ -43,7 +43,7 @@ class Difference:
 
 
 def first_difference(pattern: Expr, subject: Expr) -> Difference | None:
-    """The first difference of two expressions, operands of commutative operations in the nearer order."""
+    """Return the first difference of two expressions, operands of commutative operations in the nearer order."""
     match pattern, subject:
         case Read(), _ if pattern.dtype == subject.dtype:
             return None
@@ -93,7 +93,7 @@ def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
 
 
 def _nearness(found: Difference) -> int:
-    """How much of the expressions agrees: differences of leaves are nearer than those of operations."""
+    """Return how much of the expressions agrees: differences of leaves are nearer than those of operations."""
     return (found.reason != "expression-differs") + 2 * found.by_casts
 
 
@@ -279,7 +279,7 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def refuse_tree(case: Case) -> Cause | None:
-    """The operand tree, at the first node that differs."""
+    """Return the operand tree, at the first node that differs."""
     pattern = case.pattern
     assert pattern is not None
     subject = case.statement.assign.value
@@ -304,7 +304,7 @@ def refuse_tree(case: Case) -> Cause | None:
 
 
 def _not_encodable(case: Case, bindings: Bindings) -> Cause:
-    """A parameter that would be encoded stands for what is no number, or no number in its range."""
+    """Return a parameter that would be encoded stands for what is no number, or no number in its range."""
     instruction = case.item.instruction
     binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
     param, shown = instruction.param(binding.name), brief(binding.subject)
@@ -316,7 +316,7 @@ def _not_encodable(case: Case, bindings: Bindings) -> Cause:
 
 
 def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
-    """What is encoded in the instruction is no number that comes at run time either."""
+    """Return what is encoded in the instruction is no number that comes at run time either."""
     param = case.item.instruction.param(name)
     if param.kind != "imm":
         return found
@@ -336,7 +336,7 @@ def _cast_words(found: Difference) -> str:
 
 
 def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
-    """All nodes agree, but one operand of the instruction would be two elements."""
+    """Return all nodes agree, but one operand of the instruction would be two elements."""
     mine = reads(pattern)
     twice = next((r for r in mine if mine.count(r) > 1), None)
     name, theirs = ("", []) if twice is None else (twice.buffer, _standing_for(pattern, subject, twice))
@@ -351,7 +351,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
 
 
 def _standing_for(pattern: Expr, subject: Expr, wanted: Read) -> list[Expr]:
-    """What an operand stands for where it is read so, operands paired in written order."""
+    """Return what an operand stands for where it is read so, operands paired in written order."""
     match pattern:
         case Read():
             return [subject] if pattern == wanted else []

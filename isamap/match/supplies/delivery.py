@@ -21,7 +21,7 @@ MOST_SIZES = 1024  # of an instruction that are priced one by one
 def find_delivery(
     suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
 ) -> Supply | None:
-    """The cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
+    """Return the cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
 
     `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say what the last
     instruction reads when it is to be the one that the mapping names; empty means any register.
@@ -62,7 +62,7 @@ def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
 def _try_delivery(
     suppliers: Suppliers, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
 ) -> Supply | None:
-    """A writing instruction laid over the value, its register operand of the shape that is wanted."""
+    """Return a writing instruction laid over the value, its register operand of the shape that is wanted."""
     params = fit_shape(operand, want.shape)
     own = [b for b in reads(pattern.value) if b.buffer == operand.name]
     if params is None or len(own) != 1:
@@ -106,19 +106,19 @@ def _try_delivery(
 
 
 def _is_filled(pattern: Pattern, params: Params, limits: dict[str, int]) -> bool:
-    """Whether a writing instruction assigns all elements of its output."""
+    """Return whether a writing instruction assigns all elements of its output."""
     size = prod(s.substitute(params).value or 0 for s in pattern.output.shape)
     return prod(limits[a] for a in limits if any(a in i.symbols for i in pattern.target.index)) == size
 
 
 def _reading(pattern: Pattern, read: Read) -> Statement:
-    """The statement with its register operand in the place of its target: limits are counted along that."""
+    """Return the statement with its register operand in the place of its target: limits are counted along that."""
     assign = replace(pattern.statement.assign, target=read)
     return replace(pattern.statement, assign=assign)
 
 
 def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
-    """How many elements of `dtype` instructions write to memory at once, and the lengths of the registers
+    """Return how many elements of `dtype` instructions write to memory at once, and the lengths of the registers
     that they take them from, most elements first.
     """
     found: set[tuple[int, int]] = set()
@@ -132,7 +132,7 @@ def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
 
 
 def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
-    """What writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
+    """Return what writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
 
     Some instruction writes it, and another one has made the register that it comes from; or one moves blocks.
     """
@@ -150,14 +150,14 @@ def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
 
 
 def _least_register_ns(suppliers: Suppliers, operand: Operand) -> float:
-    """The least time per element in which an instruction writes such a register, whole or in pieces."""
+    """Return the least time per element in which an instruction writes such a register, whole or in pieces."""
     key = (operand.memory or "", operand.dtype.name)
     made = [*suppliers.known.producers.get(key, []), *(p[0] for p in suppliers.known.in_pieces.get(key, []))]
     return min((_least_ns(suppliers, pattern) for pattern in made), default=0.0)
 
 
 def _least_ns(suppliers: Suppliers, pattern: Pattern) -> float:
-    """The least time per element that an instruction writes, of any size; 0 where sizes are too many."""
+    """Return the least time per element that an instruction writes, of any size; 0 where sizes are too many."""
     known = {p.name: p for p in pattern.instruction.params}
     names = sorted({n for size in pattern.output.shape for n in size.symbols})
     ends = [(p.low, p.high) if (p := known.get(n)) is not None else (None, None) for n in names]

@@ -46,7 +46,7 @@ Source = Supply | Location | Leaf
 
 
 def used_lanes(want: Want) -> Lanes | None:
-    """The lanes of a register of one coordinate that matter; None where their number is known only later."""
+    """Return the lanes of a register of one coordinate that matter; None where their number is known only later."""
     if len(want.shape) != 1 or want.fill is not None:
         return None
     if want.used is not None:
@@ -58,7 +58,7 @@ def used_lanes(want: Want) -> Lanes | None:
 
 
 def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
-    """How many lanes apart elements first do not follow each other in memory, when they lie in long runs.
+    """Return how many lanes apart elements first do not follow each other in memory, when they lie in long runs.
 
     None when they lie in one, or in runs too short to be worth interleaving.
     """
@@ -70,7 +70,7 @@ def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
 
 
 def rows_beside(suppliers: Suppliers, want: Want) -> int | None:
-    """How long the rows are that all lanes hold, one beside the other; None where lanes lie otherwise."""
+    """Return how long the rows are that all lanes hold, one beside the other; None where lanes lie otherwise."""
     places, apart = _places(suppliers, want), lanes_apart(suppliers, want)
     if want.used is not None or places is None or apart is None:
         return None
@@ -78,19 +78,19 @@ def rows_beside(suppliers: Suppliers, want: Want) -> int | None:
 
 
 def step_of(pieces: tuple[Pattern, ...]) -> int:
-    """How many lanes lie between what the first and the second piece write."""
+    """Return how many lanes lie between what the first and the second piece write."""
     first, second = (p.target.index[0].constant for p in pieces[:2])
     return abs(second - first)
 
 
 def is_joining(pieces: tuple[Pattern, ...]) -> bool:
-    """Whether pieces are whole registers, side by side: what lies below their digit stays together."""
+    """Return whether pieces are whole registers, side by side: what lies below their digit stays together."""
     sizes = {p.instruction.operand(p.value.buffer).shape for p in pieces if isinstance(p.value, Read)}
     return sizes == {(Index.of(step_of(pieces)),)}
 
 
 def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
-    """Whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
+    """Return whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
     if wraps(want.expr, want.shape, suppliers.strides):
         return True
     places = _places(suppliers, want) if want.used is not None else None
@@ -98,13 +98,13 @@ def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
 
 
 def places_of(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
-    """The same for what is computed lane by lane from one array."""
+    """Return the same for what is computed lane by lane from one array."""
     found = [r for r in reads(want.expr) if "%0" in symbols(r)]
     return _places(suppliers, replace(want, expr=found[0])) if len(found) == 1 else None
 
 
 def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
-    """The lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
+    """Return the lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
 
     Given for made-up positions and strides: it spares searches, and is no proof of anything.
     """
@@ -123,14 +123,14 @@ def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
 
 
 def _runs(places: NDArray[np.int64]) -> int:
-    """How many runs of elements that follow each other in memory there are."""
+    """Return how many runs of elements that follow each other in memory there are."""
     return 1 + int(np.count_nonzero(np.diff(np.unique(places[1])) != 1))
 
 
 def try_pieces(
     suppliers: Suppliers, pieces: tuple[Pattern, ...], want: Want, moves: int, find: Find
 ) -> Supply | None:
-    """The instruction laid over a want, each of its pieces over the lanes that it writes."""
+    """Return the instruction laid over a want, each of its pieces over the lanes that it writes."""
     used = used_lanes(want)
     first = pieces[0]
     params = fit_shape(first.output, want.shape)
@@ -178,20 +178,20 @@ def try_pieces(
 
 
 def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
-    """All lanes that a piece writes, where those that matter are among them."""
+    """Return all lanes that a piece writes, where those that matter are among them."""
     whole = box_of(piece.target.index[0], piece.axes, lengths, ALL_LANES)
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
 
 def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
-    """What the piece has to write, over its axes `%a`."""
+    """Return what the piece has to write, over its axes `%a`."""
     extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
     moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
     return laid_over(want.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], suppliers: Suppliers) -> bool:
-    """Whether elements follow each other below the digit that the pieces stand for, but not along it."""
+    """Return whether elements follow each other below the digit that the pieces stand for, but not along it."""
     addresses: list[Index] = []
     for subject, box in zip(subjects, boxes, strict=True):
         address = address_of(subject, suppliers.strides) if isinstance(subject, Read) else None
@@ -214,7 +214,7 @@ def _source(
     moves: int,
     find: Find,
 ) -> tuple[str, Source] | None:
-    """What the operand of a piece is, or is made by."""
+    """Return what the operand of a piece is, or is made by."""
     value = piece.value
     if not isinstance(value, Read) or value.dtype != subject.dtype:
         return None
@@ -240,7 +240,7 @@ def wanted_lanes(
     limits: dict[str, int],
     params: Params,
 ) -> Want | None:
-    """What a register of one coordinate must hold where a subscript reads it; None when that is unclear.
+    """Return what a register of one coordinate must hold where a subscript reads it; None when that is unclear.
 
     `subject` is over axes `%a`; every axis runs from 0 to its limit.
     """
@@ -267,7 +267,7 @@ MAX_LANES = 4096
 
 
 def is_wasted(suppliers: Suppliers, pattern: Pattern, want: Want) -> bool:
-    """Whether the instruction permutes a register and brings no more of its lanes together."""
+    """Return whether the instruction permutes a register and brings no more of its lanes together."""
     if pattern.name not in suppliers.known.turns:
         suppliers.known.turns[pattern.name] = _lanes_read(pattern)
     lanes = suppliers.known.turns[pattern.name]
@@ -282,7 +282,7 @@ def is_wasted(suppliers: Suppliers, pattern: Pattern, want: Want) -> bool:
 
 
 def _neighbours(places: NDArray[np.int64]) -> int:
-    """How many lanes hold what follows in memory the element of the lane below."""
+    """Return how many lanes hold what follows in memory the element of the lane below."""
     return int(np.count_nonzero(np.diff(places) == 1))
 
 

@@ -21,7 +21,7 @@ LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of
 
 
 def standing(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
-    """The element of an array (or a cast of it) with whatever holds no moving symbol in symbols `@0`, `@1`, …
+    """Return the element of an array (or a cast of it) with whatever holds no moving symbol in symbols `@0`, `@1`, …
 
     Equal results mean that the same instructions bring the elements, at the same cost. Equal sums get equal
     symbols; constants, and divisions by what is not a number, stay as they are, and so do other expressions.
@@ -39,7 +39,7 @@ Lying = tuple[tuple[tuple[DType, str], ...], Expr | None, tuple[tuple[Index, Ind
 
 
 def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
-    """How elements over lanes lie to each other, whatever array they are of; None for what is computed.
+    """Return how elements over lanes lie to each other, whatever array they are of; None for what is computed.
 
     `X[@0, @1, @2 + %0 % 4, @3 + %0 / 4]` and `F[@0, @1 + %0 % 4, @2, @3 + %0 / 4]` lie alike: four runs, as
     far from each other as some stride says. Strides are numbered by where they occur first.
@@ -67,7 +67,7 @@ def lying(expr: Expr, strides: Mapping[str, tuple[Index, ...]]) -> Lying | None:
 
 
 def is_lane(symbol: str) -> bool:
-    """Whether it is a coordinate of a register."""
+    """Return whether it is a coordinate of a register."""
     return symbol.startswith("%")
 
 
@@ -92,7 +92,7 @@ def _moves(monomial: Monomial, is_moving: Callable[[str], bool]) -> bool:
 
 
 def _atom(atom: Atom, is_moving: Callable[[str], bool], known: dict[Index, Index]) -> Index:
-    """A factor of a term that moves; what its divisions leave over depends on no more than they divide by."""
+    """Return a factor of a term that moves; what its divisions leave over depends on no more than they divide by."""
     match atom:
         case FloorDiv(value, divisor) if divisor.value is not None:
             return Index.of(FloorDiv(_subscript(value, is_moving, known), divisor))

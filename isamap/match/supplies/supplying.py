@@ -37,7 +37,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 def find_place(
     suppliers: Suppliers, instruction: Instruction, name: str, want: Want, params: Params
 ) -> Location | None:
-    """Where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
+    """Return where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
     if any(
         part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
     ):
@@ -48,7 +48,7 @@ def find_place(
 
 
 def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
-    """The cheapest chain that makes the wanted register behind so many moves; None when there is none."""
+    """Return the cheapest chain that makes the wanted register behind so many moves; None when there is none."""
     if suppliers.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(want):
@@ -98,7 +98,7 @@ def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...
 
 
 def _is_constant(e: Expr) -> bool:
-    """Whether it is the same in every iteration of all loops: compilers make it once, before them.
+    """Return whether it is the same in every iteration of all loops: compilers make it once, before them.
 
     The register that it stays in is not counted (docs/decisions/0018-shifting-in-place.md).
     """
@@ -152,7 +152,7 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
 def _leaves_fill(
     suppliers: Suppliers, pattern: Pattern, want: Want, fill: Const, masks: dict[str, Index]
 ) -> bool:
-    """Whether elements beyond the valid ones come out as the fill.
+    """Return whether elements beyond the valid ones come out as the fill.
 
     Moves leave it as it is, casts leave zero; a sum with something else may not. An axis that no mask cuts
     short has to run over a register whose own elements are filled there: a broadcast fills all lanes alike.
@@ -243,7 +243,7 @@ def _register_want(
     reach: dict[Digits, Index | None],
     fill: Const | None,
 ) -> Want | None:
-    """What a register operand must hold, over its own coordinates."""
+    """Return what a register operand must hold, over its own coordinates."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None

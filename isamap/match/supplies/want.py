@@ -24,7 +24,7 @@ Places = tuple[tuple[str, Index], ...]
 
 
 def placement_of(operand: Operand, params: Params) -> Places:
-    """Where the elements of an operand are: what two operands agree on when neither needs a move."""
+    """Return where the elements of an operand are: what two operands agree on when neither needs a move."""
     placement = operand.placement
     if placement is None:
         return ()
@@ -271,20 +271,20 @@ class Suppliers:
         return {}
 
     def is_addressable(self, memory: str | None) -> bool:
-        """Whether a memory holds arrays that are reached by address."""
+        """Return whether a memory holds arrays that are reached by address."""
         return memory is not None and self.machine.memories[memory].kind in ("addressable", "scratchpad")
 
     def holds_arrays(self, memory: str | None) -> bool:
-        """Whether the kernel's arrays and the buffers of a program lie in a memory: not in a scratchpad."""
+        """Return whether the kernel's arrays and the buffers of a program lie in a memory: not in a scratchpad."""
         return memory is not None and self.machine.memories[memory].kind == "addressable"
 
     def lies_in(self, buffer: str, memory: str | None) -> bool:
-        """Whether an array or buffer lies in a memory: arrays lie in what is addressable."""
+        """Return whether an array or buffer lies in a memory: arrays lie in what is addressable."""
         home = self.homes.get(buffer)
         return self.holds_arrays(memory) if home is None else home == memory
 
     def aligned_bytes(self, place: Location, dtype: DType) -> int:
-        """What divides the address of a place: buffers of the workspace start where lines do, those of a
+        """Return what divides the address of a place: buffers of the workspace start where lines do, those of a
         scratchpad where all of its instructions find them.
         """
         size = max(1, dtype.bits // 8)
@@ -296,7 +296,7 @@ class Suppliers:
     def locate(
         self, instruction: Instruction, binding: Binding, params: Params, limits: dict[str, int]
     ) -> Location | None:
-        """Where an operand of an instruction lies; None where that is not as the instruction requires."""
+        """Return where an operand of an instruction lies; None where that is not as the instruction requires."""
         operand = instruction.operand(binding.name)
         found = locate(self.strides, operand, binding, params, limits)
         if found is None or not self.lies_in(found.buffer, operand.memory):

@@ -18,7 +18,7 @@ from isamap.transform import Statement, reads, statements
 
 
 def beginning_of(name: str, machine: Machine) -> str | None:
-    """The instruction that performs from 0 what `name` adds to what is there; None where there is none."""
+    """Return the instruction that performs from 0 what `name` adds to what is there; None where there is none."""
     own = pattern_of(machine.instructions[name].instruction)
     if own is None:
         return None
@@ -30,20 +30,20 @@ def beginning_of(name: str, machine: Machine) -> str | None:
 
 
 def begun_by(first: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
-    """The instruction that begins sums in a scratchpad where they start from 0; "" where none does."""
+    """Return the instruction that begins sums in a scratchpad where they start from 0; "" where none does."""
     if first.subject != first.fill or first.fill.value != 0 or not suppliers.is_addressable(first.memory):
         return ""
     return beginning_of(tile.mapping.instruction, suppliers.machine) or ""
 
 
 def held_beginning(first: OperandTile, suppliers: Suppliers) -> Supply | None:
-    """What sets registers to what sums start from, where that is in no memory; None where nothing does."""
+    """Return what sets registers to what sums start from, where that is in no memory; None where nothing does."""
     found = None if reads(first.subject) else find_supply(suppliers, first.want({}))
     return found if isinstance(found, Supply) else None
 
 
 def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:
-    """Whether `other` sets all of the result to 0, and then is `own`, whose statement is `summed`."""
+    """Return whether `other` sets all of the result to 0, and then is `own`, whose statement is `summed`."""
     found = statements(other)
     if len(found) != 2 or other.params != own.params or other.where != own.where:
         return False

@@ -50,7 +50,7 @@ class Written:
 
 
 def with_held(value: Expr, held: Expr) -> Expr:
-    """The value with the held sum put in, converted to the type of the sum's array."""
+    """Return the value with the held sum put in, converted to the type of the sum's array."""
 
     def put(read: Read) -> Expr:
         if read.buffer != HELD:
@@ -61,12 +61,12 @@ def with_held(value: Expr, held: Expr) -> Expr:
 
 
 def in_register(written: Written, acc: OperandTile) -> Expr:
-    """The value over the coordinates of the register that the accumulator lives in."""
+    """Return the value over the coordinates of the register that the accumulator lives in."""
     return with_held(written.value, acc.held)
 
 
 def own_sum(tile: Tile) -> Written:
-    """The sum itself, into its own array."""
+    """Return the sum itself, into its own array."""
     target = tile.statement.assign.target
     found = _written(tile, target, Read(HELD, (), target.dtype))
     assert found is not None, "an accumulator is an element of the kernel's arrays"
@@ -74,14 +74,14 @@ def own_sum(tile: Tile) -> Written:
 
 
 def written_by(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
-    """What is written of a finished tile; None where a value has no place in the tile."""
+    """Return what is written of a finished tile; None where a value has no place in the tile."""
     found = [_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None
 
 
 def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | None:
-    """The accumulator with what a companion lets it start from, and that written to the sum's own array.
+    """Return the accumulator with what a companion lets it start from, and that written to the sum's own array.
 
     None where no companion says it, or it has no place in the tile.
     """
@@ -97,7 +97,7 @@ def start_of_sum(tile: Tile, outcome: Outcome) -> tuple[OperandTile, Written] | 
 
 
 def _filled_with(acc: OperandTile, other: OperandTile) -> OperandTile:
-    """The accumulator's tile with other elements."""
+    """Return the accumulator's tile with other elements."""
     return replace(acc, subject=other.subject, elements=other.elements)
 
 
@@ -129,14 +129,14 @@ def tiles_apart(
 
 
 def _may_be_apart(pattern: Pattern, op: str) -> bool:
-    """Whether all axes index all inputs, so that unused lanes add nothing; and some are lanes."""
+    """Return whether all axes index all inputs, so that unused lanes add nothing; and some are lanes."""
     read = [i for i in pattern.instruction.operands if i.role == "in"]
     lanes = {s for i in pattern.target.index for s in i.symbols}
     return bool(read and lanes) and pattern.statement.assign.op == op and not pattern.instruction.params
 
 
 def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[Mapping]:
-    """One summing axis cut over all axes of the instruction, for every pairing of operands."""
+    """Yield one summing axis cut over all axes of the instruction, for every pairing of operands."""
     lanes = [s for i in pattern.target.index for s in i.symbols]
     axes = (*lanes, *(a.name for a in pattern.axes if a.name not in lanes))
     for bindings in pairings(pattern, statement, "complete"):
@@ -150,7 +150,7 @@ def _mappings(statement: Statement, number: int, pattern: Pattern) -> Iterator[M
 
 
 def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
-    """Whether all inputs go along an axis, or some do and the other factors of their products are numbers.
+    """Return whether all inputs go along an axis, or some do and the other factors of their products are numbers.
 
     In unused lanes, what goes along is what the reduction does not notice: 0, and so are products
     with it.
@@ -163,12 +163,12 @@ def _is_along(axis: str, bindings: Bindings, pattern: Pattern) -> bool:
 
 
 def _is_number(e: Expr) -> bool:
-    """Whether an expression is a constant, by which 0 is multiplied to 0."""
+    """Return whether an expression is a constant, by which 0 is multiplied to 0."""
     return _is_number(e.value) if isinstance(e, Cast) else isinstance(e, Const) and isfinite(e.value)
 
 
 def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
-    """The tile with an accumulator of shares, which begin from what leaves the reduction as it is."""
+    """Return the tile with an accumulator of shares, which begin from what leaves the reduction as it is."""
     nothing = identity_of(_op(tile), acc.dtype)
     here = tuple(Index.of(d) for d in dims(len(acc.shape)))
     shares = replace(

@@ -68,7 +68,7 @@ class OperandTile:
     def want(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> Want:
-        """The register wanted when axes in `partial` have only so many valid elements left."""
+        """Return the register wanted when axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
         return Want(
             expr if expr is not None else self.elements,
@@ -113,7 +113,7 @@ class Tile:
 def bring(
     suppliers: Suppliers, tile: Tile, operand: OperandTile, want: Want
 ) -> Supply | Leaf | Location | None:
-    """How an operand of an issue comes to hold what is wanted: a chain, or the place where it lies."""
+    """Return how an operand of an issue comes to hold what is wanted: a chain, or the place where it lies."""
     if not suppliers.is_addressable(operand.memory):
         return find_supply(suppliers, want)
     return find_place(suppliers, tile.pattern.instruction, operand.name, want, dict(tile.params))
@@ -122,7 +122,7 @@ def bring(
 def apply_mapping(
     statement: Statement, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]
 ) -> Tile | None:
-    """The tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
+    """Return the tile of a mapping; None when an operand's elements do not determine the iterations behind them, or
     when it is read at two subscripts, so that its elements are filled from two expressions.
     """
     walk = walk_of(Loops.of(statement), mapping, pattern, profile)
@@ -169,7 +169,7 @@ def apply_mapping(
 
 
 def cuts_sum(axis: LoopAxis) -> bool:
-    """Whether an axis that is summed over may end within a tile."""
+    """Return whether an axis that is summed over may end within a tile."""
     filled = axis.tile == 1 or all(count % axis.tile == 0 for _, count in axis.extent.terms)
     return axis.is_reduction and not filled
 
@@ -177,7 +177,7 @@ def cuts_sum(axis: LoopAxis) -> bool:
 def fills_behind(
     pattern: Pattern, inputs: Iterable[OperandTile], summed: Iterable[LoopAxis], *, finite: bool = False
 ) -> Fills | None:
-    """What inputs hold behind the end of axes that are summed over so that the result does not notice.
+    """Return what inputs hold behind the end of axes that are summed over so that the result does not notice.
 
     None where nothing does it. `finite` as for `neutral_fills`.
     """
@@ -188,7 +188,7 @@ def fills_behind(
 
 
 def sums_can_be_padded(tile: Tile) -> bool:
-    """Whether lanes that are left over at the end of a sum can be filled so that it does not notice them."""
+    """Return whether lanes that are left over at the end of a sum can be filled so that it does not notice them."""
     cut = [axis for axis in tile.axes if cuts_sum(axis)]
     return not cut or fills_behind(tile.pattern, tile.inputs, cut, finite=True) is not None
 
@@ -199,13 +199,13 @@ def zero_of(dtype: DType) -> Const:
 
 
 def _held(statement: Statement) -> Expr:
-    """What the accumulator starts from: the target in the accumulator's type."""
+    """Return what the accumulator starts from: the target in the accumulator's type."""
     target = statement.assign.target
     return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
 
 
 def _positions(statement: Statement, mapping: Mapping, axes: tuple[LoopAxis, ...]) -> dict[str, Index]:
-    """Each kernel axis as an expression of the position of its loop axis, fused ones by division."""
+    """Return each kernel axis as an expression of the position of its loop axis, fused ones by division."""
     groups = {g.name: g.kernel_axes for g in mapping.groups}
     found: dict[str, Index] = {}
     known = {a.name for a in statement.axes}
@@ -283,7 +283,7 @@ def _operand(
 
 
 def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tuple[int, Index, Index]:
-    """A coordinate without the digits along which elements repeat: its size, and it over axes and `dim`."""
+    """Return a coordinate without the digits along which elements repeat: its size, and it over axes and `dim`."""
     size, over_axes, over_dim = 1, ZERO, ZERO
     digits = digits_of(index, lengths) or ()
     for position, (digit, step) in reversed(list(enumerate(digits))):
@@ -297,7 +297,7 @@ def _cell(index: Index, dim: str, kept: set[str], lengths: dict[str, int]) -> tu
 
 
 def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> str | None:
-    """The loop axis whose digits are exactly this coordinate, in the same order."""
+    """Return the loop axis whose digits are exactly this coordinate, in the same order."""
     digits = digits_of(index, lengths)
     if not digits:
         return None
@@ -314,7 +314,7 @@ def _part(index: Index, axes: tuple[LoopAxis, ...], lengths: dict[str, int]) -> 
 
 
 def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
-    """An expression over the statement's axes as the accumulator's tile holds it; None when it cannot."""
+    """Return an expression over the statement's axes as the accumulator's tile holds it; None when it cannot."""
     target, lengths = tile.pattern.target, extents_of(tile.pattern, dict(tile.params))[0]
     positions = _positions(tile.statement, tile.mapping, tile.axes)
     args = (dict(tile.params), tile.axes, lengths, positions)
@@ -335,7 +335,7 @@ def accumulator_delivery(tile: Tile) -> tuple[Read, Expr]:
 
 
 def is_read_of(expr: Expr) -> str | None:
-    """The array that an expression is an element (or a cast of an element) of."""
+    """Return the array that an expression is an element (or a cast of an element) of."""
     while isinstance(expr, Cast):
         expr = expr.value
     return expr.buffer if isinstance(expr, Read) else None
@@ -363,7 +363,7 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
 
 
 def suppliers_of(kernel: Kernel, machine: Machine) -> Suppliers:
-    """What finds chains of moves for a kernel's arrays, and remembers them."""
+    """Return what finds chains of moves for a kernel's arrays, and remembers them."""
     return Suppliers(
         machine,
         layouts(kernel),
@@ -379,7 +379,7 @@ def profile_sizes(statement: Statement) -> dict[str, int]:
 
 
 def in_tiles(operand: OperandTile, suppliers: Suppliers, home: str = "") -> Read:
-    """An operand's elements, over its coordinates, as they would lie in a staging buffer.
+    """Return an operand's elements, over its coordinates, as they would lie in a staging buffer.
 
     `home` is the scratchpad that the buffer is to lie in; "" means the workspace.
     """

@@ -46,14 +46,14 @@ def choose_params(
 
 @lru_cache(maxsize=4096)
 def _asked(pattern: Pattern) -> frozenset[str]:
-    """The axes whose lengths are chosen."""
+    """Return the axes whose lengths are chosen."""
     chosen = {p.name for p in pattern.instruction.params if p.kind == "choose"}
     return frozenset(axis.name for axis in pattern.axes if axis.extent.symbols & chosen)
 
 
 @lru_cache(maxsize=1 << 14)
 def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -> tuple[tuple[str, int], ...]:
-    """The parameters where the kernel has so many iterations for these axes together."""
+    """Return the parameters where the kernel has so many iterations for these axes together."""
     chosen, needs = full_lengths(pattern), list[tuple[str, int]]()
     group_of = {axis: (axes, count) for axes, count in filled for axis in axes}
     for axis in pattern.axes:
@@ -87,7 +87,7 @@ def _chosen(pattern: Pattern, filled: tuple[tuple[tuple[str, ...], int], ...]) -
 
 
 def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> Params:
-    """The parameters, or those nearby that the instruction allows.
+    """Return the parameters, or those nearby that the instruction allows.
 
     What is left over behind tiles of which not every length is allowed (`where M % 32 == 0`) is padded. So of
     lengths at least half as long as wanted those count that pad least, of as many the largest.
@@ -106,21 +106,21 @@ def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> 
 
 
 def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
-    """The least and the largest value of a parameter, 1 where it has no limit."""
+    """Return the least and the largest value of a parameter, 1 where it has no limit."""
     param = pattern.instruction.param(name)
     low, high = (end.value if end is not None else None for end in (param.low, param.high))
     return low or 1, high or 1
 
 
 def full_lengths(pattern: Pattern) -> Params:
-    """The largest value of each parameter that is the run-time length of an axis, where it is a number."""
+    """Return the largest value of each parameter that is the run-time length of an axis, where it is a number."""
     _, lengths = extents_of(pattern, {})
     highest = {name: pattern.instruction.param(name).high for name in lengths.values()}
     return {name: high.value for name, high in highest.items() if high is not None and high.value is not None}
 
 
 def _extent(extent: Index, profile: MappingType[str, int]) -> int:
-    """The extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
+    """Return the extent at the profile's sizes; one in which open sizes may cancel, `H - R + 1`, is large."""
     if extent.value is None and len(extent.terms) > 1:
         return max(profile.values())
     value = typical_value(extent, profile)
@@ -158,13 +158,13 @@ class Loops:
 
     @staticmethod
     def of(statement: Statement) -> Loops:
-        """Those around, and no others yet."""
+        """Return those around, and no others yet."""
         reductions = {a.name for a in statement.reduction_axes}
         around = {a.name: LoopAxis(a.name, a.extent, 1, a.name in reductions) for a in statement.axes}
         return Loops(statement, around)
 
     def over(self, group: AxisGroup, lengths: MappingType[str, int]) -> LoopAxis:
-        """The loop over axes that an instruction takes, whose own axes are so long."""
+        """Return the loop over axes that an instruction takes, whose own axes are so long."""
         key = group, tuple([lengths[i] for i in group.instruction_axes])
         if key not in self.joined:
             extent = Index.of(1)
@@ -177,7 +177,7 @@ class Loops:
 
 
 def walk_of(loops: Loops, mapping: Mapping, pattern: Pattern, profile: MappingType[str, int]) -> Walk | None:
-    """The loops of a mapping; None where it has none."""
+    """Return the loops of a mapping; None where it has none."""
     if read_twice(mapping.bindings):
         return None
     encoded = encoded_values(pattern.instruction, mapping.bindings)

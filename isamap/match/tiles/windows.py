@@ -40,7 +40,7 @@ class Window:
 
 
 def windows_of(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> tuple[Window, ...]:
-    """The windows of an operand that lies in a scratchpad, each axis in one at most; rows of a tile first."""
+    """Return the windows of an operand that lies in a scratchpad, each axis in one at most; rows of a tile first."""
     step = suppliers.known.address_steps.get(operand.memory)
     if step is None or not isinstance(operand.subject, Read):
         return ()
@@ -61,7 +61,7 @@ def windows_of(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> tuple[
 
 
 def _is_in_cells(axis: LoopAxis, operand: OperandTile) -> bool:
-    """Whether a step along an axis moves on by a whole row of a tile's cells, or by a whole tile."""
+    """Return whether a step along an axis moves on by a whole row of a tile's cells, or by a whole tile."""
     if axis.extent.value is None or axis.is_reduction:
         return False
     if axis.tile == 1:
@@ -81,7 +81,7 @@ def _shifts(subject: Read) -> Iterator[int]:
 
 
 def _window(subject: Read, along: LoopAxis, tap: LoopAxis) -> Window | None:
-    """The window of two axes with the fewest planes."""
+    """Return the window of two axes with the fewest planes."""
     here, there = f"@{along.name}", f"@{tap.name}"
     for period in range(1, min(tap.extent.value or 0, MOST_PLANES + 1)):
         later = substitute_expr(subject, {there: Index.of(there) + period})

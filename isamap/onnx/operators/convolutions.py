@@ -26,7 +26,7 @@ def convolved(
     dtype: str,
     points: tuple[Value | None, Value | None] = (None, None),
 ) -> Value:
-    """A convolution of what is left behind zero points, one of the image and one of each filter or of all."""
+    """Return a convolution of what is left behind zero points, one of the image and one of each filter or of all."""
     groups = o.integer("group", 1)
     found = windows(o, x.shape[2:], o.list("kernel_shape") or w.shape[2:])
     if x.rank != w.rank or x.rank < 3 or w.shape[2:] != found.window:
@@ -85,12 +85,12 @@ def _several(*sizes: int) -> tuple[int, ...]:
 
 
 def _named(*names: str) -> tuple[str, ...]:
-    """The names of axes of several elements, as `axes_of` gives them."""
+    """Return the names of axes of several elements, as `axes_of` gives them."""
     return tuple(name for name in names if name != "0")
 
 
 def _apart(x: Value, parts: tuple[int, ...]) -> Value:
-    """An image with these axes in the place of axis 1, its channels, where it lies."""
+    """Return an image with these axes in the place of axis 1, its channels, where it lies."""
     more = len(parts) - 1
     places = [tuple(range(1, 1 + len(parts))) if n == 1 else (n + more if n else 0,) for n in x.order]
     order = tuple(axis for part in places for axis in part)
@@ -98,18 +98,18 @@ def _apart(x: Value, parts: tuple[int, ...]) -> Value:
 
 
 def _together(y: Value, parts: int, order: tuple[int, ...]) -> Value:
-    """A result that was written in such an order, with its channels, as many axes as that, as axis 1."""
+    """Return a result that was written in such an order, with its channels, as many axes as that, as axis 1."""
     shape = (y.shape[0], prod(y.shape[1 : 1 + parts]), *y.shape[1 + parts :])
     return replace(y, order=()).shaped(shape).ordered(_last(1, len(shape) - 2) if order else ())
 
 
 def _last(parts: int, places: int) -> tuple[int, ...]:
-    """The order of an image's axes where its channels, so many axes, lie behind its places."""
+    """Return the order of an image's axes where its channels, so many axes, lie behind its places."""
     return (0, *range(1 + parts, 1 + parts + places), *range(1, 1 + parts))
 
 
 def _filters_order(rank: int, parts: int, places: int) -> tuple[int, ...]:
-    """How filters lie whose first axes are those of a result's channels: what registers hold is last."""
+    """Return how filters lie whose first axes are those of a result's channels: what registers hold is last."""
     window, channels = range(rank - places, rank), range(parts, rank - places)
     return (*range(parts - 1), *window, *channels, *range(max(0, parts - 1), parts))
 
@@ -158,7 +158,7 @@ def _conv_transpose(o: Applied) -> Value:
 def _cropped(
     o: Applied, full: Sequence[int], more: Sequence[int], image: Sequence[int], strides: Sequence[int]
 ) -> tuple[list[int], list[int]]:
-    """How much is left out before, and the sizes of the result, of a transposed convolution."""
+    """Return how much is left out before, and the sizes of the result, of a transposed convolution."""
     count = len(full)
     kind, wanted = o.word("auto_pad", "NOTSET"), o.list("output_shape")
     pads = o.list("pads") or (0,) * (2 * count)

@@ -14,7 +14,7 @@ Lowered = Callable[[Applied], "Value | tuple[Value, ...]"]
 
 
 def floats(template: str, **defaults: float) -> Lowered:
-    """An operation on floats as a text of its inputs, and of attributes by name."""
+    """Return an operation on floats as a text of its inputs, and of attributes by name."""
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
@@ -28,7 +28,7 @@ def floats(template: str, **defaults: float) -> Lowered:
 
 
 def through_f64(template: str, definition: str = "") -> Lowered:
-    """The same of one float, computed in f64: what is written out would lose digits in f32."""
+    """Return the same of one float, computed in f64: what is written out would lose digits in f32."""
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
@@ -40,12 +40,12 @@ def through_f64(template: str, definition: str = "") -> Lowered:
 
 
 def numbers(template: str) -> Lowered:
-    """An operation on numbers of all types."""
+    """Return an operation on numbers of all types."""
     return lambda o: o.map(template, *_of_one_type(o))
 
 
 def compared(template: str, inside: str = "") -> Lowered:
-    """A comparison, or an operation on truths."""
+    """Return a comparison, or an operation on truths."""
 
     def lowered(o: Applied) -> Value:
         values = _of_one_type(o)
@@ -56,7 +56,7 @@ def compared(template: str, inside: str = "") -> Lowered:
 
 
 def many(template: str, *, is_mean: bool = False) -> Lowered:
-    """An operation on any number of inputs, two at a time."""
+    """Return an operation on any number of inputs, two at a time."""
 
     def lowered(o: Applied) -> Value:
         values = _of_one_type(o)
@@ -93,7 +93,7 @@ def _of_one_type(o: Applied) -> tuple[Value, ...]:
 
 
 def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
-    """A value cast to another type, as ONNX says. Raises: NotTaken."""
+    """Return a value cast to another type, as ONNX says. Raises: NotTaken."""
     if value.dtype == dtype:
         return value
     if not dtype or not value.dtype:

@@ -18,7 +18,7 @@ from isamap.onnx.types import TYPES
 
 
 def _known_only(o: Applied) -> Value:
-    """What is computed before the model runs, or not at all."""
+    """Return what is computed before the model runs, or not at all."""
     for number in range(len(o.inputs)):
         o.known(number)
     raise NotTaken("its result is too large to be computed before the model runs, or its inputs are wrong")

@@ -65,7 +65,7 @@ def _gather_nd(o: Applied) -> Value:
 
 
 def _how(o: Applied, x: Value) -> tuple[int, int]:
-    """How an update is combined with what is there, by number, and the number of the type."""
+    """Return how an update is combined with what is there, by number, and the number of the type."""
     word = o.word("reduction", "none")
     if word not in _COMBINED or (word != "none" and x.dtype not in _NUMBERS):
         raise NotTaken(f"the reduction `{word}` on {x.dtype}")

@@ -24,7 +24,7 @@ def _transpose(o: Applied) -> Value:
 
 
 def transposed(o: Applied, x: Value, order: Sequence[int]) -> Value:
-    """The axes of a value in another order; no step, where elements stay in theirs."""
+    """Return the axes of a value in another order; no step, where elements stay in theirs."""
     shape = [x.shape[n] for n in order]
     real = [n for n in order if x.shape[n] != 1]
     if real == sorted(real):
@@ -82,7 +82,7 @@ def _split(o: Applied) -> tuple[Value, ...]:
 
 
 def sliced(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Value:
-    """Every so manieth element along some axes: by axis the first, how many, and the step between them."""
+    """Return every so manieth element along some axes: by axis the first, how many, and the step between them."""
     shape = [cuts[n][1] if n in cuts else size for n, size in enumerate(x.shape)]
     if all(first == 0 and step == 1 and x.shape[n] == size for n, (first, size, step) in cuts.items()):
         return x
@@ -124,7 +124,7 @@ def _expand(o: Applied) -> Value:
 
 
 def expanded(o: Applied, x: Value, shape: Sequence[int]) -> Value:
-    """A value repeated to larger sizes."""
+    """Return a value repeated to larger sizes."""
     if prod(shape) == x.count:
         return x.shaped(shape)
     text = o.text()

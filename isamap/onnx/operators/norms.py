@@ -34,7 +34,7 @@ def _batch(o: Applied) -> Value | tuple[Value, ...]:
 
 
 def _spread(value: Value, x: Value) -> Value:
-    """A number for each channel, as it is repeated over images."""
+    """Return a number for each channel, as it is repeated over images."""
     return value.shaped((value.count, *(1 for _ in x.shape[2:])))
 
 

@@ -28,14 +28,14 @@ def product(
 
 
 def accumulator(text: Text, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
-    """Where sums are added up: the result itself, where it has the type; else a buffer."""
+    """Return where sums are added up: the result itself, where it has the type; else a buffer."""
     if result is not None and result.dtype == dtype:
         return result
     return text.temp(dtype, shape, result.order if result is not None else ())
 
 
 def finished(text: Text, total: Operand, result: Operand) -> Value:
-    """The result of a kernel whose sums are in a buffer, which is rounded once."""
+    """Return the result of a kernel whose sums are in a buffer, which is rounded once."""
     if total is not result:
         axes, loops = axes_of(result.shape)
         text.loop(loops, f"{result.at(axes)} = {cast(total.term(axes), result.dtype).text};")
@@ -100,7 +100,7 @@ def _is_zero(point: Value | None) -> bool:
 
 
 def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str) -> str:
-    """What the left factor's zero point takes from each sum: times the sum of a column of known weights.
+    """Return what the left factor's zero point takes from each sum: times the sum of a column of known weights.
 
     Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
     """
@@ -113,7 +113,7 @@ def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Seque
 
 
 def _point(text: Text, point: Value, value: Value, there: Sequence[str]) -> Term:
-    """A zero point: one number, one for each row of a left factor, or for each column of a right one."""
+    """Return a zero point: one number, one for each row of a left factor, or for each column of a right one."""
     from isamap.onnx.applied import element
 
     if point.count == 1:
@@ -190,7 +190,7 @@ def _einsum(o: Applied) -> Value:
 
 
 def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, int], str]:
-    """The letters of each input, their sizes, and those of the result; an ellipsis becomes others."""
+    """Return the letters of each input, their sizes, and those of the result; an ellipsis becomes others."""
     left, arrow, right = said.replace(" ", "").partition("->")
     terms = left.split(",")
     if len(terms) != len(values):

@@ -30,7 +30,7 @@ def _scaled(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
 
 
 def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
-    """The scale or zero point of an element."""
+    """Return the scale or zero point of an element."""
     if block == 0:
         return element(text, value.shaped(()), ())
     if value.rank == 1:
@@ -99,7 +99,7 @@ def requantised(
 
 
 def _along(value: Value, rank: int, axis: int) -> Value:
-    """One number of all, or one for each element along an axis; others as they are."""
+    """Return one number of all, or one for each element along an axis; others as they are."""
     if value.count == 1:
         return value.shaped(())
     return value.shaped([value.count if n == axis else 1 for n in range(rank)]) if value.rank == 1 else value

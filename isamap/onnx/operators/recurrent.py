@@ -128,18 +128,18 @@ class _Way:
         self.body: list[str] = []
 
     def state(self) -> Operand:
-        """A buffer of a number for each unit."""
+        """Return a buffer of a number for each unit."""
         return self.text.temp(self.layer.inside, (self.layer.batch, self.layer.units))
 
     def of_unit(self, value: Operand) -> str:
         return value.at([self.n, self.j])
 
     def gate(self, number: int) -> str:
-        """The sum of a gate, cut off where that is asked for."""
+        """Return the sum of a gate, cut off where that is asked for."""
         return self.clipped(self.u.at([str(number), self.n, self.j]))
 
     def clipped(self, sums: str) -> str:
-        """A sum within the bounds of the layer."""
+        """Return a sum within the bounds of the layer."""
         if self.layer.clip is None:
             return sums
         bound = cast(number(self.layer.clip), self.layer.inside).text
@@ -156,7 +156,7 @@ class _Way:
         self.text.loop(self.units, f"{self.of_unit(state)} = {value};")
 
     def bias(self, gate: str, *, half: int) -> str:
-        """The bias of a gate: of the input (0) or of the state (1); "0" without any."""
+        """Return the bias of a gate: of the input (0) or of the state (1); "0" without any."""
         given = self.o.optional(3)
         if given is None:
             return "0"
@@ -201,12 +201,12 @@ class _Way:
         self.body.append(nest({"a": count, **self.units, "k": depth}, statement))
 
     def input(self) -> str:
-        """An element of the input at this step."""
+        """Return an element of the input at this step."""
         index = [self.n, self.t, "k"] if self.is_turned else [self.t, self.n, "k"]
         return cast(self.text.read(self.o[0]).term(index), self.layer.inside).text
 
     def weight(self, weights: Value, gate: str, depth: int) -> str:
-        """The weight of a gate's unit for one of so many numbers."""
+        """Return the weight of a gate's unit for one of so many numbers."""
         sizes = (len(self.layer.directions), self.layer.gates, self.layer.units, depth)
         read = self.text.read(weights.shaped(sizes))
         return cast(read.term([str(self.number), gate, self.j, "k"]), self.layer.inside).text
@@ -232,7 +232,7 @@ class _Way:
         self.each(*statements)
 
     def done(self, *more: tuple[Operand, Operand]) -> tuple[Value, ...]:
-        """The results, after the loop over the steps and what is left in states."""
+        """Return the results, after the loop over the steps and what is left in states."""
         self.text.state(nest({"t": self.layer.steps}, *self.body, word="seq"))
         for state, result in ((self.h, self.last), *more):
             value = cast(Term(self.of_unit(state), self.layer.inside), result.dtype).text
@@ -241,7 +241,7 @@ class _Way:
 
 
 def _numbered(axis: str, first: int, count: int) -> str:
-    """The numbers from the first on, along an axis where there are several."""
+    """Return the numbers from the first on, along an axis where there are several."""
     if count == 1:
         return str(first)
     return f"{axis} + {first}" if first else axis
@@ -282,7 +282,7 @@ def _lstm(way: _Way) -> tuple[Value, ...]:
 
 
 def _seen(way: _Way, gate: int, part: int, cell: str) -> str:
-    """The sum of a gate that sees the cell, where there are weights for that."""
+    """Return the sum of a gate that sees the cell, where there are weights for that."""
     sums = way.u.at([str(gate), way.n, way.j])
     given = way.o.optional(7)
     if given is None:

@@ -31,7 +31,7 @@ class Over:
 
 
 def over_axes(x: Value, gone: Sequence[int], *, keeps: bool) -> Over:
-    """How a value is walked by a reduction over some axes."""
+    """Return how a value is walked by a reduction over some axes."""
     names, _ = axes_of(x.shape)
     index = [f"k{n}" if n in gone and size != 1 else names[n] for n, size in enumerate(x.shape)]
     at = tuple(name for n, name in enumerate(names) if n not in gone)
@@ -90,7 +90,7 @@ def _reduced(name: str) -> Lowered:
 
 
 def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
-    """The elements of a value combined over some axes. Raises: NotTaken."""
+    """Return the elements of a value combined over some axes. Raises: NotTaken."""
     over = over_axes(x, gone, keeps=keeps)
     if not x.count and prod(over.kept):
         return _of_none(o, x, over, how)
@@ -114,12 +114,12 @@ def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps:
 
 
 def highest(dtype: str) -> str:
-    """The largest value of a type as text."""
+    """Return the largest value of a type as text."""
     return "inf" if DTYPES[dtype].is_float else f"{dtype}({DTYPES[dtype].high})"
 
 
 def _of_none(o: Applied, x: Value, over: Over, how: Reduction) -> Value:
-    """The result of a reduction over no elements."""
+    """Return the result of a reduction over no elements."""
     known = DTYPES[x.dtype]
     empty = how.empty
     if not known.is_float and how.start in ("low", "high"):
@@ -156,7 +156,7 @@ def _log_sum_exp(o: Applied) -> Value:
 
 
 def _arg(operator: str) -> Lowered:
-    """The index of the largest or smallest element along an axis."""
+    """Return the index of the largest or smallest element along an axis."""
 
     def lowered(o: Applied) -> Value:
         x = o[0]
@@ -204,7 +204,7 @@ def _hardmax(o: Applied) -> Value:
 
 
 def rows_of(o: Applied) -> tuple[Value, int, int]:
-    """A value as its operator walks it, of how many elements each row is, and along which axis rows lie.
+    """Return a value as its operator walks it, of how many elements each row is, and along which axis rows lie.
 
     Before version 13 all axes from the one that is named are one.
     """

@@ -110,7 +110,7 @@ class Interpolation:
 
 
 def _place(along: Along, how: Interpolation, i: int) -> float:
-    """Where in the image an element of the result lies. Raises: NotTaken."""
+    """Return where in the image an element of the result lies. Raises: NotTaken."""
     n, s = along.before, along.scale
     m = s * n  # not rounded, as ONNX has it
     match how.places:
@@ -134,7 +134,7 @@ def _place(along: Along, how: Interpolation, i: int) -> float:
 
 
 def _weights(how: Interpolation, ratio: float, scale: float) -> tuple[int, list[float]]:
-    """The first tap, from the element on the left, and the weights of all. Raises: NotTaken."""
+    """Return the first tap, from the element on the left, and the weights of all. Raises: NotTaken."""
     s = min(scale, 1.0) if how.is_antialiased else 1.0
     match how.mode:
         case "nearest":
@@ -186,7 +186,7 @@ def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
 
 
 def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation) -> Value:
-    """A value with some axes resized: those that repeat each element at once, others one after the other.
+    """Return a value with some axes resized: those that repeat each element at once, others one after the other.
 
     Raises: NotTaken for sizes beyond what a result may have, before any place is looked for.
     """
@@ -231,7 +231,7 @@ def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation)
 
 
 def _repeats(along: Along, places: Array, weights: Array) -> bool:
-    """Whether each element comes several times, all as often."""
+    """Return whether each element comes several times, all as often."""
     if places.shape[1] != 1 or np.any(weights != 1) or along.behind % along.before:
         return False
     times = along.behind // along.before
@@ -239,7 +239,7 @@ def _repeats(along: Along, places: Array, weights: Array) -> bool:
 
 
 def _repeated(o: Applied, x: Value, times: Mapping[int, int]) -> Value:
-    """A value each of whose elements comes so many times along some axes, where it lies."""
+    """Return a value each of whose elements comes so many times along some axes, where it lies."""
     text = o.text()
     y = text.write(x.dtype, [size * times.get(n, 1) for n, size in enumerate(x.shape)], x.order)
     at, _ = axes_of(y.shape)

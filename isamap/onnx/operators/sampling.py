@@ -51,7 +51,7 @@ class Sampled:
         return self.size - 1.0 if self.is_aligned else self.size - 0.5
 
     def inside(self, place: str) -> str:
-        """A place moved to where it is read, where that is asked for."""
+        """Return a place moved to where it is read, where that is asked for."""
         if self.padding == "border":
             beside = f"{place} < {self.low!r} | {place} > {self.high!r}"
             return f"select({beside}, min(max({place}, 0), {self.size - 1}), {place})"
@@ -60,11 +60,11 @@ class Sampled:
         return place
 
     def reflected(self, place: str) -> str:
-        """A place mirrored at the borders until it is between them."""
+        """Return a place mirrored at the borders until it is between them."""
         return f"reflected({place}, f32({self.low!r}), f32({self.high!r}))"
 
     def weight(self, tap: int, part: str) -> str:
-        """The weight of a tap, for the part of a place behind its element."""
+        """Return the weight of a tap, for the part of a place behind its element."""
         if self.mode == "nearest":
             return "f32(1)"
         if self.mode == "linear":

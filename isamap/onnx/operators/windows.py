@@ -32,7 +32,7 @@ class Windows:
         return tuple((k - 1) * d + 1 for k, d in zip(self.window, self.dilations, strict=True))
 
     def places(self, at: Sequence[str], taps: Sequence[str]) -> list[str]:
-        """The place in the image of a tap of a window, by axis."""
+        """Return the place in the image of a tap of a window, by axis."""
         return [
             f"{p}*{s} + {t}*{d} - {b}"
             for p, s, t, d, b in zip(at, self.strides, taps, self.dilations, self.before, strict=True)
@@ -51,7 +51,7 @@ class Windows:
 
 
 def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bool = False) -> Windows:
-    """The windows of a node over an image. Raises: NotTaken."""
+    """Return the windows of a node over an image. Raises: NotTaken."""
     count = len(image)
     strides, dilations = o.list("strides") or (1,) * count, o.list("dilations") or (1,) * count
     given = o.list("pads") or (0,) * (2 * count)
@@ -84,7 +84,7 @@ def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bo
 
 
 def kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
-    """An index in which places of an image stay, as they may lie beside it."""
+    """Return an index in which places of an image stay, as they may lie beside it."""
     return [
         i if n >= first or size != 1 else "0" for n, (i, size) in enumerate(zip(index, shape, strict=True))
     ]
@@ -94,7 +94,7 @@ def kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
 
 
 def _pooled(o: Applied) -> tuple[Value, Windows]:
-    """The image, and the windows over it."""
+    """Return the image, and the windows over it."""
     x = o[0]
     window = o.list("kernel_shape")
     if window is None or x.rank < 3:
@@ -103,7 +103,7 @@ def _pooled(o: Applied) -> tuple[Value, Windows]:
 
 
 def lowest(dtype: str) -> str:
-    """The smallest value of a type as text."""
+    """Return the smallest value of a type as text."""
     return "-inf" if DTYPES[dtype].is_float else cast(number(DTYPES[dtype].low), dtype).text
 
 
@@ -195,7 +195,7 @@ def _lp_pool(o: Applied) -> Value:
 
 
 def powered(base: str, p: float) -> str:
-    """The absolute value of a text in f64 to a power."""
+    """Return the absolute value of a text in f64 to a power."""
     if p == 1:
         return f"abs({base})"
     if p == int(p) and 0 < p < 8:

@@ -31,12 +31,12 @@ MAX_UNROLLED_ISSUES = 4096
 
 
 def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
-    """What is wrong with a schedule as an answer to a problem; nothing when it may be lowered."""
+    """Return what is wrong with a schedule as an answer to a problem; nothing when it may be lowered."""
     return (*_check_header(schedule, problem), *_check_nests(schedule, problem))
 
 
 def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
-    """How many registers of each memory the unrolled loops of a nest need at once."""
+    """Return how many registers of each memory the unrolled loops of a nest need at once."""
     unrolls = _unrolls(nest, option)
     needed = dict(option.between)
     for operand in option.operands:
@@ -47,7 +47,7 @@ def live_registers(nest: NestSchedule, option: NestOption) -> dict[str, int]:
 
 
 def _unrolls(nest: NestSchedule, option: NestOption) -> list[tuple[str, int]]:
-    """The unrolled loops, outer to inner, with how many issues each unrolls."""
+    """Return the unrolled loops, outer to inner, with how many issues each unrolls."""
     extents = {axis.name: axis.extent for axis in option.axes}
     unrolls: list[tuple[str, int]] = []
     covered = dict(extents)
@@ -157,7 +157,7 @@ def _numbers(numbers: list[int]) -> str:
 
 
 def _find_option(nest: NestSchedule, question: NestProblem) -> tuple[NestOption | None, Diagnostic]:
-    """The option that a nest takes, or what to say where there is none."""
+    """Return the option that a nest takes, or what to say where there is none."""
     for option in question.options:
         if option.mapping == nest.mapping and option.choose == nest.choose:
             return option, Diagnostic("schedule-unknown", "")
@@ -250,7 +250,7 @@ def _check_tiling(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
 
 
 def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """The template: loops outside, `hold`, summing loops, unrolled loops."""
+    """Yield the template: loops outside, `hold`, summing loops, unrolled loops."""
     late = [loop for loop in nest.loops[nest.turning :] if not loop.is_unrolled]
     if late:
         yield Diagnostic(

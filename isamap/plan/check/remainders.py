@@ -18,7 +18,7 @@ MAX_ISSUES = 4096
 
 
 def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """What is wrong with the pieces in which a nest performs rests."""
+    """Yield what is wrong with the pieces in which a nest performs rests."""
     whole = issues = 1
     for axis in option.axes:
         loops = [loop for loop in nest.loops if loop.axis == axis.name]
@@ -82,7 +82,7 @@ def _check_pieces(
 
 
 def halves(whole: int, tile: int) -> tuple[int, ...]:
-    """The fewest pieces that make every number of tiles up to `whole` elements: powers of two."""
+    """Return the fewest pieces that make every number of tiles up to `whole` elements: powers of two."""
     found = [tile]
     while 2 * found[-1] <= whole:
         found.append(2 * found[-1])

@@ -14,7 +14,7 @@ from isamap.source import Diagnostic
 
 
 def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> Iterator[Diagnostic]:
-    """What is wrong with where the stages of a nest lie."""
+    """Yield what is wrong with where the stages of a nest lie."""
     operands = {operand.name: operand for operand in option.operands}
     capacities = problem.room(option)
     for stage in nest.stages:
@@ -95,7 +95,7 @@ def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Dia
 
 
 def _bytes(nest: NestSchedule, stage: Stage, operands: dict[str, TileOperand], option: NestOption) -> int:
-    """The buffer of a stage: whole tiles for everything that the loops inside cover, once per copy."""
+    """Return the buffer of a stage: whole tiles for everything that the loops inside cover, once per copy."""
     operand = operands[stage.operand]
     left = {axis.name: axis.extent for axis in option.axes}
     for loop in nest.loops[: stage.depth]:

@@ -98,7 +98,7 @@ Cost = Const | Decision | Add | Mul | Max | CeilDiv | Cases | Threshold | OverBl
 
 
 def parts_of(cost: Cost) -> tuple[Cost, ...]:
-    """What an expression is made of."""
+    """Return what an expression is made of."""
     match cost:
         case Const() | Decision():
             return ()
@@ -117,7 +117,7 @@ def parts_of(cost: Cost) -> tuple[Cost, ...]:
 
 
 def decisions_in(cost: Cost) -> tuple[str, ...]:
-    """The decisions that an expression names itself, not by its parts."""
+    """Return the decisions that an expression names itself, not by its parts."""
     match cost:
         case Decision(name) | Cases(name, _):
             return (name,)
@@ -130,7 +130,7 @@ def decisions_in(cost: Cost) -> tuple[str, ...]:
 
 
 def is_whole(cost: Cost) -> bool:
-    """Whether an expression has whole values only."""
+    """Return whether an expression has whole values only."""
     match cost:
         case Const(value):
             return isinstance(value, int)
@@ -143,13 +143,13 @@ def is_whole(cost: Cost) -> bool:
 
 
 def total(parts: Iterable[Cost]) -> Cost:
-    """The sum, without zeros."""
+    """Return the sum, without zeros."""
     kept = tuple(part for part in parts if not (isinstance(part, Const) and part.value == 0))
     return kept[0] if len(kept) == 1 else Add(kept) if kept else Const(0)
 
 
 def times(*parts: Cost | Number) -> Cost:
-    """The product, its constants multiplied into one."""
+    """Return the product, its constants multiplied into one."""
     costs = [part if not isinstance(part, int | float) else Const(part) for part in parts]
     factor = prod(part.value for part in costs if isinstance(part, Const))
     kept = tuple(part for part in costs if not isinstance(part, Const))
@@ -161,6 +161,6 @@ def times(*parts: Cost | Number) -> Cost:
 
 
 def largest(parts: Iterable[Cost]) -> Cost:
-    """The maximum; 0 of nothing."""
+    """Return the maximum; 0 of nothing."""
     kept = tuple(parts)
     return kept[0] if len(kept) == 1 else Max(kept) if kept else Const(0)

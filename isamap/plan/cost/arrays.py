@@ -41,7 +41,7 @@ PLUS, TIMES = cast("Fold", add), cast("Fold", mul)  # whose own types cannot say
 
 
 def evaluate_all(cost: Cost, values: Values, count: int) -> Numbers:
-    """The value for each of `count` assignments, given per decision. Shapes: (count,).
+    """Return the value for each of `count` assignments, given per decision. Shapes: (count,).
 
     Raises: KeyError for a decision that is not given. A value without a branch gives nan.
     """
@@ -96,7 +96,7 @@ def _evaluated(cost: Cost, batch: _Batch) -> Some:
 
 
 def _taken(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch) -> Some:
-    """The branches that belong to the values of a decision; those that none takes are not looked at."""
+    """Return the branches that belong to the values of a decision; those that none takes are not looked at."""
     values = batch.values[decision]
     if not isinstance(values, np.ndarray):
         return next((_evaluated(part, batch) for key, part in branches if key == values), nan)
@@ -115,7 +115,7 @@ def _taken(decision: str, branches: tuple[tuple[int, Cost], ...], batch: _Batch)
 
 
 def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_], int]:
-    """Which assignments have a value of a decision, and how many do."""
+    """Return which assignments have a value of a decision, and how many do."""
     found = batch.takers.get((decision, value))
     if found is None:
         taking = np.equal(batch.values[decision], value)
@@ -124,7 +124,7 @@ def _takers(decision: str, value: int, batch: _Batch) -> tuple[NDArray[np.bool_]
 
 
 def _beyond(exceeds: Truths, below: Cost, above: Cost, batch: _Batch) -> Some:
-    """One of two costs; one that no assignment takes is not looked at."""
+    """Return one of two costs; one that no assignment takes is not looked at."""
     if isinstance(exceeds, bool):
         return _evaluated(above if exceeds else below, batch)
     # Counting takes a tenth of the time of numpy's `any` and `all`.
@@ -155,7 +155,7 @@ def _ceildiv(dividend: Some, divisor: Some) -> Some:
 def block_classes_all(
     axes: Sequence[tuple[str, int]], values: Values, one: Some = 1.0
 ) -> list[tuple[Some, dict[str, Some]]]:
-    """The sizes of register blocks: how many are alike, and their own sizes; without sizes that none has.
+    """Return the sizes of register blocks: how many are alike, and their own sizes; without sizes that none has.
 
     Where an assignment has no block of a class, its count is 0 and its sizes are 1. `one` is how 1 is given.
     """

@@ -61,7 +61,7 @@ class _Spans:
     )
 
     def inside(self, decision: str, key: int) -> NDArray[np.bool_] | bool:
-        """Where a decision may have a value: True or False where that is the same everywhere."""
+        """Return where a decision may have a value: True or False where that is the same everywhere."""
         found = self.masks.get((decision, key))
         if found is None:
             box = self.boxes[decision]
@@ -73,7 +73,7 @@ class _Spans:
         return found
 
     def inside_blocks(self, sizes: Mapping[str, Numbers]) -> _Spans:
-        """The same, with register blocks of these sizes."""
+        """Return the same, with register blocks of these sizes."""
         return replace(self, boxes={**self.boxes, **sizes}, known={}, masks={})
 
 
@@ -137,7 +137,7 @@ def _either(one: Numbers, other: Numbers) -> Numbers:
 
 
 def _over_blocks(axes: Sequence[tuple[str, int]], body: Cost, spans: _Spans) -> Numbers:
-    """Where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
+    """Return where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
     own = {name: spans.boxes[name] for name, _ in axes}
     if all(len(span) == 1 for span in own.values()):
         # A class that a box has no block of may have no bounds there, nor does it count.

@@ -28,7 +28,7 @@ Assignment = Mapping[str, int]
 
 
 def evaluate(cost: Cost, assignment: Assignment) -> Number:
-    """The value of an expression: whole where all its numbers are.
+    """Return the value of an expression: whole where all its numbers are.
 
     Raises: KeyError for a decision that the assignment lacks or that has no branch.
     """
@@ -68,7 +68,7 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
 def block_classes(
     axes: Sequence[tuple[str, int]], assignment: Assignment
 ) -> list[tuple[int, dict[str, int]]]:
-    """The sizes of register blocks: how many blocks are alike, and the assignment with their own sizes."""
+    """Return the sizes of register blocks: how many blocks are alike, and the assignment with their own sizes."""
     found = [(1, dict(assignment))]
     for name, issues in axes:
         whole, rest = divmod(issues, assignment[name])

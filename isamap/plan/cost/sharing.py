@@ -26,7 +26,7 @@ from isamap.plan.cost.algebra import (
 
 
 def shared(cost: Cost) -> Cost:
-    """The same expression, in which equal parts are the same object."""
+    """Return the same expression, in which equal parts are the same object."""
     return _shared(cost, {}, {})
 
 

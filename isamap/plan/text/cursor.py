@@ -29,14 +29,14 @@ class Reader:
         return self.position >= len(self.source.text)
 
     def peek_span(self) -> Span:
-        """The next token; the last character where there is none."""
+        """Return the next token; the last character where there is none."""
         self.skip_blank()
         token = _TOKEN.match(self.source.text, self.position)
         end = len(self.source.text.rstrip())
         return Span(self.source, *token.span()) if token else Span(self.source, max(0, end - 1), end)
 
     def line_span(self) -> Span:
-        """The rest of this line, without its comment and the blanks around it."""
+        """Return the rest of this line, without its comment and the blanks around it."""
         end = self.source.text.find("\n", self.position)
         whole = self.source.text[self.position : len(self.source.text) if end < 0 else end]
         text = whole.partition("#")[0].rstrip()

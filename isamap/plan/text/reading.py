@@ -30,7 +30,7 @@ _LOOPS: dict[str, type[LoopStep]] = {kind.word: kind for kind in LOOP_KINDS}
 
 
 def parse_schedule(source: Source) -> Schedule:
-    """The schedule that a text says; of a text that was changed nothing about its cost is believed.
+    """Return the schedule that a text says; of a text that was changed nothing about its cost is believed.
 
     Raises: SyntaxProblem where it is not a schedule.
     """
@@ -228,12 +228,12 @@ _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 
 def standing(schedule: Schedule, digest: str) -> Schedule:
-    """The schedule as it was written; without what is claimed about it where the digest is not its own."""
+    """Return the schedule as it was written; without what is claimed about it where the digest is not its own."""
     return schedule if digest == text_digest(schedule) else unclaimed(schedule)
 
 
 def parse_header(reader: Reader) -> tuple[Schedule, str]:
-    """The lines before the first nest, as a schedule without nests, and the digest that it gives."""
+    """Return the lines before the first nest, as a schedule without nests, and the digest that it gives."""
     schedule, digest = Schedule("", "", (), ()), ""
     seen: set[str] = set()
     while not reader.at_end() and reader.peek_span().text != "nest":

@@ -23,12 +23,12 @@ Box = Mapping[str, tuple[int, int]]
 
 
 def print_versions(schedules: Iterable[Schedule]) -> str:
-    """The schedules as one text."""
+    """Return the schedules as one text."""
     return "\n".join(print_schedule(schedule) for schedule in schedules)
 
 
 def split_versions(source: Source) -> tuple[Source, ...]:
-    """The text of each schedule; lines keep their numbers."""
+    """Return the text of each schedule; lines keep their numbers."""
     lines = source.text.splitlines(keepends=True)
     starts = [number for number, line in enumerate(lines) if line.partition("#")[0].strip() == FORMAT]
     if len(starts) < 2:
@@ -41,7 +41,7 @@ def split_versions(source: Source) -> tuple[Source, ...]:
 
 
 def box_of(sizes: Iterable[tuple[str, int | str]]) -> Box:
-    """The values that sizes may have."""
+    """Return the values that sizes may have."""
     return {name: _bounds(value) for name, value in sizes}
 
 
@@ -53,7 +53,7 @@ def _bounds(value: int | str) -> tuple[int, int]:
 
 
 def check_versions(boxes: Sequence[Box], whole: Box) -> tuple[Diagnostic, ...]:
-    """What is wrong with what several schedules are for; nothing when every call has exactly one of them."""
+    """Return what is wrong with what several schedules are for; nothing when every call has exactly one of them."""
     for box in boxes:
         outside = [name for name in whole if name not in box or not _is_within(box[name], whole[name])]
         if outside or box.keys() - whole.keys():

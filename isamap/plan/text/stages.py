@@ -18,7 +18,7 @@ MAX_AHEAD = 16
 
 
 def take_turns(reader: Reader, most: int) -> int:
-    """How many iterations ahead something is moved."""
+    """Return how many iterations ahead something is moved."""
     span = reader.peek_span()
     turns = reader.take_number()
     if not 1 <= turns <= most:
@@ -74,7 +74,7 @@ FIRST = ("ahead", "by", "in", "packed")
 
 
 def print_stage(stage: Stage) -> str:
-    """The line."""
+    """Return the line."""
     words = ["stage", stage.operand]
     for word, clause in CLAUSES.items():
         said = clause.said(stage)
@@ -84,7 +84,7 @@ def print_stage(stage: Stage) -> str:
 
 
 def parse_stage(reader: Reader, depth: int) -> Stage:
-    """What a line says, behind the word `stage`, inside so many loops."""
+    """Return what a line says, behind the word `stage`, inside so many loops."""
     stage, then = Stage(reader.take_name("an operand"), depth), FIRST
     while (word := reader.take_one_of((*then, ";"))) != ";":
         stage, then = CLAUSES[word].read(reader, stage), CLAUSES[word].then

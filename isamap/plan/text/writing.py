@@ -32,19 +32,19 @@ DIGITS = 12
 
 
 def print_schedule(schedule: Schedule) -> str:
-    """The canonical text of a schedule, with a newline at its end."""
+    """Return the canonical text of a schedule, with a newline at its end."""
     digest = [f"digest {text_digest(schedule)}"] if schedule != unclaimed(schedule) else []
     lines = [*_header(schedule), *digest]
     return "\n".join([*lines, *_nests(schedule)]) + "\n"
 
 
 def text_digest(schedule: Schedule) -> str:
-    """How the sha256 of a schedule's text begins: what is claimed about it holds while that is the same."""
+    """Return how the sha256 of a schedule's text begins: what is claimed about it holds while that is the same."""
     return sha256("\n".join([*_header(schedule), *_nests(schedule)]).encode()).hexdigest()[:DIGITS]
 
 
 def fixed_words(schedule: Schedule) -> str:
-    """The decisions that a person made; what is said of cost and bound is about schedules with these."""
+    """Return the decisions that a person made; what is said of cost and bound is about schedules with these."""
     return ", ".join(f"{name} = {value}" for name, value in schedule.fixed)
 
 
@@ -86,7 +86,7 @@ def _header(schedule: Schedule) -> list[str]:
 
 
 def print_nest(nest: NestSchedule) -> str:
-    """One nest as text, without a newline at its end."""
+    """Return one nest as text, without a newline at its end."""
     return "\n".join(_nest_lines(nest))
 
 
@@ -118,7 +118,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
 
 
 def loop_words(loop: LoopStep) -> str:
-    """A loop without what stands inside."""
+    """Return a loop without what stands inside."""
     rest = f" rest {' '.join(map(str, loop.rest))}" if loop.rest else ""
     return f"{loop.word} {loop.axis} by {loop.step}{rest}"
 

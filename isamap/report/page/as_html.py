@@ -32,7 +32,7 @@ KEYS = (
 
 
 def report_html(report: Report) -> str:
-    """The whole file."""
+    """Return the whole file."""
     sections = [section for section in _sections(report) if section.body]
     return "\n".join(chain(_head(report, sections), *(s.lines() for s in sections), _tail()))
 
@@ -123,7 +123,7 @@ def _line(ident: str, line: Line, numbers: dict[str, str]) -> str:
 
 
 def _data(about: Line | Mark, numbers: dict[str, str]) -> str:
-    """What a line or a piece of it is about, in attributes."""
+    """Return what a line or a piece of it is about, in attributes."""
     names = (("o", about.own), ("i", about.inside))
     return "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
 
@@ -193,7 +193,7 @@ def _bytes(report: Report) -> Iterator[str]:
 
 
 def _figures(pictures: Sequence[Picture]) -> Iterator[str]:
-    """The first ones as they are, the others to be opened."""
+    """Yield the first ones as they are, the others to be opened."""
     yield '<div class="pictures">'
     for picture in pictures[:OPEN]:
         yield f"<figure>{picture.inline()}</figure>"

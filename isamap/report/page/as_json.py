@@ -9,7 +9,7 @@ from isamap.report.page.facts import Report
 
 
 def report_json(report: Report) -> dict[str, object]:
-    """The facts; texts as lines with the names of what each is about."""
+    """Return the facts; texts as lines with the names of what each is about."""
     head, *rows = report.accesses
     return {
         "schema": "isamap.report/1",

@@ -12,7 +12,7 @@ from isamap.report.page.traffic import level_rows
 
 
 def report_text(report: Report) -> str:
-    """The whole, with a newline at its end."""
+    """Return the whole, with a newline at its end."""
     return "\n\n".join(_parts(report)) + "\n"
 
 

@@ -26,7 +26,7 @@ _COPY = re.compile(r"^(?P<word>stage|write|prefetch|hold|pack)[0-9A-Za-z_]* (?P<
 
 
 def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
-    """The lines of emitted C. A function is a part of what calls it, as copies and parts for threads are."""
+    """Return the lines of emitted C. A function is a part of what calls it, as copies and parts for threads are."""
     lines = text.splitlines()
     found = [Line(line) for line in lines]
     called: dict[str, Names] = {}
@@ -43,7 +43,7 @@ def code_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
 
 
 def _functions(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Where the body of each function begins and ends, and its name; what instructions do is left out."""
+    """Yield where the body of each function begins and ends, and its name; what instructions do is left out."""
     name = ""
     start: int | None = None
     for number, line in enumerate(lines):
@@ -79,7 +79,7 @@ class _Code:
         self.scopes = [_Scope(inside[-1:], nest, any(".stage." in name for name in inside), {})]
 
     def line(self, line: str) -> Line:
-        """The next line."""
+        """Return the next line."""
         words = line.strip()
         own = self.scopes[-1].own
         if words.startswith("}"):
@@ -116,7 +116,7 @@ class _Code:
 
 
 def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
-    """One of the schedule's loops: of several over an axis, those with one turn are not written."""
+    """Return one of the schedule's loops: of several over an axis, those with one turn are not written."""
     axis = _axis(name, nest)
     loops = list(_written(axis, nest))
     depth = last.depths.get(axis, 0)
@@ -125,7 +125,7 @@ def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
 
 
 def _axis(counter: str, nest: Nest) -> str:
-    """The axis that a counter is named after, with a number behind it; "" where there is none."""
+    """Return the axis that a counter is named after, with a number behind it; "" where there is none."""
     stems = {re.sub(r"[^0-9A-Za-z_]", "", loop.axis): loop.axis for loop in nest.schedule.loops}
     fitting = [stem for stem in stems if re.fullmatch(f"{stem}[0-9]*_*", counter)]
     return stems[max(fitting, key=len)] if fitting else ""
@@ -148,7 +148,7 @@ def _written(axis: str, nest: Nest) -> Iterator[str]:
 
 
 def listing_lines(text: str, code: Sequence[Line], arrays: frozenset[str]) -> tuple[Line, ...]:
-    """The lines of a listing: an instruction belongs to where the code calls it on the same arrays."""
+    """Return the lines of a listing: an instruction belongs to where the code calls it on the same arrays."""
     known: dict[tuple[str, frozenset[str]], Line] = {}
     for line in code:
         call = _CALL.match(line.text)

@@ -81,5 +81,5 @@ class Report:
 
 
 def names_in(panes: tuple[Pane, ...]) -> Iterator[str]:
-    """All names that lines of panes have, once each, in their order."""
+    """Yield all names that lines of panes have, once each, in their order."""
     yield from dict.fromkeys(name for pane in panes for line in pane.lines for name in line.inside)

@@ -50,7 +50,7 @@ class Nest:
 
 
 def kernel_lines(text: str, kernel: Kernel, nests: Sequence[Nest]) -> tuple[Line, ...]:
-    """The lines of a kernel's text; loops and statements are marks in them.
+    """Return the lines of a kernel's text; loops and statements are marks in them.
 
     `kernel` is what was scheduled: statements that it has besides those of the text have no place there.
     """
@@ -97,14 +97,14 @@ def _statements(
 def _marks_in(
     start: int, end: int, marks: Mapping[tuple[int, int], tuple[Sequence[str], Sequence[str]]]
 ) -> Iterator[Mark]:
-    """What of the marks lies on a line, given by its place in the text."""
+    """Yield what of the marks lies on a line, given by its place in the text."""
     for (first, last), (own, inside) in sorted(marks.items()):
         if first < end and start < last:
             yield Mark(max(first, start) - start, min(last, end) - start, once(own), once(inside))
 
 
 def _over(axis: str, loop: Loop, nest: Nest) -> Names:
-    """What a loop of the kernel is: loops of the schedule, or an ordered one, which the schedule leaves."""
+    """Return what a loop of the kernel is: loops of the schedule, or an ordered one, which the schedule leaves."""
     return (f"seq.{axis}",) if loop.ordered else tuple(_loops_over(axis, nest))
 
 
@@ -130,7 +130,7 @@ def _copies_of(tensor: str, nests: Sequence[Nest]) -> Iterator[str]:
 
 
 def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
-    """The lines of a schedule's text."""
+    """Return the lines of a schedule's text."""
     known = {f"nest {nest.schedule.statement} {{": nest for nest in nests}
     found: list[Line] = []
     scopes: list[Names] = []
@@ -157,7 +157,7 @@ def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
 
 
 def _scheduled(words: str, nest: Nest, counts: dict[str, int]) -> Names:
-    """What a line inside a nest is about; `counts` are the loops over each axis so far."""
+    """Return what a line inside a nest is about; `counts` are the loops over each axis so far."""
     if (loop := _LOOP.match(words)) is not None:
         axis = loop["axis"]
         number = counts.get(axis, 0)
@@ -176,5 +176,5 @@ def _scheduled(words: str, nest: Nest, counts: dict[str, int]) -> Names:
 
 
 def once(names: Sequence[str]) -> Names:
-    """The names in their order, each but once."""
+    """Return the names in their order, each but once."""
     return tuple(dict.fromkeys(names))

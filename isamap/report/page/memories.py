@@ -67,7 +67,7 @@ class MemoryUse:
 def memories_of(
     program: LoweredProgram, machine: Machine, recorded: Recorded | None
 ) -> tuple[MemoryUse, ...]:
-    """Every scratchpad that it uses, where a simulation was recorded, and the workspace if it has one."""
+    """Return every scratchpad that it uses, where a simulation was recorded, and the workspace if it has one."""
     found: list[MemoryUse] = []
     for memory in sorted({b.memory for b in program.buffers if b.memory}) if recorded is not None else ():
         assert recorded is not None, "asked above"
@@ -83,7 +83,7 @@ def memories_of(
 
 
 def _planned(buffer: Buffer) -> Iterator[Stay]:
-    """A buffer of the workspace, where its place is known."""
+    """Yield a buffer of the workspace, where its place is known."""
     size = exact_bytes(buffer)
     if size is not None and buffer.offset is not None and buffer.life is not None:
         yield Stay(buffer.name, buffer.why, *buffer.life, buffer.offset, size)

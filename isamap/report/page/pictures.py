@@ -31,7 +31,7 @@ from isamap.report.roofline_picture import roofline_picture
 
 
 def time_pictures(report: Report) -> Iterator[Picture]:
-    """When what is busy, where a simulation says it; and of what the model's time is made."""
+    """Yield when what is busy, where a simulation says it; and of what the model's time is made."""
     if report.timeline is not None:
         yield from timeline_pictures(report.title, report.timeline)
     longest = sorted(report.explained.spent, key=lambda spent: -spent.total_ns)
@@ -39,24 +39,24 @@ def time_pictures(report: Report) -> Iterator[Picture]:
 
 
 def memory_pictures(report: Report) -> Iterator[Picture]:
-    """One for each memory."""
+    """Yield one for each memory."""
     yield from (memory_picture(report.title, use) for use in report.memories)
 
 
 def roofline_pictures(report: Report) -> Iterator[Picture]:
-    """One for each statement that computes, those with most operations first."""
+    """Yield one for each statement that computes, those with most operations first."""
     for roof in sorted(report.explained.roofs, key=lambda roof: -roof.operations):
         yield roofline_picture(report.title, [roof], f"roofline-{roof.statement}")
 
 
 def traffic_pictures(report: Report) -> Iterator[Picture]:
-    """One of all levels, where anything is known to move."""
+    """Yield one of all levels, where anything is known to move."""
     if any(level.total_bytes for level in report.levels):
         yield traffic_picture(report.title, report.levels)
 
 
 def all_pictures(report: Report) -> tuple[Picture, ...]:
-    """Every picture; no two have one name."""
+    """Return every picture; no two have one name."""
     kinds = (time_pictures, memory_pictures, roofline_pictures, traffic_pictures)
     return tuple(picture for kind in kinds for picture in kind(report))
 
@@ -189,7 +189,7 @@ def _is_used(use: MemoryUse, address: int) -> bool:
 
 
 def memory_picture(title: str, use: MemoryUse) -> Picture:
-    """The picture of one memory."""
+    """Return the picture of one memory."""
     across, down = Across(0.0, use.span or 1.0, use.is_timed), _Down.of(use)
     said = (
         f"{title}: {use.memory} over {'time' if use.is_timed else 'the program, in leaves'}, {peak_text(use)}"
@@ -272,7 +272,7 @@ class _Window:
 
 
 def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
-    """The whole run; and a part of it, where single issues are too short to be seen in the whole."""
+    """Yield the whole run; and a part of it, where single issues are too short to be seen in the whole."""
     yield _timeline_picture(
         _Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: what is busy when")
     )
@@ -283,7 +283,7 @@ def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
 
 
 def _busiest(timeline: Timeline) -> tuple[float, float]:
-    """The first stretch of so many bars in which most instructions are issued on most tracks."""
+    """Return the first stretch of so many bars in which most instructions are issued on most tracks."""
     bars = sorted(timeline.bars, key=lambda bar: bar.start_ns)
     places = range(0, len(bars) - CLOSE, CLOSE // 4)
     kinds = {at: len({(b.track, b.label) for b in bars[at : at + CLOSE]}) for at in places}

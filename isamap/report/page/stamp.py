@@ -15,18 +15,18 @@ _STAMPED = re.compile(_MARK + r"(?P<digest>[0-9a-f]{64})")
 
 
 def stamped(text: str) -> str:
-    """The text with its digest."""
+    """Return the text with its digest."""
     assert STAMP in text, "it has a place for the digest"
     return text.replace(STAMP, _MARK + _digest(text), 1)
 
 
 def is_stamped(text: str) -> bool:
-    """Whether a text says that isamap wrote it."""
+    """Return whether a text says that isamap wrote it."""
     return _STAMPED.search(text) is not None
 
 
 def is_as_stamped(text: str) -> bool:
-    """Whether a text is as isamap wrote it."""
+    """Return whether a text is as isamap wrote it."""
     found = _STAMPED.search(text)
     if found is None:
         return False

@@ -69,7 +69,7 @@ class Timeline:
 
 
 def timeline_of(recorded: Recorded, machine: Machine) -> Timeline:
-    """The bars of a recorded simulation, units first, then links that something was moved along."""
+    """Return the bars of a recorded simulation, units first, then links that something was moved along."""
     routes = {i.instruction: route_of(i.instruction, machine) for i in recorded.issued}
     units = [_bar(i.unit, i) for i in recorded.issued]
     # What crosses a shared link is booked twice: on its own unit, and on the link.
@@ -110,7 +110,7 @@ def _busy(bars: Iterable[Bar]) -> Mapping[str, float]:
 
 
 def route_of(name: str, machine: Machine) -> str | None:
-    """The link that an instruction moves data along, as `dram → spad`; None where it does something else."""
+    """Return the link that an instruction moves data along, as `dram → spad`; None where it does something else."""
     known = machine.instructions.get(name)
     if known is None:
         return None
@@ -127,7 +127,7 @@ NARROW = 4
 
 
 def merged(bars: Iterable[Bar], finest_ns: float) -> tuple[Bar, ...]:
-    """The bars with those of one track joined that follow each other nearer than `finest_ns`.
+    """Return the bars with those of one track joined that follow each other nearer than `finest_ns`.
 
     Joined are those of one instruction, and short ones as long as the whole stays narrow. It has the label of
     the instruction that takes most of it, and counts all.

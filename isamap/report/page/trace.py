@@ -21,7 +21,7 @@ UNITS, LINKS = 1, 2
 
 
 def trace_json(title: str, recorded: Recorded, timeline: Timeline, memories: Sequence[MemoryUse]) -> str:
-    """The trace as JSON, an event a line."""
+    """Return the trace as JSON, an event a line."""
     events = [
         *_names(title, timeline),
         *sorted(_events(recorded, timeline, memories), key=lambda e: (float(str(e["ts"])), str(e["ph"]))),

@@ -38,12 +38,12 @@ class LevelBytes:
 
 
 def home_of(machine: Machine) -> str:
-    """The memory that tensors lie in."""
+    """Return the memory that tensors lie in."""
     return next(m.name for m in machine.memories.values() if m.kind == "addressable")
 
 
 def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, str]:
-    """Where each tensor and buffer lies."""
+    """Return where each tensor and buffer lies."""
     home = home_of(machine)
     found = {tensor.name: home for tensor in program.tensors}
     return found | {buffer.name: buffer.memory or home for buffer in program.buffers}
@@ -52,7 +52,7 @@ def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, 
 def levels_by_program(
     recorded: Recorded, program: LoweredProgram, machine: Machine
 ) -> tuple[LevelBytes, ...]:
-    """What all issues together read and write in each memory, the memory of tensors first."""
+    """Return what all issues together read and write in each memory, the memory of tensors first."""
     memory = memory_of_arrays(program, machine)
     found: dict[str, dict[str, list[int]]] = {home_of(machine): {}}
     for carried in recorded.carried:
@@ -76,13 +76,13 @@ def levels_by_model(
     problem: Problem,
     machine: Machine,
 ) -> tuple[LevelBytes, ...]:
-    """What issues read and write in memory, all of the nearest cache; what the model takes from others."""
+    """Return what issues read and write in memory, all of the nearest cache; what the model takes from others."""
     nearest = problem.caches[0].name if problem.caches else home_of(machine)
     return (*_farther(roofs), _nearest(nearest, counted, machine))
 
 
 def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine) -> LevelBytes:
-    """All that goes between registers and memory, and between a tensor and its copy."""
+    """Return all that goes between registers and memory, and between a tensor and its copy."""
     read, written, by = 0, 0, dict[str, float]()
     for statement in counted:
         for a in statement.accesses:
@@ -98,7 +98,7 @@ def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine)
 
 
 def _farther(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
-    """What the model counts from each level behind the nearest cache, the farthest first."""
+    """Yield what the model counts from each level behind the nearest cache, the farthest first."""
     found: dict[str, dict[str, float]] = {}
     for roof in roofs:
         for slope in roof.slopes:
@@ -111,7 +111,7 @@ def _farther(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
 def with_links(
     roof: Roofline, note: str, recorded: Recorded, program: LoweredProgram, machine: Machine
 ) -> Roofline:
-    """The roofline, on a machine without caches with a slope for each link: bytes that block `note` moves."""
+    """Return the roofline, on a machine without caches with a slope for each link: bytes that block `note` moves."""
     if roof.slopes:
         return roof
     memory = memory_of_arrays(program, machine)
@@ -145,7 +145,7 @@ ACCESS_HEAD: Row = ("statement", "level", "operand", "tensor", "reads", "fills",
 
 
 def access_rows(counted: Sequence[StatementAccesses]) -> tuple[Row, ...]:
-    """The counts of `isamap accesses` in bytes: elements as wide as where they lie."""
+    """Return the counts of `isamap accesses` in bytes: elements as wide as where they lie."""
     rows: list[Row] = [ACCESS_HEAD]
     for statement in counted:
         for a in statement.accesses:
@@ -155,7 +155,7 @@ def access_rows(counted: Sequence[StatementAccesses]) -> tuple[Row, ...]:
 
 
 def level_rows(levels: Sequence[LevelBytes]) -> list[Row]:
-    """The levels as a table's rows, the header first."""
+    """Return the levels as a table's rows, the header first."""
     rows: list[Row] = [("level", "read", "written", "of")]
     for level in levels:
         of = ", ".join(f"{name} {bytes_text(round(size))}" for name, size in level.arrays)

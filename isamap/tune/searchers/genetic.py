@@ -27,7 +27,7 @@ class Genetic:
         self._rng = random.Random(0)
 
     def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
-        """The next generation."""
+        """Return the next generation."""
         known = {one.point for one in told}
         if len(told) == 1 and space.listed:
             return space.listed[:count]

@@ -61,6 +61,6 @@ class Policy:
 
 
 def _features(old: Point, new: Point) -> dict[str, float]:
-    """The kinds of decisions that a change is about, and by how many doublings the model likes it."""
+    """Return the kinds of decisions that a change is about, and by how many doublings the model likes it."""
     model = log2(max(old.cost_ns, 1e-9) / max(new.cost_ns, 1e-9))
     return {**dict.fromkeys(sorted(changed_kinds(old, new)), 1.0), "model": max(-4.0, min(4.0, model))}
