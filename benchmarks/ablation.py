@@ -69,7 +69,7 @@ CASES = (
 
 
 def main() -> None:
-    """Prints each case in four lines."""
+    """Print each case in four lines."""
     with tempfile.TemporaryDirectory() as folder:
         for case in CASES:
             for line in _case(case, Path(folder)):
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def derived(case: Ablation, folder: Path) -> Path:
-    """The description without the instructions, as a file."""
+    """Return the description without the instructions, as a file."""
     path = folder / "smaller.yaml"
     path.write_text(
         "isamap: 1\n"
@@ -91,7 +91,7 @@ def derived(case: Ablation, folder: Path) -> Path:
 
 
 def _case(case: Ablation, folder: Path) -> Sequence[str]:
-    """What both machines make of a kernel, side by side."""
+    """Return what both machines make of a kernel, side by side."""
     smaller = str(derived(case, folder))
     sizes = case.named_sizes
     text = source(case.kernel)
@@ -122,7 +122,7 @@ def _case(case: Ablation, folder: Path) -> Sequence[str]:
 
 
 def _instructions(files: Mapping[str, str]) -> set[str]:
-    """The instructions that a report names."""
+    """Return the instructions that a report names."""
     line = re.search(r"^instructions: (.*)$", files["report.txt"], re.MULTILINE)
     return set(line[1].split(", ")) if line else set()
 

@@ -31,7 +31,7 @@ LEAST_SECONDS = 0.01
 
 
 def source(kernel: str) -> Source:
-    """A shipped kernel's text."""
+    """Return a shipped kernel's text."""
     path = kernel_path(kernel)
     return Source(path.name, path.read_text())
 
@@ -45,7 +45,7 @@ def program(
     request: Request | None = None,
     scalars: Mapping[str, float] | None = None,
 ) -> tuple[Callable[[], object], dict[str, Array], Any]:
-    """A compiled kernel as a call without arguments, with the arrays that it works on, and its schedule.
+    """Return a compiled kernel as a call without arguments, with the arrays that it works on, and its schedule.
 
     `sizes` are what it is compiled for, `values` what it is called with; `request` says more than these do.
     """
@@ -63,7 +63,7 @@ def prepared_call(
     sizes: Mapping[str, int],
     scalars: Mapping[str, float] | None = None,
 ) -> Callable[[], object]:
-    """A call whose arguments are laid out once: Python's own share is a microsecond."""
+    """Return a call whose arguments are laid out once: Python's own share is a microsecond."""
     function, workspace_bytes = load_function(str(compiled.library), compiled.interface.name)
     assert all(ask_permission(component) for component in compiled.permissions)
     call = make_call(compiled.interface, arrays, sizes, scalars or {}, in_place=True)
@@ -95,7 +95,7 @@ def turns(contenders: Mapping[str, Callable[[], object]], rounds: int = 15) -> d
 
 
 def _least(call: Callable[[], object]) -> float:
-    """The shortest of a few calls."""
+    """Return the shortest of a few calls."""
     times: list[float] = []
     for _ in range(5):
         started = time.thread_time()
@@ -105,5 +105,5 @@ def _least(call: Callable[[], object]) -> float:
 
 
 def ratio(times: Mapping[str, list[float]], of: str, to: str) -> float:
-    """The median over rounds of how much longer `of` took than `to`."""
+    """Return the median over rounds of how much longer `of` took than `to`."""
     return median(a / b for a, b in zip(times[of], times[to], strict=True))

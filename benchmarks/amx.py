@@ -136,7 +136,7 @@ def _sizes() -> tuple[int, ...]:
 
 
 def _block(form: Form, machine: str, depth: int, size: int, seconds: float) -> Row:
-    """The ns of each issue in blocks of two by two tiles with one operand packed before."""
+    """Return the ns of each issue in blocks of two by two tiles with one operand packed before."""
     row: Row = {"form": form.name, "k": depth, "asked_bytes": size}
     try:
         whole = _prepared(form, machine, GemmCase(0, "blocks", 512, 128, depth, False, False), {})
@@ -168,7 +168,7 @@ def _prepared(form: Form, machine: str, case: GemmCase, fixed: Mapping[str, int]
 
 
 def _loaded(made: Prepared) -> Loaded:
-    """The program with random operands, those packed that it takes so."""
+    """Return the program with random operands, those packed that it takes so."""
     arrays = arrays_of(made.program.compilation)
     for packer in made.packers:
         arrays[packer.target.name] = pack_in_process(packer, arrays.pop(packer.source), {})
@@ -179,7 +179,7 @@ def _loaded(made: Prepared) -> Loaded:
 
 
 def read(folder: Path) -> Iterator[str]:
-    """What a folder says."""
+    """Yield what a folder says."""
     where = json.loads((folder / "where.json").read_text())
     yield f"{where['cpu']}, {where['machine']}, {where['when']}"
     if (folder / "check.txt").exists():
@@ -197,7 +197,7 @@ def read(folder: Path) -> Iterator[str]:
 
 
 def _repeated(folder: Path, machine: str) -> Iterator[str]:
-    """Which figures of two calibrations are not the same."""
+    """Yield which figures of two calibrations are not the same."""
     first, again = (_profile(folder / name) for name in ("profile.json", "profile-again.json"))
     found = compare(lay_over(load_machine(machine), first), again)
     apart = sorted((a for a in found if a.factor > REPEATS), key=lambda a: -a.factor)
@@ -219,7 +219,7 @@ def _blocks_table(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _isamap(words: Sequence[str]) -> str:
-    """What the command prints. Raises: SystemExit with what it said where it fails."""
+    """Return what the command prints. Raises: SystemExit with what it said where it fails."""
     done = subprocess.run(
         [sys.executable, "-m", "isamap", *words], capture_output=True, text=True, check=False
     )
@@ -229,7 +229,7 @@ def _isamap(words: Sequence[str]) -> str:
 
 
 def _lines(path: Path) -> list[Row]:
-    """The rows of a file, without one that a kill has cut off."""
+    """Return the rows of a file, without one that a kill has cut off."""
     lines = path.read_text().splitlines(keepends=True) if path.exists() else []
     return [json.loads(line) for line in lines if line.endswith("\n")]
 

@@ -131,7 +131,7 @@ def _solved(
 
 
 def _contender(option: OpenOption, first: Candidate) -> Contender | None:
-    """An option with those of its register blocks that may be cheaper than what is known."""
+    """Return an option with those of its register blocks that may be cheaper than what is known."""
     floors = floors_of(option.cost, option.space, option.register_blocks)
     below = [(f, b) for f, b in zip(floors, option.register_blocks, strict=True) if f < first.cost_ns]
     if not below:
@@ -144,7 +144,7 @@ def _contender(option: OpenOption, first: Candidate) -> Contender | None:
 
 
 def _all_blocks(space: Space, axis: TileAxis, unroll: int) -> tuple[int, ...]:
-    """Every number of blocks, in place of `Space.blocks`, without anything fixed."""
+    """Return every number of blocks, in place of `Space.blocks`, without anything fixed."""
     step = unroll * axis.tile
     sizes = _sizes(-(-axis.extent // step))
     return tuple(sorted({axis.extent, *(n * step for n in sizes if n * step < axis.extent)}, reverse=True))

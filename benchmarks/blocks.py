@@ -44,14 +44,14 @@ Call = Callable[[], object]
 
 
 def compiled(kernel: str, sizes: Mapping[str, int], fixed: Mapping[str, int]) -> Call:
-    """A program of ours for this computer."""
+    """Return a program of ours for this computer."""
     hw = machine_of("host")
     request = Request(source(kernel), hw, dict(sizes), fixed=dict(fixed), profile=find_profile("default", hw))
     return program(request.kernel, hw, sizes, sizes, request=request)[0]
 
 
 def pair(shape: tuple[int, int, int, int], rows: int) -> dict[str, Call]:
-    """The contenders of a depthwise and a pointwise convolution."""
+    """Return the contenders of a depthwise and a pointwise convolution."""
     channels, results, height, stride = shape
     sizes = {"N": 1, "C": channels, "K": results, "H": height, "W": height, "R": 3, "S": 3, "stride": stride}
     x, f = torch.randn(1, channels, height, height), torch.randn(channels, 1, 3, 3)
@@ -81,7 +81,7 @@ def by_calls(given: Sequence[torch.Tensor], queries: int) -> Call:
 
 
 def heads(shape: tuple[int, int, int, int], queries: int) -> dict[str, Call]:
-    """The contenders of attention."""
+    """Return the contenders of attention."""
     count, length, depth, causal = shape
     sizes = {"L": 1, "H": count, "M": length, "N": length, "D": depth, "causal": causal}
     q, k, v = (torch.randn(1, count, length, depth) for _ in range(3))

@@ -59,7 +59,7 @@ KERNEL = """kernel cart_pole(N, T) {
 
 
 def stepped(lib: Any, where: Callable[..., Any], action: Any, state: tuple[Any, ...]) -> tuple[Any, Any]:
-    """A step as array libraries write it: the next state, and the reward."""
+    """Return a step as array libraries write it: the next state, and the reward."""
     x, v, th, w = state
     c, s = lib.cos(th), lib.sin(th)
     push = (where(action > 0.5, 10.0, -10.0) + 0.05 * w * w * s) / 1.1
@@ -70,7 +70,7 @@ def stepped(lib: Any, where: Callable[..., Any], action: Any, state: tuple[Any, 
 
 
 def by_torch(action: Any, state: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """Calls by torch, eager and by inductor."""
+    """Return the calls by torch, eager and by inductor."""
     torch: Any = import_module("torch")
     torch.set_num_threads(1)
 
@@ -87,7 +87,7 @@ def by_torch(action: Any, state: dict[str, Any]) -> dict[str, Callable[[], Any]]
 
 
 def by_jax(action: Any, state: dict[str, Any]) -> dict[str, Callable[[], Any]]:
-    """A call by jax.lax.scan, where jax is installed."""
+    """Return a call by jax.lax.scan, where jax is installed."""
     if find_spec("jax") is None:
         return {}
     jax: Any = import_module("jax")
@@ -107,7 +107,7 @@ def by_jax(action: Any, state: dict[str, Any]) -> dict[str, Callable[[], Any]]:
 
 
 def by_isamap(action: Any, state: dict[str, Any], hw: str) -> dict[str, Callable[[], Any]]:
-    """A call of the kernel, whose states are its own."""
+    """Return a call of the kernel, whose states are its own."""
     steps, carts = action.shape
     kernel = isamap.compile(KERNEL, hw, {"N": carts, "T": steps}, heuristic="greedy", transform=True)
     own = {name: array.copy() for name, array in state.items()}
@@ -124,7 +124,7 @@ def by_isamap(action: Any, state: dict[str, Any], hw: str) -> dict[str, Callable
 
 
 def by_operations(action: Any, hw: str) -> dict[str, Callable[[], Any]]:
-    """A call of a program in which each operation is a kernel."""
+    """Return a call of a program in which each operation is a kernel."""
     steps, carts = action.shape
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "cart_pole.onnx"
@@ -135,7 +135,7 @@ def by_operations(action: Any, hw: str) -> dict[str, Callable[[], Any]]:
 
 
 def main() -> None:
-    """Prints nanoseconds of a cart and a step for each contender."""
+    """Print nanoseconds of a cart and a step for each contender."""
     parser = argparse.ArgumentParser(description="Steps of CartPole.")
     parser.add_argument("--carts", type=int, default=2048)
     parser.add_argument("--steps", type=int, default=16)

@@ -29,19 +29,19 @@ class Network:
         self.input = helper.make_tensor_value_info("image", TensorProto.FLOAT, [1, 3, size, size])
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node; the name of its result."""
+        """Return a node; the name of its result."""
         result = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [result], name=f"{op}_{result}", **attributes))
         return result
 
     def constant(self, array: Any) -> str:
-        """A constant by its name."""
+        """Return a constant by its name."""
         name = f"w{len(self.weights)}"
         self.weights.append(numpy_helper.from_array(np.asarray(array, np.float32), name))
         return name
 
     def conv(self, x: str, channels: tuple[int, int], window: int, stride: int = 1, groups: int = 1) -> str:
-        """A convolution with a bias, whose results are about as large as its inputs."""
+        """Return a convolution with a bias, whose results are about as large as its inputs."""
         inputs, outputs = channels[0] // groups, channels[1]
         spread = (2 / (inputs * window * window)) ** 0.5
         filters = self.random.normal(0, spread, (outputs, inputs, window, window))
@@ -57,7 +57,7 @@ class Network:
         return self.add("Clip", x, self.constant(0.0), self.constant(6.0))
 
     def classified(self, x: str, channels: int) -> onnx.ModelProto:
-        """The model, with the mean of each channel and 1000 classes behind it."""
+        """Return the model, with the mean of each channel and 1000 classes behind it."""
         flat = self.add("Flatten", self.add("GlobalAveragePool", x), axis=1)
         weights = self.random.normal(0, channels**-0.5, (1000, channels))
         classes = self.constant(weights), self.constant(np.zeros(1000))
@@ -102,7 +102,7 @@ NETWORKS: dict[str, Callable[[], onnx.ModelProto]] = {"mobilenetv2": mobilenetv2
 
 
 def saved(names: Sequence[str], folder: Path) -> list[Path]:
-    """The files of networks; those that are there already are left."""
+    """Return the files of networks; those that are there already are left."""
     found = [folder / f"{name}.onnx" for name in names]
     for name, path in zip(names, found, strict=True):
         if not path.exists():
@@ -111,7 +111,7 @@ def saved(names: Sequence[str], folder: Path) -> list[Path]:
 
 
 def main() -> None:
-    """Writes the files."""
+    """Write the files."""
     parser = argparse.ArgumentParser(description="Convolution networks with random weights as files of ONNX.")
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--folder", type=Path, default=Path())

@@ -28,7 +28,7 @@ CALLS = 10
 
 
 def row(path: Path, given: argparse.Namespace) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     program = import_model(path).whole()
     one = How(given.hw, "greedy", given.limit)
     ways = {"one": one, "devices": replace(one, devices=2), "threads": replace(one, threads=2)}
@@ -64,7 +64,7 @@ def row(path: Path, given: argparse.Namespace) -> str:
 
 
 def main() -> None:
-    """Prints a row for each graph; `phases` are those of both devices."""
+    """Print a row for each graph; `phases` are those of both devices."""
     parser = argparse.ArgumentParser(description="Graphs on one core and on two.")
     parser.add_argument("graphs", nargs="*", default=BRANCHED, help="networks of small_graphs.py")
     parser.add_argument("--hw", default="host")

@@ -29,7 +29,7 @@ CASES = (
 
 
 def main() -> int:
-    """Prints a line per case."""
+    """Print a line per case."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--best", default="8", help="schedules of the model, besides those of heuristics")
     best = options.parse_args().best
@@ -48,7 +48,7 @@ def main() -> int:
 
 
 def line(attempts: list[dict[str, Any]]) -> str:
-    """What the schedules of one case come to."""
+    """Return what the schedules of one case come to."""
     model = [float(a["cost_ns"]) for a in attempts]
     measured, simulated = (
         [float(a["evaluations"][name]["cost_ns"]) for a in attempts] for name in ("measured", "simulated")

@@ -63,7 +63,7 @@ def product(m: int, n: int, k: int) -> Case:
 def convolution(
     n: int, c: int, size: tuple[int, int], k: int, window: tuple[int, int], stride: int, pad: int
 ) -> Case:
-    """A convolution whose strides and paddings are the same in both directions."""
+    """Return a convolution whose strides and paddings are the same in both directions."""
     (h, w), (r, s) = size, window
     sizes = {"N": n, "C": c, "K": k, "H": h, "W": w, "R": r, "S": s, "stride": stride, "pad": pad}
 
@@ -79,7 +79,7 @@ GATES = {"gru": 3, "lstm": 4}
 
 
 def recurrent(cell: str, units: int, batch: int, steps: int) -> Case:
-    """A layer whose input has as many features as it has units."""
+    """Return a layer whose input has as many features as it has units."""
     sizes = {"T": steps, "N": batch, "C": units, "H": units}
     gates = GATES[cell]
 
@@ -118,7 +118,7 @@ def cases() -> list[Case]:
 
 
 def _spread(found: Sequence[Case]) -> list[Case]:
-    """Each case once, in the order of the bench."""
+    """Return each case once, in the order of the bench."""
     distinct = list({case.name: case for case in found}.values())
     return [distinct[n] for n in sorted(range(len(distinct)), key=spread)]
 
@@ -155,7 +155,7 @@ def main() -> None:
 
 
 def measured(case: Case, rounds: int) -> tuple[dict[str, list[float]], float, tuple[str, ...]]:
-    """The seconds of both, by how much the derivatives differ, and what our forward pass keeps."""
+    """Return the seconds of both, by how much the derivatives differ, and what our forward pass keeps."""
     kernel = parse_kernel(source(case.kernel))
     made = choose_kept(kernel, [case.of], case.by, machine_of("host"), case.sizes).made
     back = _Prepared.of(made.backward, case)
@@ -212,7 +212,7 @@ def _values(case: Case, name: str, shape: tuple[int, ...]) -> Array:
 
 
 def _shapes(kernel: Kernel, case: Case, roles: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """The shapes of a kernel's arrays of such roles."""
+    """Return the shapes of a kernel's arrays of such roles."""
     bound = bind(kernel, dict(case.sizes))
     return {o.name: tuple(int(e.value or 0) for e in o.shape) for o in bound.operands if o.role in roles}
 

@@ -42,7 +42,7 @@ def repeated(call: Callable[[], object]) -> Callable[[], None]:
 
 
 def row(path: Path, given: argparse.Namespace) -> tuple[str, float, float]:
-    """A row of the table, and how much longer no fusion and the greedy rule take."""
+    """Return a row of the table, and how much longer no fusion and the greedy rule take."""
     constants = constants_of(pairs(given.constant))
     sizes = {name: int(size) for name, size in pairs(given.sizes).items()}
     how = How(given.hw, "greedy", given.limit)
@@ -86,7 +86,7 @@ def row(path: Path, given: argparse.Namespace) -> tuple[str, float, float]:
 
 
 def main() -> None:
-    """Prints a row for each graph, and the geometric means."""
+    """Print a row for each graph, and the geometric means."""
     parser = argparse.ArgumentParser(description="Graphs parted by three rules, in alternation.")
     parser.add_argument(
         "models", nargs="*", default=list(NETWORKS), help="files, or networks of small_graphs.py"

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _calls(sizes: Mapping[str, int], hw: str) -> dict[str, Call]:
-    """The contenders by name, whose results have been compared."""
+    """Return the contenders by name, whose results have been compared."""
     made = forms_of(source("gru"), load_machine(hw), sizes)
     named = [tuple(step.split(":")[0] for step in form.steps) for form in made]
     parted = str(named.index(("expansion", "fission", "fission", "parting")))

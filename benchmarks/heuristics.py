@@ -44,7 +44,7 @@ class Row:
     seconds: dict[str, float]
 
     def ratio(self, heuristic: str) -> float:
-        """The heuristic's cost over the cheapest."""
+        """Return the heuristic's cost over the cheapest."""
         costs = {name: s.cost_ns or 0.0 for name, s in self.found.items()}
         return costs[heuristic] / min(costs.values())
 
@@ -71,7 +71,7 @@ def cases() -> list[Case]:
 
 
 def main() -> int:
-    """Prints a row per case and a summary."""
+    """Print a row per case and a summary."""
     options = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     options.add_argument("--limit", type=float, default=10.0, help="seconds for each heuristic")
     limit_s = options.parse_args().limit
@@ -92,7 +92,7 @@ def main() -> int:
 
 
 def measure(case: Case, limit_s: float) -> Row:
-    """What each heuristic finds for a case, and how long it takes."""
+    """Return what each heuristic finds for a case, and how long it takes."""
     kernel, machine, sizes = case
     request = Request(source_of(kernel), machine, sizes, limit_s=limit_s)
     problem = compile_kernel(request, "pose").problem
@@ -109,7 +109,7 @@ def measure(case: Case, limit_s: float) -> Row:
 
 
 def row_text(row: Row) -> str:
-    """One line of the table."""
+    """Return one line of the table."""
     kernel, machine, sizes = row.case
     name = f"{kernel} {machine} {' '.join(f'{n}={v}' for n, v in sizes.items())}"
     cells = "".join(f"{row.ratio(h):17.4f}{row.seconds[h]:17.2f}" for h in HEURISTICS)
@@ -118,7 +118,7 @@ def row_text(row: Row) -> str:
 
 
 def summary(name: str, rows: list[Row]) -> str:
-    """One heuristic over all cases."""
+    """Return one heuristic over all cases."""
     ratios = [row.ratio(name) for row in rows]
     mean = exp(sum(map(log, ratios)) / len(ratios))
     best = sum(1 for ratio in ratios if ratio < 1 + 1e-6)

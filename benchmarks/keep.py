@@ -68,7 +68,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def read(source: Path) -> Iterator[tuple[Json, list[Json]]]:
-    """What a folder of `-o` holds, or each table of a text: where it was measured, and the rows."""
+    """Yield what a folder of `-o` holds, or each table of a text: where it was measured, and the rows."""
     if source.is_file():
         yield from read_tables(source.read_text(encoding="utf-8"))
         return
@@ -81,7 +81,7 @@ def read(source: Path) -> Iterator[tuple[Json, list[Json]]]:
 
 
 def keep(folder: Path, processor: str, run: Json, rows: Sequence[Json]) -> list[str]:
-    """The names of the files that now have the rows, as the newest of their case, form and beta."""
+    """Return the names of the files that now have the rows, as the newest of their case, form and beta."""
     machine = run["environment"]["machine"]
     files: dict[tuple[Any, ...], list[Json]] = {}
     for row in rows:
@@ -109,7 +109,7 @@ def file_name(head: Json) -> str:
 
 
 def text_of(head: Json, runs: Sequence[Json], rows: Sequence[Json]) -> str:
-    """The file: runs that no row is from any more are left out; a row is a line."""
+    """Return the file: runs that no row is from any more are left out; a row is a line."""
     used = sorted({row["run"] for row in rows})
     lines = [json.dumps(row | {"run": used.index(row["run"])}, ensure_ascii=False) for row in rows]
     start = json.dumps(
@@ -119,7 +119,7 @@ def text_of(head: Json, runs: Sequence[Json], rows: Sequence[Json]) -> str:
 
 
 def read_tables(text: str) -> Iterator[tuple[Json, list[Json]]]:
-    """The tables that `isamap bench` has printed into a text, whatever stands around them."""
+    """Yield the tables that `isamap bench` has printed into a text, whatever stands around them."""
     cases = {case.position: case for case in gemm_cases()}
     title: re.Match[str] | None = None
     environment: Json = {}
@@ -144,7 +144,7 @@ def read_tables(text: str) -> Iterator[tuple[Json, list[Json]]]:
 
 
 def _row(case: GemmCase, cells: dict[str, str], title: re.Match[str]) -> Json:
-    """A row as `isamap bench --json` has it, as far as a printed one goes."""
+    """Return a row as `isamap bench --json` has it, as far as a printed one goes."""
     if case.label != cells["m x n x k"]:
         raise ValueError(f"row {case.position} of the suite is {case.label}, not {cells['m x n x k']}")
     rates = {name.removesuffix(" GOP/s"): cell for name, cell in cells.items() if name.endswith(" GOP/s")}

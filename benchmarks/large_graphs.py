@@ -44,7 +44,7 @@ POINTWISE = torch.Tag.pointwise
 
 
 def tensors_of(values: Any) -> list[Any]:
-    """The tensors in nested values."""
+    """Return the tensors in nested values."""
     tree: Any = import_module("torch.utils._pytree")
     return [leaf for leaf in tree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
 
@@ -66,7 +66,7 @@ class Recorder(TorchDispatchMode):
         self.makers: dict[str, int] = {}
 
     def name(self, tensor: Any) -> str:
-        """What a tensor's memory is called; it is kept alive, so that no other gets its place."""
+        """Return what a tensor's memory is called; it is kept alive, so that no other gets its place."""
         key = tensor.untyped_storage()._cdata
         if key not in self.names:
             self.names[key] = f"i{len(self.names)}"
@@ -117,7 +117,7 @@ class Recorder(TorchDispatchMode):
 
 
 def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
-    """The graph with its groups, priced by bytes and operations."""
+    """Return the graph with its groups, priced by bytes and operations."""
     nodes = recorder.nodes
     read = {t for node in nodes for t in node.reads}
     results = frozenset(t for node in nodes for t in node.writes if t not in read)
@@ -146,7 +146,7 @@ def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
 
 
 def trained(model: Any, x: Any) -> Recorder:
-    """A step of training: forward, the mean of squares, backward."""
+    """Return a step of training: forward, the mean of squares, backward."""
     with Recorder() as recorder:
         found: Any = model(x)
         (found * found).mean().backward()
@@ -163,7 +163,7 @@ class Cell(torch.nn.Module):
         self.new = torch.nn.Linear(2 * size, size)
 
     def forward(self, x: Any) -> Any:
-        """The state after all steps."""
+        """Return the state after all steps."""
         state = torch.zeros_like(x)
         for _ in range(self.steps):
             both = torch.cat((x, state), 1)
@@ -197,7 +197,7 @@ class Elsewhere(ast.NodeTransformer):
     """Devices that code names, replaced by the one of tensors without data."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """A device that is made, and a tensor that is moved to one."""
+        """Return a device that is made, and a tensor that is moved to one."""
         self.generic_visit(node)
         called = ast.unparse(node.func)
         if called in ("device", "torch.device"):
@@ -209,7 +209,7 @@ class Elsewhere(ast.NodeTransformer):
 
 
 def graphnet(folder: Path) -> Recorder:
-    """A graph of GraphNet, forward, on tensors without data wherever it was recorded.
+    """Return a graph of GraphNet, forward, on tensors without data wherever it was recorded.
 
     Raises: ValueError for code that does more than call torch, and whatever torch raises.
     """
@@ -243,7 +243,7 @@ def graphnet(folder: Path) -> Recorder:
 
 
 def given(meta: dict[str, Any]) -> Any:
-    """An argument without data; a number where the graph wants one."""
+    """Return an argument without data; a number where the graph wants one."""
     data, shape, kind = meta.get("data"), meta["shape"], str(meta["dtype"]).removeprefix("torch.")
     if not shape and data is not None and "int" in kind:
         return int(str(data).strip("[]"))
@@ -251,7 +251,7 @@ def given(meta: dict[str, Any]) -> Any:
 
 
 def row(name: str, recorder: Recorder, limit_s: float) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     started = time.process_time()
     problem, cones = problem_of(recorder)
     number = {cone: n for n, cone in enumerate(cones)}
@@ -276,7 +276,7 @@ def row(name: str, recorder: Recorder, limit_s: float) -> str:
 
 
 def main() -> None:
-    """Prints a row for each graph."""
+    """Print a row for each graph."""
     parser = argparse.ArgumentParser(description="Large graphs parted by CP-SAT.")
     parser.add_argument("nodes", nargs="*", type=int, help="how many nodes")
     parser.add_argument("--graphnet", nargs="*", type=Path, default=[], help="folders of GraphNet")

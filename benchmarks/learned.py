@@ -37,7 +37,7 @@ SHOWN = 20
 
 
 def describe(store: Path, machine: str, profile: str, target: Path) -> None:
-    """Writes the samples of a store that are not there yet."""
+    """Write the samples of a store that are not there yet."""
     lines = target.read_text().splitlines() if target.exists() else []
     done = {json.loads(line)["row"] for line in lines}
     model = load_cost_model("analytic")
@@ -68,7 +68,7 @@ def samples_of(files: Iterable[str]) -> list[Sample]:
 
 
 def report(samples: Sequence[Sample], path: str) -> None:
-    """Prints, kernel by kernel, how well the analytic and the learned costs order schedules."""
+    """Print, kernel by kernel, how well the analytic and the learned costs order schedules."""
     trained, _ = read_trained(path)
     print(f"{'kernel':20} {'rows':>4}  {'first over best, worst, tau: analytic':>38}  {'learned':>24}")
     for kernel in (*dict.fromkeys(sample.kernel for sample in samples), ""):
@@ -83,7 +83,7 @@ def _said(judgement: Judgement) -> str:
 
 
 def residuals(samples: Sequence[Sample]) -> None:
-    """Prints the features by which measured over modelled differs most within kernels at their sizes.
+    """Print the features by which measured over modelled differs most within kernels at their sizes.
 
     Rows less their own medians, so that it is about schedules and not about kernels: the correlation, and
     the mean factor in the lowest and the highest third of the samples whose feature differs at all.

@@ -60,7 +60,7 @@ def child(kernel: str, machine: str, sizes: dict[str, int], limit_s: float) -> N
 
 
 def main() -> None:
-    """Prints the table, and writes it where that is asked for."""
+    """Print the table, and write it where that is asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("-o", metavar="FILE", type=Path)
     parser.add_argument("--case", help=argparse.SUPPRESS)

@@ -43,7 +43,7 @@ SIZES = (
 
 
 def convolution(axes: int) -> Kernel:
-    """A convolution of so many axes: images, channels, pixels and taps of up to four dimensions, groups."""
+    """Return a convolution of so many axes: images, channels, pixels and taps of up to four dimensions, groups."""
     dimensions = min((axes - 2) // 2, 4)
     left = axes - 2 - 2 * dimensions
     assert left <= 2

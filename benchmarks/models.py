@@ -38,7 +38,7 @@ def spent_s() -> float:
 
 
 def theirs(path: Path, constants: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], Sequence[Any]]:
-    """A call of onnxruntime by one thread."""
+    """Return a call of onnxruntime by one thread."""
     runtime: Any = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -60,14 +60,14 @@ def in_turns(calls: Mapping[str, Callable[[], object]], turns: int) -> dict[str,
 
 
 def drawn(rng: np.random.Generator, dtype: str, shape: Sequence[int]) -> Any:
-    """An input: normal numbers, or whole ones below 100, where they may be indices."""
+    """Return an input: normal numbers, or whole ones below 100, where they may be indices."""
     known = DTYPES[dtype].numpy()
     whole = np.issubdtype(known, np.integer)
     return (rng.integers(0, 100, shape) if whole else rng.standard_normal(shape)).astype(known)
 
 
 def row(path: Path, given: argparse.Namespace) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     constants = constants_of(pairs(given.constant))
     sizes = {name: int(size) for name, size in pairs(given.sizes).items()}
     start = spent_s()
@@ -101,7 +101,7 @@ def pairs(words: Sequence[str]) -> dict[str, str]:
 
 
 def main() -> None:
-    """Prints a row for each model."""
+    """Print a row for each model."""
     parser = argparse.ArgumentParser(description="Models of ONNX beside onnxruntime, in alternation.")
     parser.add_argument("models", nargs="*", default=list(NETWORKS), help="files, or networks of convnets.py")
     parser.add_argument("-D", dest="sizes", action="append", default=[], metavar="NAME=SIZE")

@@ -23,7 +23,7 @@ MACHINES = ("x86-avx2", "x86-avx512", "x86-amx", "matmul-16x16x16", "systolic-16
 
 
 def main() -> None:
-    """Prints the table, and writes it where it was asked to."""
+    """Print the table, and write it where it was asked to."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

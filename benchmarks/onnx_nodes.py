@@ -57,7 +57,7 @@ class Result:
 
 @cache
 def cases() -> dict[str, Any]:
-    """All tests by name."""
+    """Return all tests by name."""
     loader: Any = import_module("onnx.backend.test.loader")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,12 +66,12 @@ def cases() -> dict[str, Any]:
 
 
 def operators_of(case: Any) -> tuple[str, ...]:
-    """The operators of a test's model."""
+    """Return the operators of a test's model."""
     return tuple(sorted({node.op_type for node in case.model.graph.node}))
 
 
 def imported(case: Any) -> tuple[Imported, tuple[str, ...]]:
-    """A test's model, with the inputs as constants without which it is refused."""
+    """Return a test's model, with the inputs as constants without which it is refused."""
     model = parse_model(case.model.SerializeToString(), Path(case.name))
     names = [port.name for port in case.model.graph.input]
     given = {
@@ -89,7 +89,7 @@ def imported(case: Any) -> tuple[Imported, tuple[str, ...]]:
 
 
 def run_case(name: str, machine: str = "generic-c") -> Result:
-    """What comes of a test."""
+    """Return what comes of a test."""
     case = cases()[name]
     operators = operators_of(case)
     try:
@@ -115,7 +115,7 @@ def run_case(name: str, machine: str = "generic-c") -> Result:
 
 
 def array_of(value: Any) -> Any:
-    """What a test gives as an array: some are tensors of protobuf."""
+    """Return what a test gives as an array: some are tensors of protobuf."""
     return (
         import_module("onnx.numpy_helper").to_array(value)
         if hasattr(value, "data_type")
@@ -124,7 +124,7 @@ def array_of(value: Any) -> Any:
 
 
 def difference(result: Any, wanted: Any, rtol: float, atol: float, *, is_transform: bool = False) -> str:
-    """How a result differs from what it should be; "" where it does not, by more than the test allows."""
+    """Return how a result differs from what it should be; "" where it does not, by more than the test allows."""
     if result.shape != wanted.shape:
         return f"sizes {list(result.shape)} for {list(wanted.shape)}"
     if result.dtype.name != STORED.get(wanted.dtype.name, wanted.dtype.name):
@@ -143,7 +143,7 @@ def difference(result: Any, wanted: Any, rtol: float, atol: float, *, is_transfo
 
 
 def run_all(names: Sequence[str], machine: str, jobs: int) -> Iterable[Result]:
-    """The results of tests, by so many processes."""
+    """Return the results of tests, by so many processes."""
     if jobs == 1:
         yield from (run_case(name, machine) for name in names)
         return
@@ -157,7 +157,7 @@ def run_all(names: Sequence[str], machine: str, jobs: int) -> Iterable[Result]:
 
 
 def table(results: Sequence[Result]) -> str:
-    """The page: each operator with how many of its tests are right."""
+    """Return the page: each operator with how many of its tests are right."""
     of: dict[str, list[Result]] = defaultdict(list)
     for result in results:
         of[", ".join(result.operators)].append(result)
@@ -192,7 +192,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs tests and says what came of them; exit code 1 where one is wrong."""
+    """Run tests and say what came of them; exit code 1 where one is wrong."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -39,7 +39,7 @@ Digests = dict[str, str]
 
 
 def main() -> None:
-    """Writes digests, or compares two files of them."""
+    """Write digests, or compare two files of them."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -77,7 +77,7 @@ def _digest(options: argparse.Namespace) -> None:
 
 
 def _shipped(kernels: list[str], machines: list[str]) -> Iterator[tuple[str, Request]]:
-    """Every kernel on every machine: at small sizes, with an open one, at larger sizes by threads."""
+    """Yield every kernel on every machine: at small sizes, with an open one, at larger sizes by threads."""
     for kernel in kernels:
         path = kernel_path(kernel)
         source = Source(path.name, path.read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def _stored(path: Path) -> dict[str, Digests]:
 
 
 def _compare(before: dict[str, Digests], after: dict[str, Digests]) -> int:
-    """What differs, a line for each case; the exit code."""
+    """Return what differs, a line for each case; the exit code."""
     both = [name for name in before if name in after]
     differing = [name for name in both if before[name] != after[name]]
     for name in differing:

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def prefetched(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """The schedule with each prefetch that it may have, one at a time."""
+    """Yield the schedule with each prefetch that it may have, one at a time."""
     nest = schedule.nests[0]
     for depth in range(1, nest.hold + 1):
         around = nest.loops[depth - 1].axis
@@ -79,7 +79,7 @@ def prefetched(schedule: Schedule) -> Iterator[tuple[str, str]]:
 
 
 def variants(schedule: Schedule) -> Iterator[tuple[str, str]]:
-    """The schedule with one thing changed, where it can be."""
+    """Yield the schedule with one thing changed, where it can be."""
     for name, change in CHANGES.items():
         nests = tuple(change(nest) for nest in schedule.nests)
         if nests != schedule.nests:
@@ -96,7 +96,7 @@ def _ahead(nest: NestSchedule, into: str = "") -> NestSchedule:
 
 
 def _beside_the_sum(nest: NestSchedule) -> NestSchedule:
-    """The same dealt to the loop that sums."""
+    """Return the same dealt to the loop that sums."""
     inside = [loop.axis for loop in nest.loops[nest.hold :] if loop.counts]
     return _ahead(nest, inside[-1]) if inside else nest
 

@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def kernel(dtype: str) -> Source:
-    """The product; C is only written."""
+    """Return the product; C is only written."""
     widened = [f"f32({read})" if dtype != "f32" else read for read in ("A[m, k]", "B[k, n]")]
     accumulate = "" if dtype == "f32" else " accumulate f32"
     return Source(
@@ -64,7 +64,7 @@ def kernel(dtype: str) -> Source:
 
 
 def isamap_runs(hw: str, dtype: str, sizes: tuple[int, int, int]) -> dict[str, Run]:
-    """The emitted code with and without packed weights."""
+    """Return the emitted code with and without packed weights."""
     rng = np.random.default_rng(1)
     m, n, k = sizes
     found: dict[str, Run] = {}

@@ -49,7 +49,7 @@ Contender = tuple[Callable[[], object], Callable[[], np.ndarray]]
 
 
 def isamap(m: int, n: int, k: int, data: Arrays) -> Contender:
-    """What `isamap compile gemm_f32` gives on this machine: calibrated, where it has a profile."""
+    """Return what `isamap compile gemm_f32` gives on this machine: calibrated, where it has a profile."""
     sizes = {"M": m, "N": n, "K": k}
     text, machine = source("gemm_f32"), detect_machine()
     request = Request(text, machine, sizes, profile=find_profile("default", machine))
@@ -88,7 +88,7 @@ def _seconds(call: Callable[[], object]) -> float:
 
 
 def tvm(m: int, n: int, k: int, data: Arrays, trials: int) -> Contender:
-    """The best of the schedules that MetaSchedule tries."""
+    """Return the best of the schedules that MetaSchedule tries."""
     lib, te = import_module("tvm"), import_module("tvm.te")
     ms = import_module("tvm.s_tir.meta_schedule")
     a, b, c = (te.placeholder(x.shape, "float32", name=name) for x, name in zip(data, "ABC", strict=True))
@@ -115,7 +115,7 @@ def tvm(m: int, n: int, k: int, data: Arrays, trials: int) -> Contender:
 
 
 def exo(m: int, n: int, k: int, data: Arrays) -> Contender:
-    """A panel of B packed, a register block over all of K: as large as registers and divisors allow."""
+    """Return a panel of B packed, a register block over all of K: as large as registers and divisors allow."""
     blocks = [(mr, nr) for nr in (64, 48, 32, 16) for mr in range(1, 25) if m % mr == 0 and n % nr == 0]
     fitting = [block for block in blocks if block[0] * block[1] // 16 + block[1] // 16 + 1 <= 32]
     if not fitting:
@@ -139,7 +139,7 @@ def exo(m: int, n: int, k: int, data: Arrays) -> Contender:
 def contenders(
     m: int, n: int, k: int, data: Arrays, options: argparse.Namespace
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Calls by name, each checked against numpy, and why others are missing; valid as long as the data."""
+    """Return the calls by name, each checked against numpy, and why others are missing; valid as long as the data."""
     wanted = data[0].astype(np.float64) @ data[1] + data[2]
     makers: dict[str, Callable[[], Contender]] = {
         "isamap": lambda: isamap(m, n, k, data),
@@ -167,7 +167,7 @@ def contenders(
 
 
 def row(m: int, n: int, k: int, options: argparse.Namespace) -> dict[str, float]:
-    """Times one product and prints its line; how many times as fast isamap is, by name."""
+    """Time one product and print its line; how many times as fast isamap is, by name."""
     rng = np.random.default_rng(0)
     a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n), (m, n)))
     calls, missing = contenders(m, n, k, (a, b, c), options)
@@ -183,7 +183,7 @@ def row(m: int, n: int, k: int, options: argparse.Namespace) -> dict[str, float]
 
 
 def main() -> None:
-    """Builds, checks, takes turns, prints."""
+    """Build, check, take turns, print."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

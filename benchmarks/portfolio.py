@@ -39,7 +39,7 @@ Rounds = list[dict[str, float]]
 
 
 def questions(rows: int, vectors: bool, hw: str) -> Iterator[tuple[str, Request]]:
-    """What is asked, each with a name."""
+    """Yield what is asked, each with a name."""
     machine = machine_of(hw)
     profile = find_profile("default", machine)
     cases = gemm_cases()
@@ -52,7 +52,7 @@ def questions(rows: int, vectors: bool, hw: str) -> Iterator[tuple[str, Request]
 
 
 def measured(request: Request, rounds: int) -> tuple[str, Rounds]:
-    """What was taken, and rounds of all; what was kept before is not asked."""
+    """Return what was taken, and rounds of all; what was kept before is not asked."""
     libraries = shipped_libraries()
     ours = prepare(request)
     installed = [one for library in libraries if (one := find_installed(library)) is not None]
@@ -71,7 +71,7 @@ def measured(request: Request, rounds: int) -> tuple[str, Rounds]:
 
 
 def ratio(found: Rounds, one: str, other: str) -> float:
-    """The median over rounds of the paired ratios."""
+    """Return the median over rounds of the paired ratios."""
     return median(costs[one] / costs[other] for costs in found)
 
 

@@ -75,7 +75,7 @@ def _planned(kernel: str, hw: str, sizes: Sizes) -> tuple[Problem, Schedule]:
 
 
 def _chosen(problem: Problem, found: Schedule) -> tuple[NestOption, NestSchedule]:
-    """The nest with most iterations, and its option."""
+    """Return the nest with most iterations, and its option."""
     options = {(n.statement, o.mapping, o.choose): o for n in problem.nests for o in n.options}
     pairs = [(options[nest.statement, nest.mapping, nest.choose], nest) for nest in found.nests]
     return max(pairs, key=lambda pair: _iterations(pair[0]))
@@ -86,7 +86,7 @@ def _iterations(option: NestOption) -> int:
 
 
 def _utilisation(problem: Problem, found: Schedule) -> float:
-    """The time of the iterations at the best rate of any mapping, as a share of the cost."""
+    """Return the time of the iterations at the best rate of any mapping, as a share of the cost."""
     option, nest = _chosen(problem, found)
     others = next(n for n in problem.nests if n.statement == nest.statement).options
     rate = min(o.interval_ns / prod(a.tile for a in o.axes) for o in others if o.interval_ns)
@@ -94,7 +94,7 @@ def _utilisation(problem: Problem, found: Schedule) -> float:
 
 
 def _tile(problem: Problem, found: Schedule) -> str:
-    """The instruction, and its register block: m by 6, n by 64."""
+    """Return the instruction, and its register block: m by 6, n by 64."""
     option, nest = _chosen(problem, found)
     unrolled = {loop.axis for loop in nest.loops if loop.is_unrolled}
     steps = {loop.axis: loop.step for loop in nest.loops if loop.counts}

@@ -21,7 +21,7 @@ from properties.random_mappings import trials, verdict  # noqa: E402 - the path 
 
 
 def main() -> int:
-    """Counts by verdict, kind and source; 1 when a mapping computes something else than its kernel."""
+    """Return the counts by verdict, kind and source; 1 when a mapping computes something else than its kernel."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

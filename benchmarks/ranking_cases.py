@@ -36,7 +36,7 @@ class Case:
         return {"M": self.m, "N": self.n, "K": self.k}
 
     def request(self, machine: str, profile: str) -> Request:
-        """The question with the greedy heuristic, on a machine with the figures of a profile.
+        """Return the question with the greedy heuristic, on a machine with the figures of a profile.
 
         A file may have been measured on any processor, with any version of the description.
         """
@@ -51,7 +51,7 @@ class Case:
 
     @staticmethod
     def named(name: str) -> Case:
-        """The case that a store calls so."""
+        """Return the case that a store calls so."""
         kernel, _, sizes = name.partition(" ")
         return Case(kernel, *map(int, sizes.split("x")))
 

@@ -52,7 +52,7 @@ class Judged:
 
 
 def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Path) -> Judged:
-    """A stored case, priced for a machine with a profile."""
+    """Return a stored case, priced for a machine with a profile."""
     case = Case.named(str(entry["case"]))
     posed = problem_of(case, machine, profile, problems)
     model = load_cost_model("analytic")
@@ -67,7 +67,7 @@ def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Pat
 
 
 def problem_of(case: Case, machine: str, profile: str, folder: Path) -> Problem:
-    """The problem of a case, from a file where it was built before by the same rules."""
+    """Return the problem of a case, from a file where it was built before by the same rules."""
     request = case.request(machine, profile)
     label = request.profile.digest[:12] if request.profile else "none"
     path = folder / f"{case.name.replace(' ', '-')}-{machine}-{label}-{_rules()}.json"
@@ -82,7 +82,7 @@ def problem_of(case: Case, machine: str, profile: str, folder: Path) -> Problem:
 
 @cache
 def _rules() -> str:
-    """A digest of what problems are made by; effects, which price them, may change."""
+    """Return a digest of what problems are made by; effects, which price them, may change."""
     sources = [Path(problem.__file__), *sorted(Path(posing.__file__).parent.glob("*.py"))]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 

@@ -42,7 +42,7 @@ class Loaded:
         self.place = ctypes.c_void_p(-(-self.workspace.ctypes.data // 64) * 64)
 
     def __call__(self) -> int:
-        """The ns of one call."""
+        """Return the ns of one call."""
         started = time.perf_counter_ns()
         status = self.function(self.pointer, self.place, None)
         took = time.perf_counter_ns() - started
@@ -64,7 +64,7 @@ def arrays_of(made: Compilation) -> dict[str, np.ndarray]:
 def measure_schedules(
     case: Case, made: Compilation, schedules: Sequence[Schedule], seconds: float
 ) -> dict[str, object]:
-    """An entry of a store: schedules of a case with the ns of their calls, in turns for so many seconds."""
+    """Return an entry of a store: schedules of a case with the ns of their calls, in turns for so many seconds."""
     machine, canonical = made.machine, made.canonical
     assert machine
     assert canonical

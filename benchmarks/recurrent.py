@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def _distinct(cell: str, every: bool) -> list[CellCase]:
-    """The first row of each number of units and sequences: rows that differ in steps alone are one."""
+    """Return the first row of each number of units and sequences: rows that differ in steps alone are one."""
     first: dict[tuple[int, int], CellCase] = {}
     for case in cell_cases(cell, None):
         first.setdefault((case.hidden, case.batch), case)

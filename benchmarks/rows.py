@@ -95,7 +95,7 @@ def _residual(y: Any, a: Arrays) -> Any:
 
 
 def _gated(after: Callable[[Any, Arrays], Any]) -> Callable[[Arrays], Call]:
-    """Two products of torch, a function of the first, and the product of both."""
+    """Return two products of torch, a function of the first, and the product of both."""
 
     def call(a: Arrays) -> Call:
         linear = functional.linear
@@ -116,7 +116,7 @@ def _requantised(a: Arrays) -> Call:
 
 
 def _unpacked(a: Arrays) -> Call:
-    """The product with weights that lie in memory as f32, eight times as many bytes."""
+    """Return the product with weights that lie in memory as f32, eight times as many bytes."""
     halves = torch.stack([a["B"] & 15, a["B"] >> 4], dim=2).float() - 8
     weights = (halves * a["scale"][:, None, None]).reshape(-1, a["C"].shape[1])
     x = a["A"].reshape(a["C"].shape[0], -1)
@@ -207,7 +207,7 @@ def _floats(tensor: Any) -> Any:
 
 
 def _tensor(array: Any) -> Any:
-    """The array as torch sees it, without a copy; bf16 lies in 16-bit words."""
+    """Return the array as torch sees it, without a copy; bf16 lies in 16-bit words."""
     if array.dtype.name == "bfloat16":
         return torch.from_numpy(array.view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(array)

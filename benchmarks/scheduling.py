@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 
 def main() -> None:
-    """Runs what the store lacks, then prints the summary."""
+    """Run what the store lacks, then prints the summary."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _drawn(cases: Sequence[Case], count: int, seed: int) -> list[Case]:
-    """A sample in which each kind on each machine in each type has its share."""
+    """Return a sample in which each kind on each machine in each type has its share."""
     rng, groups = random.Random(seed), dict[tuple[str, str, str], list[Case]]()
     for case in cases:
         groups.setdefault((case.kind, case.machine, case.dtype), []).append(case)

@@ -67,7 +67,7 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """Every suite on every machine, each shape once."""
+    """Return every suite on every machine, each shape once."""
     shapes: dict[tuple[str, tuple[tuple[str, int], ...], bool, bool], tuple[str, Shape, int]] = {}
     for suite, shape, rank in _shapes():
         sizes = tuple(_sizes(shape, rank).items())
@@ -90,7 +90,7 @@ def all_cases() -> list[Case]:
 
 
 def _shapes() -> Iterator[tuple[str, Shape, int]]:
-    """The suites, and ResNet-50's dense layers along one axis, and in volumes of eight slices."""
+    """Yield the suites, and ResNet-50's dense layers along one axis, and in volumes of eight slices."""
     for suite in ("deepbench-gemm", "transformer-gemm", "resnet50-conv", "mobilenet-conv", "deepbench-conv"):
         for shape in read_suite(suite):
             yield suite, shape, 2
@@ -160,5 +160,5 @@ def _conv_text(rank: int, element: str, wide: str, depthwise: bool) -> str:
 
 
 def _source(name: str, text: str, same_type: bool) -> Source:
-    """The text; a cast to the type that a value has already is left out."""
+    """Return the text; a cast to the type that a value has already is left out."""
     return Source(name, text.replace("f32(", "(") if same_type else text)

@@ -77,7 +77,7 @@ def contraction(axes: int, levels: int, mappings: int) -> Problem:
 
 
 def _option(named: list[tuple[str, str]], extent: int, vector: int, number: int) -> NestOption:
-    """An instruction on vectors along one axis; each further one is slower, or runs along another."""
+    """Return an instruction on vectors along one axis; each further one is slower, or runs along another."""
     along = [name for name, role in named if role in ("n", "m")]
     lanes = along[::-1][number // 3 % len(along)]
     axes = tuple(TileAxis(name, extent, vector if name == lanes else 1, role == "k") for name, role in named)

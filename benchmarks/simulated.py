@@ -127,7 +127,7 @@ def _both(
 
 
 def _made(request: Request, name: str, kept: Path | None) -> Compilation:
-    """The compilation, with the schedule that is kept under a name, or is kept there now."""
+    """Return the compilation, with the schedule that is kept under a name, or is kept there now."""
     path = kept / f"{name}.schedule" if kept is not None else None
     if path is not None and path.exists():
         return compile_kernel(

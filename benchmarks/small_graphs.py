@@ -20,7 +20,7 @@ class Layers:
         self.weights: list[Any] = []
 
     def add(self, op: str, *inputs: str, **attributes: Any) -> str:
-        """A node; the name of its result."""
+        """Return a node; the name of its result."""
         result = f"v{len(self.nodes)}"
         self.nodes.append(helper.make_node(op, list(inputs), [result], name=f"{op}_{result}", **attributes))
         return result
@@ -34,11 +34,11 @@ class Layers:
         return name
 
     def number(self, value: float) -> str:
-        """A constant of one element."""
+        """Return a constant of one element."""
         return self.constant(value=np.float32(value))
 
     def dense(self, x: str, inputs: int, outputs: int) -> str:
-        """A product with a bias."""
+        """Return a product with a bias."""
         return self.add("Add", self.add("MatMul", x, self.constant(inputs, outputs)), self.constant(outputs))
 
     def relu(self, x: str) -> str:
@@ -57,7 +57,7 @@ class Layers:
         return self.add("Mul", self.add("Mul", x, self.number(0.5)), self.add("Add", root, self.number(1.0)))
 
     def norm(self, x: str, size: int) -> str:
-        """The norm of rows, as exporters wrote it before there was one operator for it."""
+        """Return the norm of rows, as exporters wrote it before there was one operator for it."""
         mean = self.add("ReduceMean", x, axes=[-1], keepdims=1)
         away = self.add("Sub", x, mean)
         square = self.add("ReduceMean", self.add("Mul", away, away), axes=[-1], keepdims=1)
@@ -66,14 +66,14 @@ class Layers:
         return self.add("Add", scaled, self.constant(size))
 
     def attention(self, x: str, rows: int, size: int) -> str:
-        """One head."""
+        """Return one head."""
         q, k, v = (self.dense(x, size, size) for _ in range(3))
         scores = self.add("MatMul", q, self.add("Transpose", k, perm=[1, 0]))
         masked = self.add("Add", self.add("Mul", scores, self.number(size**-0.5)), self.constant(rows, rows))
         return self.dense(self.add("MatMul", self.add("Softmax", masked, axis=-1), v), size, size)
 
     def conv(self, x: str, inputs: int, outputs: int, window: int = 3, groups: int = 1) -> str:
-        """A convolution of stride 1 with a bias, of the same sizes."""
+        """Return a convolution of stride 1 with a bias, of the same sizes."""
         filters = self.constant(outputs, inputs // groups, window, window)
         pads, sizes = [window // 2] * 4, [window] * 2
         return self.add(
@@ -81,7 +81,7 @@ class Layers:
         )
 
     def done(self, x: str) -> onnx.ModelProto:
-        """The model with this result."""
+        """Return the model with this result."""
         given = helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)
         nodes = [*self.nodes, helper.make_node("Identity", [x], ["y"])]
         graph = helper.make_graph(
@@ -151,7 +151,7 @@ def _shared(rows: int) -> onnx.ModelProto:
 
 
 def _lstm(steps: int) -> onnx.ModelProto:
-    """An LSTM, unrolled: gates from one product, split."""
+    """Return an LSTM, unrolled: gates from one product, split."""
     net, size = Layers(f"lstm_{steps}", 16, 128), 128
     weights, hidden, cell = net.constant(size, 4 * size), "x", "x"
     bias = net.constant(4 * size)
@@ -182,7 +182,7 @@ def _convs(act: str, groups: int) -> onnx.ModelProto:
 
 
 def _excited() -> onnx.ModelProto:
-    """A squeeze and excitation block: a mean of each channel scales it."""
+    """Return a squeeze and excitation block: a mean of each channel scales it."""
     net = Layers("squeeze_excite", 1, 64, 28, 28)
     y = net.silu(net.conv("x", 64, 64, 1))
     s = net.silu(net.conv(net.add("GlobalAveragePool", y), 64, 16, 1))
@@ -200,7 +200,7 @@ def _softmaxes() -> onnx.ModelProto:
 
 
 def _gru(steps: int) -> onnx.ModelProto:
-    """A gated recurrent unit, unrolled."""
+    """Return a gated recurrent unit, unrolled."""
     net, size = Layers(f"gru_{steps}", 16, 128), 128
     weights = [(net.constant(size, size), net.constant(size)) for _ in range(6)]
 
@@ -254,7 +254,7 @@ def _batch_norms() -> onnx.ModelProto:
 
 
 def _mixer() -> onnx.ModelProto:
-    """An MLP over rows, and one over columns."""
+    """Return an MLP over rows, and one over columns."""
     net = Layers("mixer", 64, 128)
     turned = net.add("Transpose", net.norm("x", 128), perm=[1, 0])
     mixed = net.dense(net.gelu(net.dense(turned, 64, 128)), 128, 64)
@@ -287,7 +287,7 @@ def cart_pole(steps: int, carts: int = 2048) -> onnx.ModelProto:
 
 
 def _towers() -> onnx.ModelProto:
-    """Two encoders of the same rows, side by side, and their product."""
+    """Return two encoders of the same rows, side by side, and their product."""
     net = Layers("towers", 64, 256)
     ends: list[str] = []
     for _ in range(2):
@@ -299,7 +299,7 @@ def _towers() -> onnx.ModelProto:
 
 
 def _inverted() -> onnx.ModelProto:
-    """An inverted residual: wider, by channel, narrower."""
+    """Return an inverted residual: wider, by channel, narrower."""
     net = Layers("inverted_residual", 1, 24, 28, 28)
     y = net.add("Clip", net.conv("x", 24, 144, 1), net.number(0.0), net.number(6.0))
     y = net.add("Clip", net.conv(y, 144, 144, 3, 144), net.number(0.0), net.number(6.0))

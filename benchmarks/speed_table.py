@@ -47,7 +47,7 @@ def main(words: Sequence[str]) -> int:
 
 
 def results(folder: Path = RESULTS) -> list[Json]:
-    """What is kept, in the order of the tables."""
+    """Return what is kept, in the order of the tables."""
     files = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
     newest: dict[str, str] = {}
     for file in files:
@@ -60,7 +60,7 @@ def results(folder: Path = RESULTS) -> list[Json]:
 
 
 def short_table(files: Sequence[Json]) -> str:
-    """A line per processor, machine and element type: one thread, warm caches, nothing packed."""
+    """Return a line per processor, machine and element type: one thread, warm caches, nothing packed."""
     chosen = [f for f in files if (f["threads"], f["cache"], f["packed"]) == (1, "warm", False)]
     lines = [(*_place(f, form), _speed(_rows(f, form)), "; ".join(_said(_rows(f, form))))
              for f in chosen if f["suite"] == GEMM for form in [_headline(f)] if form]  # fmt: skip
@@ -68,7 +68,7 @@ def short_table(files: Sequence[Json]) -> str:
 
 
 def full_table(files: Sequence[Json]) -> str:
-    """A line per file and form that has a baseline, with the classes of its rows and the commits."""
+    """Return a line per file and form that has a baseline, with the classes of its rows and the commits."""
     lines: list[Sequence[str]] = []
     for f in files:
         for form in _forms(f):
@@ -88,13 +88,13 @@ def full_table(files: Sequence[Json]) -> str:
 
 
 def with_table(text: str, table: str) -> str:
-    """A page with the table between its marks."""
+    """Return a page with the table between its marks."""
     before, rest = text.split(START, maxsplit=1)
     return before + START + table + "\n" + END + rest.split(END, maxsplit=1)[1]
 
 
 def _headline(file: Json) -> str | None:
-    """The form with the most rows that have a baseline; the first of equals."""
+    """Return the form with the most rows that have a baseline; the first of equals."""
     counts = Counter(row["form"] for row in file["rows"] if _ratio(row))
     return max(_forms(file), key=lambda form: counts[form], default=None)
 
@@ -116,7 +116,7 @@ def _speed(rows: Sequence[Json]) -> str:
 
 
 def _said(rows: Sequence[Json]) -> list[str]:
-    """What the mean is of, how many rows are much slower, and how near the machine's limit they are."""
+    """Return what the mean is of, how many rows are much slower, and how near the machine's limit they are."""
     names = sorted({name for row in rows for name in row["ratio"]})
     beside = f"the fastest of {', '.join(names)}" if len(names) > 1 else names[0]
     slow = [value for row in rows if (value := _ratio(row)) and value < MUCH_SLOWER]

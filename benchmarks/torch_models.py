@@ -49,12 +49,12 @@ class Timed:
 
 
 def first_of(found: Any) -> Any:
-    """The first result of a model that has several."""
+    """Return the first result of a model that has several."""
     return found if isinstance(found, torch.Tensor) else first_of(found[0])
 
 
 def _onnxruntime(model: Any, inputs: Sequence[Any], threads: int) -> Callable[..., Any]:
-    """A call of onnxruntime, of the model as torch exports it."""
+    """Return a call of onnxruntime, of the model as torch exports it."""
     runtime: Any = import_module("onnxruntime")
     file = io.BytesIO()
     with warnings.catch_warnings():
@@ -82,7 +82,7 @@ def _made(name: str, model: Any, inputs: Sequence[Any], options: Mapping[str, An
 
 
 def _turn(call: Callable[[], Any], clock: Callable[[], float], calls: int) -> list[float]:
-    """Each call by itself, after one that brings back what others took from the caches."""
+    """Return each call by itself, after one that brings back what others took from the caches."""
     call()
     found: list[float] = []
     for _ in range(calls):
@@ -95,7 +95,7 @@ def _turn(call: Callable[[], Any], clock: Callable[[], float], calls: int) -> li
 def measure(
     name: str, dtype: Any, given: argparse.Namespace, options: Mapping[str, Any], clock: Callable[[], float]
 ) -> dict[str, Timed]:
-    """What each contender took; compilations and errors are printed."""
+    """Return what each contender took; compilations and errors are printed."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     model, inputs = MODELS[name]()
@@ -126,7 +126,7 @@ def measure(
 def _rows(
     model: str, dtype: Any, given: argparse.Namespace, timed: Mapping[str, Timed]
 ) -> list[dict[str, Any]]:
-    """A row for each contender."""
+    """Return a row for each contender."""
     asked = {"threads": given.threads, "pack": given.pack, "heuristic": given.heuristic}
     return [
         {
@@ -161,7 +161,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Prints what each model took, and how much faster than the fastest other one it is."""
+    """Print what each model took, and how much faster than the fastest other one it is."""
     asked = _arguments()
     clock = time.thread_time if asked.processor_time else time.perf_counter
     torch.set_num_threads(asked.threads)

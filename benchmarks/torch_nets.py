@@ -70,7 +70,7 @@ class Residual(nn.Module):
 
 
 def _conv(inputs: int, outputs: int, window: int, stride: int = 1, groups: int = 1) -> list[Any]:
-    """A convolution and its norm, as torchvision writes it."""
+    """Return a convolution and its norm, as torchvision writes it."""
     layer = nn.Conv2d(inputs, outputs, window, stride, window // 2, groups=groups, bias=False)
     return [layer, nn.BatchNorm2d(outputs)]
 
@@ -141,7 +141,7 @@ def _cell(gates: int) -> Given:
 
 
 def _layer(kind: str, batch: int) -> Given:
-    """A recurrent layer over 50 steps."""
+    """Return a recurrent layer over 50 steps."""
     return getattr(nn, kind)(64, 256), (torch.randn(50, batch, 64),)
 
 

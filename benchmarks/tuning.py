@@ -92,7 +92,7 @@ def _call(request: Request, arrays: Mapping[str, Array]) -> Callable[[], object]
 
 
 def _small_pages(array: Array) -> Array:
-    """A copy on pages of the usual size, as malloc gives them and as schedules are measured.
+    """Return a copy on pages of the usual size, as malloc gives them and as schedules are measured.
 
     numpy asks for huge pages where arrays are large; which schedule is the fastest may depend on that.
     """

@@ -18,7 +18,7 @@ ORIGINS: dict[str, str] = {}  # of pages from outside docs/: their paths in the 
 
 
 def on_config(config: Any) -> Any:
-    """The configuration with all decisions in the navigation."""
+    """Return the configuration with all decisions in the navigation."""
     names = [page.name for page in _decisions()]
     for section in config.nav:
         for entry in section.get("Why", []):
@@ -28,7 +28,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """The files of docs/, the pages outside that they link to, and an index of decisions."""
+    """Return the files of docs/, the pages outside that they link to, and an index of decisions."""
     from mkdocs.structure.files import File
 
     outside: set[str] = set()
@@ -43,7 +43,7 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """The page's text, in which links that leave docs/ or come from outside lead to pages of the site."""
+    """Return the page's text, in which links that leave docs/ or come from outside lead to pages of the site."""
     source = page.file.src_uri
     origin = ORIGINS.get(source, f"docs/{source}")
 
@@ -56,12 +56,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _inside(path: str) -> str:
-    """Where the site has a page of the project; a README is no index of a section here."""
+    """Return where the site has a page of the project; a README is no index of a section here."""
     return path.removeprefix("docs/").replace("/README.md", ".md")
 
 
 def _target(origin: str, link: str) -> str:
-    """The path in the project of what a page links to."""
+    """Return the path in the project of what a page links to."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(origin), link))
 
 

@@ -217,7 +217,7 @@ class Pool:
     expanded: set[str] = field(default_factory=set[str])
 
     def add(self, candidate: Candidate) -> bool:
-        """Takes a candidate in; whether it is new."""
+        """Take a candidate in; whether it is new."""
         text = print_nest(candidate.nest())
         ways = self.seen.setdefault(text, [])
         own = canonical(candidate.option.space, candidate.assignment)
@@ -246,7 +246,7 @@ class Pool:
         ]
 
     def expand(self, k: int, stop: float) -> bool:
-        """Adds what differs little from the cheapest `k`, until nothing changes; whether that was in time."""
+        """Add what differs little from the cheapest `k`, until nothing changes; whether that was in time."""
         while open_ones := [text for text in self._texts(k) if text not in self.expanded]:
             for text in open_ones:
                 if time.monotonic() > stop:

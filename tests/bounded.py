@@ -57,7 +57,7 @@ class Bounded:
         self._folder.cleanup()
 
     def run(self, words: Sequence[str], files: Mapping[str, bytes] | None = None) -> Said:
-        """What a command says that runs in a folder with these files; `<stdin>` is standard input."""
+        """Return what a command says that runs in a folder with these files; `<stdin>` is standard input."""
         return self._answer(
             {
                 "words": list(words),

@@ -68,7 +68,7 @@ def _bounds(cost: Cost, ranges: Mapping[str, tuple[int, int]], known: dict[int, 
 def _bounds_over_blocks(
     axes: tuple[tuple[str, int], ...], body: Cost, ranges: Mapping[str, tuple[int, int]]
 ) -> Interval:
-    """Where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
+    """Return where the sizes of blocks are given, their sum; else as few or many as there may be, of any size."""
     spans = [ranges[name] for name, _ in axes]
     if all(low == high for low, high in spans):
         given = {name: low for (name, _), (low, _) in zip(axes, spans, strict=True)}

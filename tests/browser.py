@@ -38,7 +38,7 @@ KEYS = {
 
 
 def chromium() -> str | None:
-    """The program, where it is installed."""
+    """Return the program, where it is installed."""
     return next((path for name in NAMES if (path := shutil.which(name)) is not None), None)
 
 
@@ -83,7 +83,7 @@ class Browser:
         os.close(self._from)
 
     def ask(self, method: str, params: Mapping[str, object] | None = None) -> dict[str, Any]:
-        """The answer to one message."""
+        """Return the answer to one message."""
         self._count += 1
         message: dict[str, object] = {"id": self._count, "method": method, "params": dict(params or {})}
         if self._session is not None:
@@ -115,7 +115,7 @@ class Browser:
             pass
 
     def value(self, expression: str) -> Any:
-        """What an expression of the page's script comes to."""
+        """Return what an expression of the page's script comes to."""
         found = self.ask("Runtime.evaluate", {"expression": expression, "returnByValue": True})
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")

@@ -48,7 +48,7 @@ def walked_issues(nest: LoopNest) -> int:
 
 
 def _moved(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> list[set[Element]]:
-    """What a level takes at each entry of its place, in order."""
+    """Return what a level takes at each entry of its place, in order."""
     has: set[Element] = set()
     taken: list[set[Element]] = []
     for place in _places(nest, depth):

@@ -59,7 +59,7 @@ Answer = set[frozenset[Found]]
 
 
 def all_mappings(instruction: Instruction, kernel: Routine) -> tuple[Answer, Answer]:
-    """All mappings, each with its images, and those of the first pairing in written order."""
+    """Return all mappings, each with its images, and those of the first pairing in written order."""
     mine, theirs = _single(instruction).assign, _single(kernel).assign
     output = kernel.operand(theirs.target.buffer)
     wanted = output.dtype if theirs.op is None else output.accumulate or output.dtype
@@ -142,7 +142,7 @@ HOLDS = {
 
 
 def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> Iterator[Found]:
-    """All valid ways to put kernel axes on instruction axes, or on classes of them, under one pairing."""
+    """Yield all valid ways to put kernel axes on instruction axes, or on classes of them, under one pairing."""
     sizes = _largest(instruction)
     if sizes is None:
         return
@@ -177,7 +177,7 @@ def _placements(instruction: Instruction, kernel: Routine, pairing: Pairing) -> 
 
 
 def _largest(instruction: Instruction) -> dict[str, int] | None:
-    """The largest values of parameters for which what is demanded holds; None when it never does."""
+    """Return the largest values of parameters for which what is demanded holds; None when it never does."""
     ranges = [
         range(_at((p.low,), {})[0] if p.low else 1, _at((p.high,), {})[0] + 1) if p.high else [UNBOUNDED]
         for p in instruction.params
@@ -228,7 +228,7 @@ class _Issues:
         self.tensors = [[_at(t, still | p) for p in _points(self.extents)] for t in tensors]
 
     def moves_with(self, names: Sequence[str]) -> bool:
-        """Whether elements of an operand depend on one of these parameters."""
+        """Return whether elements of an operand depend on one of these parameters."""
         return any(n in i.symbols for n in names for s in self.subscripts for i in s)
 
     def classes(self) -> list[tuple[str, ...]]:
@@ -241,7 +241,7 @@ class _Issues:
         return [tuple(c) for c in found.values()]
 
     def are_valid(self, groups: Groups) -> bool:
-        """Whether no element stands for two, in whatever order axes are fused and wherever blocks lie."""
+        """Return whether no element stands for two, in whatever order axes are fused and wherever blocks lie."""
         inside = {x for _, theirs in groups for x in theirs}
         loops = self._numbers([x for x in self.extents if x not in inside])
         orders = [product(permutations(mine), permutations(theirs)) for mine, theirs in groups]
@@ -258,7 +258,7 @@ class _Issues:
         return [sum(self.steps[x] * v for x, v in p.items()) for p in points]
 
     def _blocks(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> list[Block]:
-        """A block at every position: the lanes of `mine` together count along the fused axes `theirs`."""
+        """Return a block at every position: the lanes of `mine` together count along the fused axes `theirs`."""
         fused = self._numbers(theirs)
         lanes: Block = []
         for p in _points({j: min(self.lengths[j], len(fused)) for j in mine}):
@@ -269,7 +269,7 @@ class _Issues:
         return [[(n, fused[o + d]) for n, d in lanes if o + d < len(fused)] for o in range(len(fused))]
 
     def _is_valid(self, start: int, blocks: Sequence[Block]) -> bool:
-        """Whether elements and what they stand for agree in one issue, and its outputs are all different."""
+        """Return whether elements and what they stand for agree in one issue, and its outputs are all different."""
         lanes = [(0, start)]
         for block in blocks:
             lanes = [(n + dn, i + di) for n, i in lanes for dn, di in block]
@@ -281,7 +281,7 @@ class _Issues:
         return all(self._is_one_value(reads, both) for reads in self.twice)
 
     def _is_one_value(self, reads: Sequence[int], both: Sequence[Sequence[tuple[Element, Element]]]) -> bool:
-        """Whether each element of an operand stands for one value, wherever it is read."""
+        """Return whether each element of an operand stands for one value, wherever it is read."""
         values = {(at, (self.skeletons[n], of)) for n in reads for at, of in both[n]}
         outside = {
             ((at, place), fill)

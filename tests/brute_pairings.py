@@ -17,7 +17,7 @@ Pairing = dict[tuple[str, tuple[Index, ...]], Expr]
 
 
 def pairings(mine: Expr, theirs: Expr) -> Iterator[tuple[tuple[Path, ...], Pairing]]:
-    """Every way to lay the instruction's leaves over nodes of the kernel's tree, with where they lie."""
+    """Yield every way to lay the instruction's leaves over nodes of the kernel's tree, with where they lie."""
     if any(isinstance(e, IndexValue) and e.index.symbols for _, e in _nodes(mine)):
         return  # an axis of an instruction counts from 0 in each issue
     leaves = [(p, e) for p, e in _nodes(mine) if isinstance(e, Read | Scalar)]
@@ -95,7 +95,7 @@ def _replaced(e: Expr, new: Mapping[Path, Expr], path: Path = ()) -> Expr:
 
 
 def normal(e: Expr) -> Expr:
-    """The tree with what commutes in an order that does not depend on the writing."""
+    """Return the tree with what commutes in an order that does not depend on the writing."""
     parts = [normal(c) for c in children(e)]
     if isinstance(e, Call) and OPS[e.op].commutative:
         parts.sort(key=repr)
@@ -103,7 +103,7 @@ def normal(e: Expr) -> Expr:
 
 
 def skeleton(e: Expr) -> Expr:
-    """The expression without its subscripts and fills."""
+    """Return the expression without its subscripts and fills."""
     if isinstance(e, Read):
         return replace(e, index=(), fill=None)
     if isinstance(e, IndexValue):
@@ -112,12 +112,12 @@ def skeleton(e: Expr) -> Expr:
 
 
 def fills(e: Expr) -> tuple[Const | None, ...]:
-    """What is taken outside of each array that is read."""
+    """Return what is taken outside of each array that is read."""
     own = (e.fill,) if isinstance(e, Read) else ()
     return own + tuple(f for c in children(e) for f in fills(c))
 
 
 def indices(e: Expr) -> tuple[Index, ...]:
-    """All integers that the value of an expression depends on, besides what the tensors hold."""
+    """Return all integers that the value of an expression depends on, besides what the tensors hold."""
     own = e.index if isinstance(e, Read) else (e.index,) if isinstance(e, IndexValue) else ()
     return own + tuple(i for c in children(e) for i in indices(c))

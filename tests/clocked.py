@@ -29,7 +29,7 @@ def _spent_s() -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Notes what a test took, in a file of this process."""
+    """Note what a test took, in a file of this process."""
     before = _spent_s()
     result = yield
     with Path(f"{os.environ['CLOCKED']}.{os.getpid()}").open("a") as file:

@@ -21,14 +21,14 @@ BESIDE = "=== file "
 
 
 def beside(text: str) -> dict[str, str]:
-    """The files that a case names, with their contents."""
+    """Return the files that a case names, with their contents."""
     body = text.partition(INPUT)[0]
     parts = [part.partition("\n") for part in body.split(BESIDE)[1:]]
     return {name: content for name, _, content in parts}
 
 
 def said(text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    """What a command line prints in the current folder, and its exit code."""
+    """Return what a command line prints in the current folder, and its exit code."""
     for name, content in beside(text).items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(content, encoding="utf-8")

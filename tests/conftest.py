@@ -22,7 +22,7 @@ EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "100"))
 
 
 def examples(usual: int) -> int:
-    """How many examples a property tries: `usual` in a full run, fewer in a fast one, more on demand."""
+    """Return how many examples a property tries: `usual` in a full run, fewer in a fast one, more on demand."""
     return EXAMPLES if EXAMPLES > 100 else max(1, usual * EXAMPLES // 100)
 
 
@@ -67,7 +67,7 @@ def solver_is_started(own_cache: None) -> None:
 
 @pytest.fixture(scope="session")
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keeps the tests out of the user's cache and data; child processes inherit it."""
+    """Keep the tests out of the user's cache and data; child processes inherit it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISAMAP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("ISAMAP_DATA_DIR", str(tmp_path_factory.mktemp("data")))

@@ -14,7 +14,7 @@ from isamap.stream.words import decode
 
 
 def corrupted(program: ProgramFile, machine: Machine, seed: int) -> tuple[str, ProgramFile]:
-    """The program with another number in one field of one instruction, and which that is."""
+    """Return the program with another number in one field of one instruction, and which that is."""
     rng = np.random.default_rng(seed)
     placed = decode(program.words, machine, contents_of(program.tables))
     one = placed[int(rng.integers(len(placed)))]

@@ -48,7 +48,7 @@ def count_program(program: LoweredProgram, machine: Machine) -> Counted:
 
 
 def symbols_of_counts(nodes: tuple[Node, ...]) -> frozenset[str] | None:
-    """The symbols that say how much nodes move; None where that depends on the shares done before."""
+    """Return the symbols that say how much nodes move; None where that depends on the shares done before."""
     found: set[str] = set()
     for node in nodes:
         body, bound = (), frozenset[str]()

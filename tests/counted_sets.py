@@ -10,7 +10,7 @@ INSTRUCTION_SET = "instruction set"
 
 
 def summary(reports: Iterable[object]) -> str:
-    """One line: how many sets were tried, and of each how many instructions were right; "" for none."""
+    """Return one line: how many sets were tried, and of each how many instructions were right; "" for none."""
     sets = {
         str(value)
         for report in reports

@@ -55,7 +55,7 @@ class FakeLibrary:
 
     @staticmethod
     def build(folder: Path, source: str, calls: str = TOTAL, name: str = "fake") -> FakeLibrary:
-        """The library of a source, called `name`."""
+        """Return the library of a source, called `name`."""
         made = folder / name
         made.mkdir()
         (made / "fake.c").write_text(source, encoding="utf-8")
@@ -65,7 +65,7 @@ class FakeLibrary:
 
     @staticmethod
     def describe(folder: Path, calls: str = TOTAL, name: str = "fake") -> FakeLibrary:
-        """The description alone, of a library that lies beside it or does not."""
+        """Return the description alone, of a library that lies beside it or does not."""
         path = folder / f"{name}.yaml"
         path.write_text(
             f"isamap: 1\nlibrary: {name}\nsummary: a library of a test\nfiles: [{{file: ./{NAME}}}]\n"

@@ -19,7 +19,7 @@ STEP = 1e-6
 
 
 def in_f64(kernel: Kernel) -> Kernel:
-    """The kernel with f64 in place of all floats, so that nothing is rounded to speak of."""
+    """Return the kernel with f64 in place of all floats, so that nothing is rounded to speak of."""
     operands = tuple(replace(o, dtype=_wider(o.dtype), accumulate=None) for o in kernel.operands)
     params = tuple(replace(p, dtype=_wider(p.dtype) if p.dtype else None) for p in kernel.params)
     return replace(kernel, operands=operands, params=params, body=tuple(map(_stmt, kernel.body)))
@@ -72,7 +72,7 @@ def directional(
     by: list[str],
     seed: int = 0,
 ) -> tuple[float, float]:
-    """The derivative of a random sum of results along a random direction: by the kernel, by differences.
+    """Return the derivative of a random sum of results along a random direction: by the kernel, by differences.
 
     Everything is computed in f64.
     """

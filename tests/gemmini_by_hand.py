@@ -34,7 +34,7 @@ class File:
         assert len(self.body) >= len(self.words) * word_bytes
 
     def tensors(self) -> list[dict[str, Any]]:
-        """What the caller passes."""
+        """Return what the caller passes."""
         return [a for a in self.header["arrays"] if a["role"] != "buffer"]
 
     def image(self, arrays: dict[str, Array]) -> Array:
@@ -47,7 +47,7 @@ class File:
         return memory
 
     def output(self, memory: Array, name: str) -> Array:
-        """An array as it lies in main memory."""
+        """Return an array as it lies in main memory."""
         (one,) = (a for a in self.tensors() if a["name"] == name)
         dtype = np.dtype(TYPES[one["type"]])
         size = math.prod(one["shape"]) * dtype.itemsize

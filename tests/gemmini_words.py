@@ -33,7 +33,7 @@ def compiled(name: str, sizes: dict[str, Size]) -> bytes:
 
 
 def started(data: bytes, name: str) -> tuple[File, NDArray[Any], dict[str, NDArray[Any]]]:
-    """The file, main memory before the first command, and what the kernel's interpreter makes of it."""
+    """Return the file, main memory before the first command, and what the kernel's interpreter makes of it."""
     kernel: Kernel = program_kernel(read_program(data, "a program"), read_kernel(name))
     arrays = make_arrays(kernel, "random")
     file = File(data)

@@ -204,7 +204,7 @@ def attention(a: Arrays, s: Sizes) -> Arrays:
 
 
 def gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arrays:
-    """The reset gate on the product, as cuDNN, oneDNN and PyTorch have it."""
+    """Return the reset gate on the product, as cuDNN, oneDNN and PyTorch have it."""
     h, found = h0, list[Array]()
     for x in X:
         r, z = (sigmoid(x @ W[i] + b[i] + h @ U[i] + d[i]) for i in range(2))
@@ -214,7 +214,7 @@ def gru(X: Array, W: Array, U: Array, b: Array, d: Array, h0: Array) -> Arrays:
 
 
 def gru_reset_first(X: Array, W: Array, U: Array, b: Array, h0: Array) -> Arrays:
-    """The reset gate on the state, as Cho et al. (2014) have it."""
+    """Return the reset gate on the state, as Cho et al. (2014) have it."""
     h, found = h0, list[Array]()
     for x in X:
         r, z = (sigmoid(x @ W[i] + b[i] + h @ U[i]) for i in range(2))
@@ -242,7 +242,7 @@ def rnn(X: Array, W: Array, U: Array, b: Array, h0: Array, act: Callable[[Array]
 
 
 def both(cell: Callable[..., Arrays], X: Array, **of_ways: Array) -> Arrays:
-    """The way forward, and beside it the way back."""
+    """Return the way forward, and beside it the way back."""
     given = ({name: array[way] for name, array in of_ways.items()} for way in range(2))
     there, back = (cell(X=x, **own) for x, own in zip((X, X[::-1]), given, strict=True))
     states = {name: np.stack([there[name], back[name]]) for name in there if name != "Y"}
@@ -250,7 +250,7 @@ def both(cell: Callable[..., Arrays], X: Array, **of_ways: Array) -> Arrays:
 
 
 def in_bytes(x: Array, largest: Array) -> Array:
-    """The 127ths of the largest value that are next to x, as values."""
+    """Return the 127ths of the largest value that are next to x, as values."""
     return np.clip(np.nan_to_num(np.rint(127 * x / largest)), -128, 127) * largest / 127
 
 

@@ -26,7 +26,7 @@ NEVER = 10**9
 
 
 def main(folder: Path, first: int, step: int, words: list[str]) -> dict[str, object]:
-    """How many operations there are, how many kills were tried, and each finding with the kill before it."""
+    """Return how many operations there are, how many kills were tried, and each finding with the kill before it."""
     for name in ("cache", "data"):
         (folder / name).mkdir(mode=0o700, exist_ok=True)
         os.environ[f"ISAMAP_{name.upper()}_DIR"] = str(folder / name)
@@ -47,7 +47,7 @@ def main(folder: Path, first: int, step: int, words: list[str]) -> dict[str, obj
 
 
 def _run(folder: Path, words: list[str], kill_at: int) -> int:
-    """How many operations a command made, in a process of its own that is killed before one of them."""
+    """Return how many operations a command made, in a process of its own that is killed before one of them."""
     told, tell = os.pipe()
     child = os.fork()
     if child == 0:
@@ -89,7 +89,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 def _not_whole(folder: Path) -> Iterator[str]:
-    """What of the output folder, the cache and the databases is damaged or missing."""
+    """Yield what of the output folder, the cache and the databases is damaged or missing."""
     out = folder / "out"
     if not out.is_dir():
         yield "the output folder is lost"

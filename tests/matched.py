@@ -31,7 +31,7 @@ class Compared:
 
 
 def compare(instruction_text: str, kernel_text: str, everything: Everything = all_mappings) -> Compared:
-    """Both sides, complete and fixed. Raises: TypeProblem for texts that mean nothing."""
+    """Return both sides, complete and fixed. Raises: TypeProblem for texts that mean nothing."""
     pattern, kernel = instruction(instruction_text), parse_kernel(Source("kernel.ir", kernel_text))
     result = Compared([], [], [], (), Counter())
     counts: list[int] = []
@@ -48,7 +48,7 @@ def compare(instruction_text: str, kernel_text: str, everything: Everything = al
 def found_without_sizes(
     instruction_text: str, kernel_text: str, sizes: dict[str, int]
 ) -> tuple[set[frozenset[Found]], Answer]:
-    """What the matcher finds while sizes are open, and what there is for these sizes; nothing degenerate.
+    """Return what the matcher finds while sizes are open, and what there is for these sizes; nothing degenerate.
 
     An axis that is empty because some size might not allow anything there may be filled for another one.
     Raises: TypeProblem for texts that mean nothing.
@@ -68,7 +68,7 @@ def _bound(mapping: Mapping, sizes: dict[str, int]) -> tuple[Binding, ...]:
 
 
 def as_found(mapping: Mapping) -> Found:
-    """What the matcher says, in the words of the definition."""
+    """Return what the matcher says, in the words of the definition."""
     return Found(
         mapping.kind,
         frozenset((b.name, b.pattern, b.subject) for b in mapping.bindings),

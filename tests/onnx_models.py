@@ -24,7 +24,7 @@ def make(
     constants: Mapping[str, Array] | None = None,
     opset: int = 21,
 ) -> Any:
-    """The model of such nodes, whose results have no sizes of their own yet."""
+    """Return the model of such nodes, whose results have no sizes of their own yet."""
     onnx: Any = import_module("onnx")
     helper = onnx.helper
     graph = helper.make_graph(
@@ -41,11 +41,11 @@ def make(
 
 
 def evaluated(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
-    """What ONNX's evaluator computes."""
+    """Return what ONNX's evaluator computes."""
     reference: Any = import_module("onnx.reference")
     return [np.asarray(found) for found in reference.ReferenceEvaluator(model).run(None, dict(inputs))]
 
 
 def imported(model: Any, constants: Mapping[str, Array] | None = None) -> Imported:
-    """A model that was made, imported."""
+    """Return a model that was made, imported."""
     return lower_model(parse_model(model.SerializeToString(), Path("made.onnx")), "made", {}, constants or {})

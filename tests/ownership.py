@@ -34,7 +34,7 @@ MOST = 20
 
 
 def lost_bytes(program: LoweredProgram, machine: Machine, sizes: dict[str, int] | None = None) -> list[str]:
-    """What is read through a buffer and was not written through it; at most 20 findings."""
+    """Return what is read through a buffer and was not written through it; at most 20 findings."""
     return list(Walk(program, machine).run(sizes or {}))[:MOST]
 
 
@@ -89,7 +89,7 @@ class Walk:
         """Loading and releasing a configuration move no elements."""
 
     def share(self, node: Share, at: dict[str, int]) -> Iterator[str]:
-        """The pieces from where the share before ended, as many as fall to as many shares."""
+        """Yield the pieces from where the share before ended, as many as fall to as many shares."""
         pieces: list[tuple[tuple[Node, ...], dict[str, int]]] = []
         for part, depth in zip(node.body, node.depths, strict=True):
             counted = [((part,), dict[str, int]())]

@@ -21,7 +21,7 @@ LOOPS = LoopTimes(turn_ns=0.1, address_ns=0.07, unrolled_ns=0.03, unrolled_issue
 
 
 def problem(option: NestOption, *others: NestOption, registers: dict[str, int] | None = None) -> Problem:
-    """A problem of one statement with these options."""
+    """Return a problem of one statement with these options."""
     sizes = tuple(sorted((axis.name.upper(), axis.extent) for axis in option.axes))
     files = tuple(sorted((registers or {"zmm": 32}).items()))
     nest = NestProblem(0, (option, *others))
@@ -52,7 +52,7 @@ def gemm(m: int, n: int, k: int) -> Problem:
 
 
 def opened(asked: Problem, name: str) -> Problem:
-    """The same with an axis whose extent only the run knows."""
+    """Return the same with an axis whose extent only the run knows."""
 
     def option(known: NestOption) -> NestOption:
         axes = tuple(replace(axis, is_open=axis.is_open or axis.name == name) for axis in known.axes)
@@ -134,7 +134,7 @@ def loops(words: str) -> tuple[LoopStep, ...]:
 
 
 def answer(problem: Problem, words: str, stages: tuple[Stage, ...] = ()) -> Schedule:
-    """A schedule of a problem's first option; `|` marks where `hold` stands."""
+    """Return a schedule of a problem's first option; `|` marks where `hold` stands."""
     outside, _, inside = words.partition("|")
     option = problem.nests[0].options[0]
     nest = NestSchedule(

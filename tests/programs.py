@@ -60,7 +60,7 @@ def gemm(
     checks: tuple[Condition, ...] = (),
     before: tuple[Node, ...] = (),
 ) -> LoweredProgram:
-    """The program for K = 5; `rows` is how many rows are computed, all when it is not said."""
+    """Return the program for K = 5; `rows` is how many rows are computed, all when it is not said."""
     m, n, k = index("M"), index("N"), index(5)
     inner = For("k", k, multiply(index("m"), index("n"), index("k")))
     body = (*before, For("m", rows if rows is not None else m, (For("n", n, (inner,)),), "rows of C"))

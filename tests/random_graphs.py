@@ -14,7 +14,7 @@ LINE = 64
 
 
 def random_problem(seed: int, count: int) -> tuple[GraphProblem, tuple[int, ...], tuple[int, ...]]:
-    """A problem, and the orders of no fusion and of the greedy rule."""
+    """Return a problem, and the orders of no fusion and of the greedy rule."""
     rng = random.Random(seed)
     nodes: list[GraphNode] = []
     for n in range(count):
@@ -48,7 +48,7 @@ def _group(cone: Cone, edges: Edges, sizes: dict[str, int], rng: random.Random) 
 
 
 def choices(problem: GraphProblem) -> Iterator[tuple[int, ...]]:
-    """All choices of groups by which every result is there, and nothing that is not needed."""
+    """Yield all choices of groups by which every result is there, and nothing that is not needed."""
     options = [(None, *problem.by_root.get(n, ())) for n in range(len(problem.nodes))]
     for picked in product(*options):
         taken = [g for g in picked if g is not None]
@@ -59,7 +59,7 @@ def choices(problem: GraphProblem) -> Iterator[tuple[int, ...]]:
 
 
 def orders(problem: GraphProblem, taken: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
-    """All orders in which each group finds what it reads."""
+    """Yield all orders in which each group finds what it reads."""
     for order in permutations(taken):
         there: set[str] = set()
         for g in order:
@@ -71,7 +71,7 @@ def orders(problem: GraphProblem, taken: tuple[int, ...]) -> Iterator[tuple[int,
 
 
 def least_ns(problem: GraphProblem, room_bytes: int) -> float:
-    """What the best plan costs where everything is near: by trying all that fit."""
+    """Return what the best plan costs where everything is near: by trying all that fit."""
     best = float("inf")
     for taken in choices(problem):
         cost = cost_ns(problem, taken, problem.sizes)

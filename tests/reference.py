@@ -56,7 +56,7 @@ class Run:
 def run_reference(
     routine: Routine, arrays: Mapping[str, NDArray[Any]], shuffle: Random | None = None
 ) -> dict[str, Buffer]:
-    """All buffers after a routine without parameters has run, each a mapping from elements to numbers."""
+    """Return all buffers after a routine without parameters has run, each a mapping from elements to numbers."""
     buffers = {name: to_buffer(a, routine.operand(name).dtype) for name, a in arrays.items()}
     run = Run(routine, buffers, shuffle)
     for statement in routine.body:
@@ -72,13 +72,13 @@ def run_reference(
 
 
 def to_buffer(array: NDArray[Any], dtype: DType) -> Buffer:
-    """An array's elements as exact numbers."""
+    """Return an array's elements as exact numbers."""
     number: Callable[[Any], Number] = (lambda v: Fraction(float(v))) if dtype.is_float else int
     return {index: number(array[index]) for index in np.ndindex(*array.shape)}
 
 
 def fit(value: Number, dtype: DType) -> Number:
-    """The value in a type: the nearest float (ties to even, no overflow), or the low bits of an integer."""
+    """Return the value in a type: the nearest float (ties to even, no overflow), or the low bits of an integer."""
     if dtype.kind == "bool":
         return int(bool(value))
     if dtype.is_integer:
@@ -88,7 +88,7 @@ def fit(value: Number, dtype: DType) -> Number:
 
 
 def round_fraction(value: Fraction, digits: int, smallest_exponent: int) -> Fraction:
-    """The nearest number of `digits` binary digits, subnormals below 2**smallest_exponent included."""
+    """Return the nearest number of `digits` binary digits, subnormals below 2**smallest_exponent included."""
     if value == 0:
         return value
     exponent = 0

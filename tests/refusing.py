@@ -44,7 +44,7 @@ def _usual() -> Module:
 
 
 def machine(text: str, *, emitted: bool = True) -> Machine:
-    """A machine of the declarations in a text; with `mem`, `reg` and moves when it names no memory."""
+    """Return a machine of the declarations in a text; with `mem`, `reg` and moves when it names no memory."""
     known = Module(()) if "memory " in text else _usual()
     module = parse_module(Source("machine.isa", text), known)
     everything = (*known.declarations, *module.declarations)
@@ -77,13 +77,13 @@ def kernel(text: str) -> Kernel:
 
 
 def rejection(routine: Kernel, on: Machine, instruction: str | None = None) -> Rejection | None:
-    """What is said of the last instruction, or of the one named, and the first statement that lacks it."""
+    """Return what is said of the last instruction, or of the one named, and the first statement that lacks it."""
     name = instruction or list(on.instructions)[-1]
     return next((r for r in refusals(routine, on) if r.instruction == name), None)
 
 
 def said(routine: Kernel, on: Machine, instruction: str | None = None) -> str:
-    """The refusal with both places, and the kernel after its fix."""
+    """Return the refusal with both places, and the kernel after its fix."""
     found = rejection(routine, on, instruction)
     if found is None:
         name = instruction or list(on.instructions)[-1]

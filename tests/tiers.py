@@ -41,7 +41,7 @@ def left_out(
 
 
 def is_drawn(seed: str, name: str) -> bool:
-    """Whether a test is in the tenth that this seed draws."""
+    """Return whether a test is in the tenth that this seed draws."""
     return zlib.crc32(f"{seed} {name}".encode()) % 10 == 0
 
 

@@ -8,7 +8,7 @@ from isamap.stream.program_file import ProgramFile
 
 
 def given_arrays(program: ProgramFile, image: str, rows_apart: int = 0) -> str:
-    """What a call is given, as C: arrays in an image of main memory, rows so many bytes farther apart."""
+    """Return what a call is given, as C: arrays in an image of main memory, rows so many bytes farther apart."""
     given: list[str] = []
     for array in (a for a in program.arrays if a.role != "buffer"):
         given.append(f".{array.name} = (void *)({image} + {array.offset})")

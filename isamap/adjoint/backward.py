@@ -245,7 +245,7 @@ class Backward:
         return out
 
     def hand_out(self, adjoint: Operand, output: Operand) -> None:
-        """Assigns an output as the last statement."""
+        """Assign an output as the last statement."""
         axes = self.names.axes(adjoint.shape)
         index = tuple(Index.of(a.name) for a in axes)
         value = cast(Read(adjoint.name, index, adjoint.dtype), output.dtype)

@@ -135,7 +135,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: Names) -> 
 
 
 def _handed_out(built: Built, result: Operand, names: Names) -> Statement:
-    """Assigns a result, which is the value of another array at the end."""
+    """Assign a result, which is the value of another array at the end."""
     place = built.finals[result.name]
     axes = names.axes(result.shape)
     index = tuple(Index.of(a.name) for a in axes)

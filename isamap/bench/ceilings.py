@@ -169,7 +169,7 @@ class Bandwidths:
 
 
 def measure_bandwidths(loops: str, rounds: int = 5) -> Bandwidths:
-    """Reads buffers of growing size with the widest loads of this processor, in one stream and in eight."""
+    """Read buffers of growing size with the widest loads of this processor, in one stream and in eight."""
     import ctypes
 
     library = load_loops(loops)

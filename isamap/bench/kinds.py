@@ -156,7 +156,7 @@ def _image(case: ConvCase, name: str, raw: Any) -> Any:
 
 
 def _filters(case: ConvCase, raw: Any) -> Any:
-    """Filters [k, c, r, s], in memory as torch has them for the layout."""
+    """Return the filters [k, c, r, s], in memory as torch has them for the layout."""
     conv, g = case.shape, case.groups
     c, k = conv.c // g, conv.k // g
     if case.layout == "nchw":

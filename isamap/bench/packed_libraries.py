@@ -61,7 +61,7 @@ def pack_for_mkl(library: Any, name: str, mapped: Mapped[GemmCase]) -> list[Pack
 
 
 def with_packed(product: Product, packed: list[PackedMemory]) -> Any:
-    """Turns a product into one with packed copies of B; gives what has to live as long as it."""
+    """Turn a product into one with packed copies of B; give what has to live as long as it."""
     addresses = (ctypes.c_void_p * len(packed))(*(memory.address for memory in packed))
     product.b, product.transpose_b = ctypes.addressof(addresses), PACKED
     return (addresses, packed)

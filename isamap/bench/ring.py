@@ -186,5 +186,5 @@ class Mapped(Generic[C]):
 
 
 def map_task(task: Task[C]) -> Mapped[C]:
-    """Maps the operands of a task; the arrays keep the memory."""
+    """Map the operands of a task; the arrays keep the memory."""
     return Mapped(task, {name: map_place(place, task.ring) for name, place in task.places.items()})

@@ -90,7 +90,7 @@ def coloured(text: str, stream: TextIO) -> str:
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Makes a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
+    """Make a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
     if not overwrite:
         check_new(path)
     named, path = path, path.resolve()
@@ -111,7 +111,7 @@ def check_new(path: Path) -> None:
 
 
 def _place_new(made: str, path: Path) -> None:
-    """Gives the finished file its name; a link refuses where another has taken it in the meantime."""
+    """Give the finished file its name; a link refuses where another has taken it in the meantime."""
     try:
         os.link(made, path)
     except (NotImplementedError, PermissionError):  # some file systems have no links

@@ -91,7 +91,7 @@ def _empty_app() -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
     def group() -> None:
-        """Keeps typer from taking a single command for the whole."""
+        """Keep typer from taking a single command for the whole."""
 
     app.callback()(group)
     return app

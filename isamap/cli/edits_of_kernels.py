@@ -26,7 +26,7 @@ class Output:
     overwrite: bool
 
     def place(self, said: str, text: str) -> str:
-        """Writes the kernel's text, and returns what is printed: what was done, and the text or its file."""
+        """Write the kernel's text, and return what is printed: what was done, and the text or its file."""
         if self.path is None:
             return f"{said}\n\n{text}"
         if self.path == "-":

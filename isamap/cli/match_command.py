@@ -236,7 +236,7 @@ def _listed(
 
 
 def _check_output(output: str | None, overwrite: bool, writers: Mapping[str, bool]) -> None:
-    """Raises: UsageProblem for an output of nothing, or of two things."""
+    """Raise UsageProblem for an output of nothing, or of two things."""
     asked = [option for option, given in writers.items() if given]
     if len(asked) > 1:
         raise _usage(f"`isamap match` takes {' or '.join(asked)}, not both", "run one after the other")

@@ -101,7 +101,7 @@ def _described(program: ProgramFile) -> dict[str, object]:
 
 
 def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
-    """Raises: UsageProblem where another's file is in the way, or nothing can be written."""
+    """Raise UsageProblem where another's file is in the way, or nothing can be written."""
     try:
         if path.exists() and not force:
             with open_regular(path) as there:

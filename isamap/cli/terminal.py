@@ -22,7 +22,7 @@ UNWRITTEN = 2
 
 
 def prepare_streams() -> None:
-    """Opens what was closed on nothing, lest a file gets its number; what cannot be encoded is escaped."""
+    """Open what was closed on nothing, lest a file gets its number; what cannot be encoded is escaped."""
     for number in (0, 1, 2):
         try:
             os.fstat(number)
@@ -66,7 +66,7 @@ def write_answer(text: str, code: int) -> int:
 
 
 def complain(text: str) -> None:
-    """Writes a line for people to standard error, as far as there is one."""
+    """Write a line for people to standard error, as far as there is one."""
     try:
         print(text, file=sys.stderr, flush=True)
     except OSError:

@@ -125,7 +125,7 @@ class Cache:
         return path
 
     def keep(self, key: str, content: bytes) -> Path:
-        """Puts content under a key and returns its path. Raises: Unkept when it cannot be written."""
+        """Put content under a key and return its path. Raises: Unkept when it cannot be written."""
         name = hashlib.sha256(content).hexdigest()
         path = self.folder / "objects" / name
         try:
@@ -137,7 +137,7 @@ class Cache:
         return path
 
     def _evict(self, kept: Path) -> None:
-        """Deletes the objects that were not used for longest, when there is more than the limit."""
+        """Delete the objects that were not used for longest, when there is more than the limit."""
         found: list[tuple[float, int, str]] = []
         with os.scandir(self.folder / "objects") as entries:
             for entry in entries:

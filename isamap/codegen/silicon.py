@@ -311,7 +311,7 @@ def _run(
     total: int,
     emulator: Emulator | None,
 ) -> dict[int, str]:
-    """Runs all trials; those that ended their process, with how. The others of such a form are left out."""
+    """Run all trials; those that ended their process, with how. The others of such a form are left out."""
     crashed: dict[int, str] = {}
     permissions = [] if model else [permission_numbers()[p] for p in machine.target.permissions]
     pending = list(range(len(trials)))

@@ -220,7 +220,7 @@ class _Function:
         return [o for o in mine if moves and named[o.memory or ""].named == "immediate"]
 
     def configure(self) -> bool:
-        """Loads the state that the instruction requires; whether there is any."""
+        """Load the state that the instruction requires; whether there is any."""
         if self.issuer.model or self.form.is_bare:
             return False
         settings: list[tuple[str, str, int | None, int]] = []

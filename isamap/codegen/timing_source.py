@@ -296,7 +296,7 @@ class _Function:
     # --- registers that have numbers
 
     def configure(self) -> bool:
-        """Loads the state that the instruction requires; whether there is any."""
+        """Load the state that the instruction requires; whether there is any."""
         settings: list[tuple[str, str, int | None, int]] = []
         for r in self.form.entry.instruction.requires:
             operand, copies = r.field.index, 1
@@ -317,7 +317,7 @@ class _Function:
             self.fenced([call])
 
     def fill(self, here: Here) -> None:
-        """Loads the registers that have numbers."""
+        """Load the registers that have numbers."""
         for o in self.form.passed:
             if not self.is_register(o) or self.machine.memories[o.memory or ""].named != "immediate":
                 continue

@@ -51,7 +51,7 @@ def load_library(library: str) -> ctypes.CDLL:
 
 
 def unload(library: ctypes.CDLL) -> None:
-    """Gives back what a library takes. Nothing of it may run, and none of its functions be called again."""
+    """Give back what a library takes. Nothing of it may run, and none of its functions be called again."""
     ctypes.CDLL(None).dlclose(ctypes.c_void_p(library._handle))
 
 
@@ -176,7 +176,7 @@ class Slot:
 
 
 def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Calls functions one after the other on small data; the shared file starts with how many are done."""
+    """Call functions one after the other on small data; the shared file starts with how many are done."""
     ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
     library = ctypes.CDLL(job["library"])
     calls = job["calls"]
@@ -197,7 +197,7 @@ def _perform_calls(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
 
 
 def _perform_timings(job: dict[str, Any], shared: mmap.mmap) -> dict[str, Any]:
-    """Times functions in turn, in rounds until the budget is used: trips of one call, and ns of calls.
+    """Time functions in turn, in rounds until the budget is used: trips of one call, and ns of calls.
 
     The shared file starts with how many were tried; operands lie in it, or all in one large arena.
     """
@@ -253,7 +253,7 @@ def _sample(call: Any, trips: int, count: int) -> list[int]:
 
 
 def _leave_if_forked(job: dict[str, Any]) -> None:
-    """Ends a copy of this process that the emitted code has made: only one of them answers."""
+    """End a copy of this process that the emitted code has made: only one of them answers."""
     if os.getpid() != job["process"]:
         os._exit(0)
 
@@ -277,7 +277,7 @@ def _main(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _start(job: dict[str, Any]) -> dict[str, Any]:
-    """Runs a program of another architecture under its emulator, and ends as it did where that failed."""
+    """Run a program of another architecture under its emulator, and end as it did where that failed."""
     streams = [(os.POSIX_SPAWN_DUP2, job[name], number) for number, name in enumerate(("input", "output"))]
     words = job["words"]
     _, status = os.waitpid(os.posix_spawnp(words[0], words, os.environ, file_actions=streams), 0)
@@ -289,7 +289,7 @@ def _start(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str, Any]:
-    """Runs a program once or, beside guard pages, twice, and leaves the results in the shared file."""
+    """Run a program once or, beside guard pages, twice, and leave the results in the shared file."""
     inputs = [bytearray(shared[o : o + n]) if shared else bytearray(n) for o, n, _ in job["regions"]]
     places = ["at-end", "at-start"] if job["guard"] else ["free"]
     pool = ThreadPool(job["pool"], job["threads"]) if job["threads"] > 1 else None

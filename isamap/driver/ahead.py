@@ -33,7 +33,7 @@ _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
 def compile_ahead(wanted: Sequence[Asked], jobs: int) -> None:
-    """Waits until so many processes, this one among them, have compiled, and kept, what they can."""
+    """Wait until so many processes, this one among them, have compiled, and kept, what they can."""
     left = deque(sorted(wanted, key=lambda asked: -len(asked["kernel"])))
     processes: list[Process[str]] = []
     threads: list[Thread] = []
@@ -72,7 +72,7 @@ def _started() -> Process[str]:
 
 
 def _give(left: deque[Asked], process: Process[str]) -> None:
-    """Gives a process one piece of work after the other, as long as it answers."""
+    """Give a process one piece of work after the other, as long as it answers."""
     assert process.stdin is not None
     assert process.stdout is not None
     with suppress(OSError, ValueError, IndexError):  # it has ended, or nothing is left

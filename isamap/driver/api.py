@@ -99,7 +99,7 @@ def kept_key(kernel: str | Path, machine: str | Path, **asked: Any) -> str | Non
 
 
 def compile_only(kernel: str | Path, machine: str | Path, *, model: bool = False, **asked: Any) -> None:
-    """Keeps what `compile` would build a library of; of a `model`, plain C. Raises: as `compile`."""
+    """Keep what `compile` would build a library of; of a `model`, plain C. Raises: as `compile`."""
     compile_program(replace(_plain_request(kernel, machine, **asked), model=model))
 
 

@@ -34,7 +34,7 @@ _AT_FDCWD = -100
 
 
 def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[Path], None]) -> None:
-    """Puts a folder that `fill` makes in the place of one that `check` does not refuse.
+    """Put a folder that `fill` makes in the place of one that `check` does not refuse.
 
     `check` is asked again of what was taken away, so that an edit in the meantime brings it back. Raises:
     OSError where nothing can be written, and what `check` raises.
@@ -53,7 +53,7 @@ def replace_folder(target: Path, fill: Callable[[Path], None], check: Callable[[
 
 
 def _sweep(target: Path) -> None:
-    """Removes what writers of this place left behind when they were killed."""
+    """Remove what writers of this place left behind when they were killed."""
     for left in target.parent.iterdir():
         if left.name.startswith(_prefix(target)):
             shutil.rmtree(left, ignore_errors=True)
@@ -65,7 +65,7 @@ def _prefix(target: Path) -> str:
 
 @contextmanager
 def _turn(folder: Path) -> Generator[bool]:
-    """Waits until no other writer is at work in a folder; says whether that is known.
+    """Wait until no other writer is at work in a folder; say whether that is known.
 
     It is not where a folder may be written and not read, on file systems without locks, without `flock`, and
     where something holds the lock for PATIENCE_S: then the folder is replaced at once all the same.
@@ -100,7 +100,7 @@ def _waited_for(take: Callable[[], None]) -> bool:
 
 
 def _swap(made: Path, target: Path, check: Callable[[Path], None]) -> None:
-    """Puts the new folder in its place, and the old one where the new one was made, if there was one."""
+    """Put the new folder in its place, and the old one where the new one was made, if there was one."""
     if not target.exists() or not any(target.iterdir()):
         _move(made, target)
     elif not _exchange(made, target):

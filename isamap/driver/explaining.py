@@ -307,7 +307,7 @@ class Dump:
     count: int = 0
 
     def __call__(self, name: str, state: State) -> None:
-        """Raises: UsageProblem where nothing can be written."""
+        """Raise UsageProblem where nothing can be written."""
         self.count += 1
         try:
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -89,7 +89,7 @@ def _read(path: Path) -> Outcome | None:
 
 
 def remember(key: str | None, outcome: Outcome) -> None:
-    """Keeps an outcome, but for one that depends on the clock."""
+    """Keep an outcome, but for one that depends on the clock."""
     if key is None or outcome.is_cut_short:
         return
     stored: dict[str, Any] = asdict(outcome)
@@ -114,7 +114,7 @@ def recall_emitted(key: str | None) -> EmittedC | None:
 
 
 def remember_emitted(key: str | None, outcome: Outcome, emitted: EmittedC) -> None:
-    """Keeps the C of an outcome that is kept itself."""
+    """Keep the C of an outcome that is kept itself."""
     from isamap.scheduler.process.codec import write
 
     if key is not None and not outcome.is_cut_short:

@@ -41,7 +41,7 @@ Seen = Callable[[str, State], None]
 
 
 def unseen(_name: str, _state: State) -> None:
-    """Takes no notice of what passes leave."""
+    """Take no notice of what passes leave."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,7 @@ def recall_problem(key: str) -> Problem | None:
 
 
 def remember_problem(key: str, problem: Problem) -> None:
-    """Keeps a problem."""
+    """Keep a problem."""
     with OnlyWarned():
         Cache.open(PROBLEMS).keep(key, write(problem).encode())
 
@@ -112,7 +112,7 @@ def recall_schedule(key: str, problem: Problem) -> Schedule | None:
 
 
 def remember_schedule(key: str, schedule: Schedule) -> None:
-    """Keeps a schedule that another run would find as well: none that the clock cut short, or a failure."""
+    """Keep a schedule that another run would find as well: none that the clock cut short, or a failure."""
     if schedule.reproducible and not schedule.findings:
         with OnlyWarned():
             Cache.open(SCHEDULES).keep(key, print_schedule(schedule).encode())

@@ -64,7 +64,7 @@ class Made:
 
     @staticmethod
     def of(request: Request, made: Compilation) -> Made:
-        """Raises: AssertionError where a stage is missing."""
+        """Raise AssertionError where a stage is missing."""
         assert made.canonical and made.machine and made.problem  # noqa: PT018 - they are all there, or none is
         assert made.schedule and made.program and made.emitted  # noqa: PT018 - as above
         given = statements(made.canonical)

@@ -52,7 +52,7 @@ class Clock:
 
     @contextmanager
     def __call__(self, stage: str) -> Generator[None]:
-        """Times what runs inside; a stage that ran before goes on."""
+        """Time what runs inside; a stage that ran before goes on."""
         self._stop()
         self.running.append((stage, time.perf_counter()))
         self.watch(stage)
@@ -67,7 +67,7 @@ class Clock:
                 self.watch(outer)
 
     def _stop(self) -> None:
-        """Adds what the stage that runs has taken since it went on."""
+        """Add what the stage that runs has taken since it went on."""
         if self.running:
             stage, since = self.running[-1]
             self.seconds[stage] = self.seconds.get(stage, 0.0) + time.perf_counter() - since

@@ -289,7 +289,7 @@ def _circumstances(judged: Judged) -> str:
 def _check_product(
     kernel: Kernel, arrays: Mapping[str, Array], found: Array, name: str, problems: list[Diagnostic]
 ) -> str:
-    """Checks a sampled product as a whole, and returns how, for people."""
+    """Check a sampled product as a whole, and return how, for people."""
     contraction = contraction_of(kernel)
     dtype = kernel.operand(name).dtype
     if contraction is None or contraction.target.buffer != name:

@@ -60,7 +60,7 @@ def pack_workspace(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
 
 def _check_scratchpads(program: LoweredProgram, machine: Machine) -> None:
-    """Holds a schedule's addresses against the buffers that lowering made of it. Raises: UsageProblem."""
+    """Hold a schedule's addresses against the buffers that lowering made of it. Raises: UsageProblem."""
     for memory in sorted({b.memory for b in program.buffers if b.memory}):
         buffers = [b for b in program.buffers if b.memory == memory]
         for buffer in buffers:

@@ -70,7 +70,7 @@ def with_domains(routine: Routine) -> Iterator[tuple[Operand, Domain]]:
 
 
 def check_domain(name: str, domain: Domain, values: Array, sizes: Mapping[str, int] = NO_SIZES) -> None:
-    """Raises: UsageProblem when a value is out of its range, or below the one before it."""
+    """Raise UsageProblem when a value is out of its range, or below the one before it."""
     low, high = int(domain.low.evaluate(sizes)), int(domain.high.evaluate(sizes))
     outside = np.flatnonzero((values < low) | (values > high))
     if outside.size:

@@ -95,7 +95,7 @@ def _is_contradictory(assumed: _Assumed, facts: Facts) -> bool:
 
 
 def _solve(assumed: _Assumed) -> bool:
-    """Replaces unknowns that an equation gives; whether an equation cannot hold."""
+    """Replace unknowns that an equation gives; whether an equation cannot hold."""
     while True:
         found = next(
             (

@@ -305,7 +305,7 @@ class _Join:
     # --- names
 
     def _keep(self, kept: dict[str, T], name: str, value: T) -> None:
-        """Keeps a value, until the trial that finds it fails."""
+        """Keep a value, until the trial that finds it fails."""
         assert name not in kept, f"`{name}` is declared twice"
         kept[name] = value
         self.trail.append((kept, name))

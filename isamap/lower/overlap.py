@@ -186,7 +186,7 @@ def _note(prefetch: Prefetch) -> str:
 
 
 def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
-    """Fills the copy of an iteration, if there is such an iteration."""
+    """Fill the copy of an iteration, if there is such an iteration."""
     number = step.stage.depth - 1
     loop, here = nest.loops[number], _at_turn(nest, scope, number, turn)
     left = scope.around[number].left[loop.axis]
@@ -199,7 +199,7 @@ def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
 
 
 def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
-    """Writes back the copy of the iteration before, if there is such an iteration."""
+    """Write back the copy of the iteration before, if there is such an iteration."""
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
     now = scope.place.trips[number]

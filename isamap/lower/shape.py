@@ -61,7 +61,7 @@ def parallel(tree: Tree) -> Tree:
 
 
 def overlap(tree: Tree) -> Tree:
-    """Copies for other iterations than the one that runs, and the loops that carry them; prefetches."""
+    """Return the copies for other iterations than the one that runs, and the loops that carry them; prefetches."""
     nest = tree.schedule
     steps = tuple(_shared(step, nest) if isinstance(step, Copies) else step for step in tree.steps)
     shared = [step for step in steps if isinstance(step, Copies) and step.slots > 1]

@@ -108,7 +108,7 @@ def _registers_of(issue: Issue, machine: Machine) -> Iterator[tuple[str, bool, b
 def _through_registers(
     issues: tuple[Issue, ...], machine: Machine, latencies: list[int], own: set[str]
 ) -> Iterator[Dependence]:
-    """Reads behind writes, writes behind reads and writes, in the same iteration or the next."""
+    """Return the reads behind writes, writes behind reads and writes, in the same iteration or the next."""
     history: dict[str, list[tuple[int, bool, bool]]] = {}
     for i, issue in enumerate(issues):
         for value, reads, writes in _registers_of(issue, machine):

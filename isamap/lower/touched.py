@@ -250,7 +250,7 @@ class _Walk:
             self.judge(f"{node.instruction} {verb} {ref.buffer}", ref.buffer, places // size, points)
 
     def judge(self, what: str, array: str, places: Array, points: _Points) -> None:
-        """Notes a place that is not one of an array's elements. Shapes: `places` is (places, points)."""
+        """Note a place that is not one of an array's elements. Shapes: `places` is (places, points)."""
         inside: Array = np.ones(places.shape, np.bool_)
         rest, axis = places, 0
         while (stride := points.env.get(_stride(array, axis))) is not None:

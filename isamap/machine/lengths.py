@@ -179,7 +179,7 @@ def _instruction(
 
 
 def _emitted(emit: Emission, values: Mapping[str, int]) -> Emission:
-    """Calls with constants of the machine as numbers."""
+    """Return the calls with constants of the machine as numbers."""
     match emit:
         case EmitCall():
             return _call(emit, values)

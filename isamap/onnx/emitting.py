@@ -203,7 +203,7 @@ class _Writer:
         return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
 
     def _steps(self, part: Iterable[int]) -> list[str]:
-        """Steps, one behind the other."""
+        """Return the steps, one behind the other."""
         steps = [(number, self.program.steps[number]) for number in part]
         return [
             line

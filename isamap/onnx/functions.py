@@ -45,7 +45,7 @@ def _schema(op: str, opset: int, domain: str) -> Any:
 
 
 def check_node(node: Node, inputs: Sequence[Value | None], opset: int) -> None:
-    """Raises: NotTaken where a node is not as ONNX defines its operator: attributes, and types of inputs."""
+    """Raise NotTaken where a node is not as ONNX defines its operator: attributes, and types of inputs."""
     for name, value in node.attributes.items():
         if value is None:
             raise NotTaken(f"its attribute `{name}` is of a kind that no operator here takes")

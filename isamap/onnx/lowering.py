@@ -206,7 +206,7 @@ class Lowering:
 
 
 def check_said(ports: Iterable[Signature], names: Names) -> None:
-    """Raises: NotTaken where a value is not of the type and the sizes that the file says."""
+    """Raise NotTaken where a value is not of the type and the sizes that the file says."""
     for port in ports:
         value = names.get(port.name)
         wrong = port.contradicts(value.dtype, value.shape) if value is not None else ""

@@ -121,7 +121,7 @@ class Making:
         return len(self.steps)
 
     def back_to(self, mark: int) -> None:
-        """Takes back the steps that came behind a mark; constants that none reads do no harm."""
+        """Take back the steps that came behind a mark; constants that none reads do no harm."""
         del self.steps[mark:]
         self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
 

@@ -182,7 +182,7 @@ class Reader:
     def _check_values(
         self, stored: Iterable[str], inputs: Iterable[str], outputs: Iterable[str], nodes: Iterable[Node]
     ) -> None:
-        """Raises: UsageProblem where a name stands for two values, or for a result twice."""
+        """Raise UsageProblem where a name stands for two values, or for a result twice."""
         given = self.check_once(stored, "two tensors of weights are called")
         given |= self.check_once(inputs, "two inputs are called")
         self.check_once(outputs, "two results are called")
@@ -301,7 +301,7 @@ class Reader:
         return shape
 
     def _check_count(self, proto: Any, count: int, bits: int, field: str) -> None:
-        """Raises: ValueError where numbers lack or are left over, or are none of the tensor's type."""
+        """Raise ValueError where numbers lack or are left over, or are none of the tensor's type."""
         if proto.HasField("raw_data"):
             there, needed = len(proto.raw_data), -(-count * bits // 8)
         else:
@@ -374,7 +374,7 @@ class Reader:
         return content
 
     def _check_part(self, file: BinaryIO, location: str, start: int, size_bytes: int) -> None:
-        """Raises: OSError for parts that overlap, and for holes: both are more than the file has."""
+        """Raise OSError for parts that overlap, and for holes: both are more than the file has."""
         there = os.fstat(file.fileno()).st_size
         self.read_bytes[location] = self.read_bytes.get(location, 0) + size_bytes
         if start + size_bytes > there:

@@ -139,7 +139,7 @@ def coverage_text(coverage: Coverage) -> str:
 
 
 def cell_text(one: Tally) -> str:
-    """Counts by kind, zeros at the end left out; those of composed mappings are not among them."""
+    """Return the counts by kind, zeros at the end left out; those of composed mappings are not among them."""
     numbers = [one.count, one.split, one.degenerate]
     while len(numbers) > 1 and not numbers[-1]:
         numbers.pop()

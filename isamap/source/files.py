@@ -174,7 +174,7 @@ def replace_file(
     *,
     durable: bool = False,
 ) -> None:
-    """Makes or replaces a file at once, with the rights `mode`; `place` gives the finished one its name.
+    """Make or replace a file at once, with the rights `mode`; `place` gives the finished one its name.
 
     A `durable` one is on the disk when this returns. Raises: OSError; nothing is left half-written.
     """

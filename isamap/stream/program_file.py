@@ -134,7 +134,7 @@ def _numbers(data: memoryview, width: int) -> tuple[int, ...]:
 
 
 def _from_header(header: dict[str, Any]) -> ProgramFile:
-    """Raises: ValueError, KeyError, TypeError for what no writer writes."""
+    """Raise ValueError, KeyError, TypeError for what no writer writes."""
     memories = {str(name): _whole(size) for name, size in header["memories"].items()}
     arrays = tuple(_array(entry) for entry in header["arrays"])
     if len(header.get("tables", [])) > MOST_TABLES:

@@ -342,7 +342,7 @@ def _computed_narrow(found: DType, wanted: DType, e: ast.ExprSyntax) -> bool:
 
 
 def _widened(e: ast.ExprSyntax, wanted: DType) -> str:
-    """Sums, differences and products with their operands cast instead of their result."""
+    """Return the sums, differences and products with their operands cast instead of their result."""
     if not isinstance(e, ast.Binary) or e.op not in _GROWING:
         return e.span.text if literal_value(e) is not None else f"{wanted}({e.span.text})"
     left, right = _side(e.left, wanted, bound=e.op == "mul"), _side(e.right, wanted, bound=e.op != "add")

@@ -200,7 +200,7 @@ class _Layers:
 
 
 def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
-    """Puts single layers in the place of a call of torch's."""
+    """Put single layers in the place of a call of torch's."""
     torch: Any = import_module("torch")
     x, states, weights = node.args[:3]
     states = list(states) if layers.kind == "lstm" else [states]

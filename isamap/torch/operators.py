@@ -72,7 +72,7 @@ class Translation:
         return name
 
     def put(self, node: Any, op: str, *inputs: str, result: str = "", **attributes: Attribute) -> str:
-        """Adds an operator; the name of its result, by default the node's."""
+        """Add an operator; the name of its result, by default the node's."""
         name = result or node.name
         self.nodes.append(Node(op, "", name, inputs, (name,), attributes))
         return name

@@ -60,7 +60,7 @@ class Whole:
     """A graph of inference, and its library as soon as weights are known."""
 
     def __init__(self, graph: Any, options: Options, weights: frozenset[Any]) -> None:
-        """Raises: NotTaken."""
+        """Raise NotTaken."""
         self.graph, self.options = graph, options
         self.why_apart = ""
         (self.output,) = (n for n in graph.nodes if n.op == "output")
@@ -120,7 +120,7 @@ class Whole:
 
     @contextmanager
     def watched(self, seen: list[tuple[Sequence[Any], Sequence[Any]]]) -> Generator[None]:
-        """Notes what calls are given, and what they give back."""
+        """Note what calls are given, and what they give back."""
         self._seen = seen
         try:
             yield
@@ -186,7 +186,7 @@ def _of_weights_alone(graph: Any, weights: frozenset[Any]) -> Iterator[Any]:
 
 
 def _check(nodes: Sequence[Any], output: Any, known: frozenset[Any]) -> None:
-    """Raises: NotTaken for a graph that is no library."""
+    """Raise NotTaken for a graph that is no library."""
     for node in nodes:
         if node.op != "placeholder" and not (node.op == "call_function" and is_translated(node)):
             raise NotTaken(f"`{node.name}` has no operator in it")
@@ -230,7 +230,7 @@ _KINDS: Mapping[str, _Kind] = {
 
 
 def _layer(to: Translation, node: Any) -> None:
-    """Adds the operator of a layer, whose results are called after it. Raises: NotTaken."""
+    """Add the operator of a layer, whose results are called after it. Raises: NotTaken."""
     kind = _KINDS[name_of(node)]
     x, *states, w, u, b, d, is_backwards = node.args
     if lying(x).dtype not in ("f32", "f64"):

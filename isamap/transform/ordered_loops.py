@@ -73,7 +73,7 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
-    """Sums moved in front of a loop, or behind it, with what they need (or what needs them)."""
+    """Return the sums moved in front of a loop, or behind it, with what they need (or what needs them)."""
     chosen = expandable(kernel, loop)
     taken = movable(*expand(kernel, loop, chosen), behind=behind)
     if not taken:

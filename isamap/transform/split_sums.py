@@ -273,7 +273,7 @@ def _of_one(s: Statement, axis: str, value: int) -> Statement:
 
 
 def _sink(order: list[Statement], s: Statement, of: Conflicts) -> None:
-    """Moves a statement behind those that follow it, up to the first that it has to stay in front of."""
+    """Move a statement behind those that follow it, up to the first that it has to stay in front of."""
     at = next(n for n, t in enumerate(order) if t is s)
     to = at
     while to + 1 < len(order) and order[to + 1].ordered_loops == s.ordered_loops:

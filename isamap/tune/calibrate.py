@@ -226,7 +226,7 @@ def packing_figures(
 
 
 def check_runs_here(machine: Machine) -> None:
-    """Raises: MissingTool where this processor cannot run a machine's instructions."""
+    """Raise MissingTool where this processor cannot run a machine's instructions."""
     missing = missing_features(machine)
     if missing or machine.target.run != "native":
         why = f"this processor lacks {', '.join(missing)}" if missing else "it is not run natively"

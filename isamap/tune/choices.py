@@ -96,7 +96,7 @@ class Choices:
             return None if row is None else Choice(*row)
 
     def keep(self, choice: Choice) -> None:
-        """Keeps a choice, at once or not at all. Raises: Unkept when the file cannot be used."""
+        """Keep a choice, at once or not at all. Raises: Unkept when the file cannot be used."""
         with self._connected() as connection, connection:
             connection.execute(_KEEP, [getattr(choice, name) for name in COLUMNS])
 

@@ -93,7 +93,7 @@ class Log:
         return Log(data_path() / NAME)
 
     def add(self, record: Record) -> None:
-        """Keeps a record for good. Raises: Unkept when the file cannot be used."""
+        """Keep a record for good. Raises: Unkept when the file cannot be used."""
         with self._connected() as connection, connection:
             connection.execute(_ADD, _row(record))
 

@@ -57,7 +57,7 @@ def safe(folder: Path) -> Path:
 
 
 def keep_profile(profile: Profile, path: Path | None = None) -> Path:
-    """Writes a profile, at once or not at all, and returns where it is; by default in the data folder.
+    """Write a profile, at once or not at all, and return where it is; by default in the data folder.
 
     Raises: UsageProblem when it cannot be written.
     """
@@ -113,7 +113,7 @@ def read_profile(path: Path, machine_digest: str) -> Profile:
 
 
 def check_fits(profile: Profile, machine_digest: str, name: str) -> None:
-    """Raises: UsageProblem when a profile was measured of another machine or on another processor."""
+    """Raise UsageProblem when a profile was measured of another machine or on another processor."""
     if profile.machine_digest != machine_digest:
         raise UsageProblem(
             Diagnostic(
@@ -146,7 +146,7 @@ def _time(profile: Profile) -> str:
 
 
 def check_names(profile: Profile, machine: Machine) -> None:
-    """Raises: UsageProblem for a profile of memories or instructions that its machine does not have."""
+    """Raise UsageProblem for a profile of memories or instructions that its machine does not have."""
     instructions = {**machine.instructions, **machine.hints}
     for figure in profile.instructions:
         _check_known("instruction", figure.instruction, instructions)
@@ -201,7 +201,7 @@ def opened(
 
 
 def _begin(connection: sqlite3.Connection, script: str) -> None:
-    """Makes the tables, also while another process does so: changing the journal does not wait for locks."""
+    """Make the tables, also while another process does so: changing the journal does not wait for locks."""
     stop = time.monotonic() + PATIENCE_S
     while True:
         try:

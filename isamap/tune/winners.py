@@ -116,7 +116,7 @@ class Winners:
             return tuple(map(_winner, rows))
 
     def keep(self, winner: Winner, question: str) -> None:
-        """Keeps a winner in the place of the one before, and lets go of its rounds, at once or not at all.
+        """Keep a winner in the place of the one before, and let go of its rounds, at once or not at all.
 
         Raises: Unkept when the file cannot be used.
         """
@@ -127,7 +127,7 @@ class Winners:
             connection.execute("delete from rounds where question = ?", (question,))
 
     def add_round(self, question: str, number: int, costs_ns: Mapping[str, float]) -> None:
-        """Keeps a round of a tournament for good. Raises: Unkept when the file cannot be used."""
+        """Keep a round of a tournament for good. Raises: Unkept when the file cannot be used."""
         rows = [(question, number, name, None if ns == float("inf") else ns) for name, ns in costs_ns.items()]
         with self._connected() as connection, connection:
             connection.executemany("insert or ignore into rounds values (?, ?, ?, ?)", rows)

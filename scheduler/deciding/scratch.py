@@ -117,7 +117,7 @@ def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:
 
 
 def _sum_tiles(space: Choices, axis: TileAxis, operand: TileOperand) -> Cost:
-    """Sums come and go with each register block, unless their tensor is too narrow for them: then they stay
+    """Return the time of sums that come and go with each register block, unless their tensor is too narrow for them: then they stay
     while the loops over blocks of summing axes run.
     """
     held, block, whole = _tiles(space, axis)

@@ -183,7 +183,7 @@ class Space:
         return min(orders, key=lambda order: (self._needs(block, order), orders.index(order)))
 
     def _needs(self, block: RegisterBlock, order: tuple[str, ...]) -> tuple[int, int]:
-        """Registers missing in the memory that lacks most, and registers needed in all."""
+        """Return the registers missing in the memory that lacks most, and registers needed in all."""
         needed = dict(self.option.between)
         for operand in self.option.operands:
             live = live_tiles(operand, block, order)

@@ -65,7 +65,7 @@ def _filled(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Copies per block that other units make beside the sum."""
+    """Return the copies per block that other units make beside the sum."""
     return (
         beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem)
         if operand.beside

@@ -105,7 +105,7 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
-    """Sums come in when they are needed: only their way back crosses iterations."""
+    """Return the time of sums that come in when they are needed: only their way back crosses iterations."""
     if not operand.is_accumulator:
         return Const(0)
     both = 2 * operand.pack_ns_per_element

@@ -291,7 +291,7 @@ class _Table:
     taken: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
 
     def take(self, number: int, start: int) -> bool:
-        """Takes the slots of an operation, unless its unit has none left there."""
+        """Take the slots of an operation, unless its unit has none left there."""
         operation = self.steady.operations[number]
         slots = [(operation.unit, (start + tick) % self.interval) for tick in range(operation.busy)]
         wanted = {slot: slots.count(slot) for slot in slots}

@@ -66,7 +66,7 @@ class Child:
         Thread(target=_write, args=(self.process, job.encode() + b"\n"), daemon=True).start()
 
     def wait(self, deadline: float) -> None:
-        """Returns when it can take a job. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
+        """Return when it can take a job. `deadline` on the monotonic clock. Raises: ChildLate, ChildLost."""
         while not self.is_ready:
             self.is_ready = self.answer(deadline) == READY
 
@@ -81,7 +81,7 @@ class Child:
         return line
 
     def end(self) -> None:
-        """Ends it at once."""
+        """End it at once."""
         end_process(self.process)
         self.reader.join()
         assert self.process.stdin is not None
@@ -96,7 +96,7 @@ _lock = Lock()
 
 
 def start_early(command: Command = COMMAND) -> None:
-    """Starts a child unless one is idle. That it cannot be started is said when it is needed."""
+    """Start a child unless one is idle. That it cannot be started is said when it is needed."""
     with _lock:
         if any(child.command == command for child in idle()):
             return

@@ -88,7 +88,7 @@ def make_disc(folder: Path, built: Path, worker: Path, job: dict[str, object]) -
 
 
 def boot(folder: Path, built: Path) -> dict[str, bytes]:
-    """What the guest handed over: files by name. Raises: SystemExit when it did not."""
+    """Return what the guest handed over: files by name. Raises: SystemExit when it did not."""
     (folder / "settings").write_text(SETTINGS.format(folder=folder))
     words = [str(built / "bochs"), "-q", "-f", str(folder / "settings")]
     # Bochs ends with 1 also where the guest asks it to end.

@@ -20,7 +20,7 @@ from isamap.source import Diagnostic, Infeasible
 
 
 def renamed(option: NestOption, old: str, new: str) -> NestOption:
-    """The option with an axis of another name."""
+    """Return the option with an axis of another name."""
     return replace(
         option,
         mapping=option.mapping.replace("fma16", f"fma16_{new}"),

@@ -90,7 +90,7 @@ def step(number: int, size: int) -> Change:
 
 
 def swapped(one: int, other: int) -> Change:
-    """Two loops exchanged."""
+    """Return two loops exchanged."""
     return lambda nest: loops((one, nest.loops[other]), (other, nest.loops[one]))(nest)
 
 
@@ -100,7 +100,7 @@ def stages(*found: Stage) -> Change:
 
 
 def of(nest: Change, base: Schedule = GOOD) -> Schedule:
-    """A schedule whose first nest is spoilt."""
+    """Return a schedule whose first nest is spoilt."""
     return replace(base, nests=(nest(base.nests[0]), *base.nests[1:]))
 
 

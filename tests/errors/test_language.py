@@ -47,7 +47,7 @@ def test_every_code_of_the_language_is_pinned() -> None:
 
 
 def findings(text: str) -> str:
-    """What isamap says about a text; with `=== sizes M=0 N=1..8@4` below it, its kernel is bound as well."""
+    """Return what isamap says about a text; with `=== sizes M=0 N=1..8@4` below it, its kernel is bound as well."""
     body, _, sizes = text.partition(SIZES)
     try:
         module = parse_module(Source("wrong.ir", body))

@@ -54,7 +54,7 @@ def test_every_code_of_machines_is_pinned() -> None:
 
 
 def findings(text: str) -> str:
-    """What isamap says about a description in the current folder."""
+    """Return what isamap says about a description in the current folder."""
     body, *others = text.split(BESIDE)
     Path("wrong.yaml").write_text(body, encoding="utf-8")
     for other in others:

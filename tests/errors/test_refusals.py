@@ -33,7 +33,7 @@ def parts(path: Path) -> tuple[str, str, bool, str]:
 
 
 def reason_of(path: Path) -> str:
-    """What a file is about: its name up to `+`."""
+    """Return what a file is about: its name up to `+`."""
     return path.stem.partition("+")[0]
 
 

@@ -39,7 +39,7 @@ def form(machine: Machine, name: str) -> Form:
 
 
 def body(machine: Machine, name: str, kind: Kind, issues: int) -> list[str]:
-    """The issues in the loop of one timing."""
+    """Return the issues in the loop of one timing."""
     text = timing_source(machine, (Timing(0, form(machine, name), kind, issues),))
     loop = text[text.index("trip < trips") :]
     return re.findall(r"^  (\w+ = _mm\w+\(.*\));$", loop, re.MULTILINE)

@@ -48,7 +48,7 @@ def both(name: str, sizes: dict[str, Size], machine: Machine) -> tuple[ProgramFi
 
 
 def caller(program: ProgramFile, emitted: EmittedC, rows_apart: int = 0) -> str:
-    """A C file that calls the function with arrays where the file of words has them."""
+    """Return a C file that calls the function with arrays where the file of words has them."""
     return f"""#include "{emitted.name}.h"
 #include "record.h"
 int main(int count, char **words) {{
@@ -62,7 +62,7 @@ int main(int count, char **words) {{
 
 
 def run(program: ProgramFile, emitted: EmittedC, folder: Path, rows_apart: int = 0) -> list[int]:
-    """The words that the C gives, addresses counted from the beginning of the image."""
+    """Return the words that the C gives, addresses counted from the beginning of the image."""
     for name, text in {**emitted.files(), "main.c": caller(program, emitted, rows_apart)}.items():
         (folder / name).write_text(text, encoding="utf-8")
     flags = ["--target=riscv64-linux-musl", "-O2", "-std=c11", "-Wall", "-Werror", f"-I{RECORDER}"]

@@ -37,7 +37,7 @@ def prepared(
     model: bool,
     threads: int,
 ) -> Prepared:
-    """The kernel with a copy by rows, emitted for this processor or in model mode."""
+    """Return the kernel with a copy by rows, emitted for this processor or in model mode."""
     if not model and (missing := missing_features(load_machine(hw))):
         pytest.skip(f"this computer lacks {', '.join(missing)}")
     made = prepare(Request(kernel, hw, sizes, heuristic="greedy", fixed=fixed, model=model, threads=threads))

@@ -57,7 +57,7 @@ class Arguments(ctypes.Structure):
 
 
 def called(library: ctypes.CDLL) -> tuple[int, float]:
-    """The status of a call, and how far its result is from the product."""
+    """Return the status of a call, and how far its result is from the product."""
     rng = np.random.default_rng(0)
     a, b, c = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((7, 11), (11, 37), (7, 37)))
     expected = c + a @ b

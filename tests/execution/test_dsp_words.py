@@ -100,7 +100,7 @@ def test_the_listing_shows_words_of_several_slots_and_loops(program: ProgramFile
 
 
 def refusal(program: ProgramFile, machine: Machine) -> tuple[str, str] | None:
-    """What is said of a program that goes wrong, or computes something else; None where it is fine."""
+    """Return what is said of a program that goes wrong, or computes something else; None where it is fine."""
     kernel = program_kernel(program, read_kernel("gemm_s8s8"))
     case = verify_program(read_program(write_program(program), "a program"), machine, kernel, "random")
     return None if case.ok else (case.problems[0].code, case.problems[0].message)

@@ -77,7 +77,7 @@ long = pytest.mark.exhaustive
 
 @pytest.fixture
 def arm(tmp_path: Path) -> str:
-    """The path of the description."""
+    """Return the path of the description."""
     path = tmp_path / "small-arm.yaml"
     path.write_text(ARM, encoding="utf-8")
     return str(path)

@@ -26,7 +26,7 @@ needs_qemu = pytest.mark.skipif(
 
 @pytest.fixture
 def script(tmp_path: Path) -> Path:
-    """A path for an emulator, which the test writes."""
+    """Return a path for an emulator, which the test writes."""
     return tmp_path / "emulator"
 
 

@@ -27,7 +27,7 @@ SIZES = {"N": 9}
 
 
 def assigned(result: DType, value: str, **operands: DType) -> str:
-    """A kernel of one statement over operands of N elements each."""
+    """Return a kernel of one statement over operands of N elements each."""
     declared = " ".join(f"in {name}: {dtype}[N];" for name, dtype in operands.items())
     return f"kernel k(N) {{ {declared} out y: {result}[N]; for i in N {{ y[i] = {value}; }} }}"
 
@@ -49,7 +49,7 @@ def operation(op: Op, dtype: DType, mode: str) -> str:
 
 
 def casts(source: DType, target: DType) -> Iterator[tuple[str, str]]:
-    """Each form of a cast that the language allows, by name."""
+    """Yield each form of a cast that the language allows, by name."""
     kinds_differ = {source.is_float, target.is_float} == {True, False} and BOOL not in (source, target)
     if kinds_differ and source.bits == target.bits and "tf32" not in (source.name, target.name):
         yield f"bits_{target}", f"bits_{target}(a[i])"
@@ -65,7 +65,7 @@ def casts(source: DType, target: DType) -> Iterator[tuple[str, str]]:
 
 
 def statements() -> Iterator[tuple[str, str]]:
-    """Every statement of one operation by name."""
+    """Yield every statement of one operation by name."""
     for dtype in DTYPES.values():
         yield f"copy {dtype}", assigned(dtype, "a[i]", a=dtype)
         yield f"constant {dtype}", assigned(dtype, "true" if dtype == BOOL else "1")
@@ -121,7 +121,7 @@ def test_all_of_them_compute_what_they_mean(name: str) -> None:
 
 
 def wrong(name: str) -> list[str]:
-    """What the compiled program does otherwise than the interpreter."""
+    """Return what the compiled program does otherwise than the interpreter."""
     made = prepare(Request(Source("k.ir", STATEMENTS[name]), MACHINE, SIZES, heuristic="greedy"))
     cases = list(all_cases(made, ("random", "edges"), guard=False))
     assert cases

@@ -100,7 +100,7 @@ def good() -> Compiled:
 
 @pytest.fixture(scope="module")
 def hostile() -> Path:
-    """A library of all the functions."""
+    """Return a library of all the functions."""
     sizes = [f"#define SIZE_{name} {case.workspace_bytes}ull" for name, case in CASES.items()]
     functions = [f"FUNCTION({name}, {case.body})" for name, case in CASES.items()]
     text = "\n".join([HEAD, *sizes, *functions])
@@ -118,7 +118,7 @@ def named(good: Compiled, library: Path, name: str) -> Compiled:
 
 
 def end_of(compiled: Compiled, limits: Limits) -> int | str:
-    """The status of a call, or the code of what was found."""
+    """Return the status of a call, or the code of what was found."""
     try:
         result = call(compiled, limits)
     except RunProblem as problem:
@@ -182,7 +182,7 @@ ROOT = str(Path(isamap.__file__).parents[1])
 
 
 def _run_for(caller: int) -> list[int]:
-    """The processes that run code for another one, whose number they are started with."""
+    """Return the processes that run code for another one, whose number they are started with."""
     found: list[int] = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

@@ -50,7 +50,7 @@ needs_node = pytest.mark.skipif(shutil.which("node") is None, reason="needs node
 
 
 def has_model(emulator: str, model: str) -> bool:
-    """Whether an emulator is here and knows a model of a processor: older ones lack whole vector units."""
+    """Return whether an emulator is here and knows a model of a processor: older ones lack whole vector units."""
     if shutil.which(emulator) is None:
         return False
     listed = subprocess.run([emulator, "-cpu", "help"], capture_output=True, text=True, check=False)
@@ -58,7 +58,7 @@ def has_model(emulator: str, model: str) -> bool:
 
 
 def version(emulator: str) -> tuple[int, ...]:
-    """The version of an emulator of QEMU; () where it is not here."""
+    """Return the version of an emulator of QEMU; () where it is not here."""
     if shutil.which(emulator) is None:
         return ()
     said = subprocess.run([emulator, "--version"], capture_output=True, text=True, check=False).stdout
@@ -67,14 +67,14 @@ def version(emulator: str) -> tuple[int, ...]:
 
 
 def own(name: str, every: int) -> list[str]:
-    """The instructions that a description adds, or one of so many."""
+    """Return the instructions that a description adds, or one of so many."""
     machine = load_machine(name)
     inherited = set[str]() if len(machine.chain) == 1 else set(load_machine(machine.chain[1]).instructions)
     return [n for n in machine.instructions if n not in inherited][::every]
 
 
 def tried(names: Sequence[str], emulator: str | None = None, every: int = 1) -> Counter[str]:
-    """How many of the instructions of each of these machines were right; fails where one was not."""
+    """Return how many of the instructions of each of these machines were right; fails where one was not."""
     right: Counter[str] = Counter()
     for name in names:
         machine = load_machine(name)
@@ -89,7 +89,7 @@ Recorder = Callable[[str, object], None]
 
 
 def say(record: Recorder, right: Counter[str]) -> int:
-    """How many instruction sets were tried; the end of the run says which (counted_sets.py)."""
+    """Return how many instruction sets were tried; the end of the run says which (counted_sets.py)."""
     sets = [name for name, count in right.items() if count]
     for name in sets:
         record(INSTRUCTION_SET, f"{name} {right[name]}")

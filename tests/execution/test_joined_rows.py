@@ -37,7 +37,7 @@ BLOCK, SMALLER = "transpose16_f32", {"transpose8_f32", "transpose4_f32"}
 
 
 def performed(loops: str, sizes: Mapping[str, int], strides: str = DENSE, threads: int = 1) -> set[str]:
-    """The instructions of a program that is right."""
+    """Return the instructions of a program that is right."""
     if missing := missing_features(load_machine("x86-avx512")):
         pytest.skip(f"this computer lacks {', '.join(missing)}")
     text = Source("filtered.ir", TEXT.replace("STRIDES", strides))

@@ -84,7 +84,7 @@ def assert_right(source: Source, machine: str, sizes: dict[str, Size]) -> None:
 
 
 def mappings_of(source: Source, machine: str, sizes: dict[str, Size]) -> list[str]:
-    """What performs each statement, by a quick schedule."""
+    """Return what performs each statement, by a quick schedule."""
     schedule = compile_kernel(Request(source, machine, sizes, heuristic="greedy"), "schedule").schedule
     assert schedule is not None
     return [nest.mapping for nest in schedule.nests]

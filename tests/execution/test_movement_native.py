@@ -25,7 +25,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 def compiled(name: str, machine: str, sizes: dict[str, int]) -> Compilation:
-    """The kernel as it is scheduled; natively where this processor can, else as a model."""
+    """Return the kernel as it is scheduled; natively where this processor can, else as a model."""
     source = Source(f"{name}.ir", kernel_path(name).read_text())
     model = bool(missing_features(load_machine(machine)))
     return compile_kernel(Request(source, machine, dict(sizes), model=model))

@@ -41,13 +41,13 @@ POSED = devices.problem_of
 def posed_without_costs(
     program: Program, costs: dict[str, float], machine: Machine, count: int
 ) -> DeviceProblem:
-    """The steps where devices start soon and read each other's results as their own."""
+    """Return the steps where devices start soon and read each other's results as their own."""
     return replace(POSED(program, costs, machine, count), start_ns=10.0, crossing_ns={})
 
 
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
-    """The model, dealt to two devices."""
+    """Return the model, dealt to two devices."""
     monkeypatch.setattr(devices, "problem_of", posed_without_costs)
     return compile_program_of(
         imported(MODEL).whole(), How("generic-c", jobs=1, devices=2), runs=True, apart=False

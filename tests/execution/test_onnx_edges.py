@@ -34,7 +34,7 @@ def test_an_edge_is_what_the_standard_says(name: str) -> None:
 
 
 def by_onnxruntime(model: Any, edge: Edge) -> list[Array]:
-    """What onnxruntime computes, where it is installed."""
+    """Return what onnxruntime computes, where it is installed."""
     runtime: Any = pytest.importorskip("onnxruntime", reason="ONNX's own evaluator does not know this one")
     onnx: Any = import_module("onnx")
     session = runtime.InferenceSession(

@@ -22,7 +22,7 @@ def made(hw: str, name: str, sizes: dict[str, Size], threads: int = 1) -> Prepar
 
 
 def blocks(prepared: Prepared) -> dict[str, int]:
-    """The innermost block of each axis."""
+    """Return the innermost block of each axis."""
     schedule = prepared.program.compilation.schedule
     assert schedule
     return {loop.axis: loop.step for loop in schedule.nests[0].loops if not loop.is_unrolled}

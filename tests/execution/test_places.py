@@ -142,7 +142,7 @@ def may_mount() -> bool:
 
 
 def on_disk(state: str, line: str, folder: Path, mounted: str = "disk", **variables: str) -> tuple[int, str]:
-    """The exit code and the findings of `isamap` with a disk in such a state in a folder, or in several."""
+    """Return the exit code and the findings of `isamap` with a disk in such a state in a folder, or in several."""
     if not may_mount():
         pytest.skip("file systems may not be mounted here")
     (folder / "disk").mkdir()

@@ -32,7 +32,7 @@ Turns = Mapping[str, Callable[[], float]]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder to work in, with a kernel, and a data folder of one's own."""
+    """Return a folder to work in, with a kernel, and a data folder of one's own."""
     data = tmp_path / "data"
     data.mkdir(mode=0o700)
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(data))

@@ -35,7 +35,7 @@ def gemm() -> isamap.CompiledKernel:
 def is_short(
     kernel: isamap.CompiledKernel, values: dict[str, Any], sizes: dict[str, int] | None = None
 ) -> bool:
-    """Whether the call is taken for one like before; it is made then."""
+    """Return whether the call is taken for one like before; it is made then."""
     process = kernel._process  # pyright: ignore[reportPrivateUsage] - from outside both ways look alike
     assert process is not None
     return process.again(values, sizes) == 0

@@ -122,7 +122,7 @@ def test_what_lies_wrong_is_refused_in_these_words(a: str, b: str, said: str) ->
 
 
 def changed(folder: Path, *changes: tuple[str, str]) -> str:
-    """A copy of the machine with changes; its path."""
+    """Return a copy of the machine with changes; its path."""
     text = machine_path("systolic-16").read_text()
     for old, new in changes:
         assert old in text

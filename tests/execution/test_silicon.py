@@ -20,7 +20,7 @@ MACHINES = [load_machine(name) for name in list_machines()]
 
 
 def own_instructions(machine: Machine) -> list[str]:
-    """Those that the machine does not inherit as they are: the others are tried on their own machine."""
+    """Return those that the machine does not inherit as they are: the others are tried on their own machine."""
     inherited = (
         load_machine(machine.chain[1]).instructions if machine.chain[1:] else dict[str, MachineInstruction]()
     )
@@ -58,7 +58,7 @@ def test_the_plain_c_models_of_instructions_do_what_their_descriptions_say(machi
 
 
 def with_function(machine: Machine, name: str, function: str) -> Machine:
-    """The machine with another intrinsic in the emission of one instruction."""
+    """Return the machine with another intrinsic in the emission of one instruction."""
     entry = machine.instructions[name]
     assert isinstance(entry.emit, EmitCall)
     wrong = replace(entry, emit=replace(entry.emit, function=function))

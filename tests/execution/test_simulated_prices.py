@@ -35,7 +35,7 @@ def test_sums_of_one_copy_wait_for_the_first_tile_of_a_block_alone(m: int, n: in
 
 
 def _times(m: int, n: int, k: int, fixed: dict[str, int], heuristic: str) -> tuple[float, float]:
-    """A requantised product's time by the cost model and by the simulator. Units: nanoseconds."""
+    """Return a requantised product's time by the cost model and by the simulator. Units: nanoseconds."""
     sizes = {"M": m, "N": n, "K": k}
     source = Source("k.ir", REQUANTISED)
     asked = Request(source, "edge-npu", sizes, heuristic=heuristic, limit_s=5, fixed=dict(fixed))

@@ -21,7 +21,7 @@ EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
 
 def _over_simulated(request: Request) -> float:
-    """The price over the simulated time."""
+    """Return the price over the simulated time."""
     made = compile_kernel(request, "lower")
     assert made.program is not None
     assert made.machine is not None

@@ -45,7 +45,7 @@ ENDS = {
 
 @pytest.fixture(params=list(ENDS.values()), ids=list(ENDS))
 def ending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[End]:
-    """The program that is started instead of the solver."""
+    """Yield the program that is started instead of the solver."""
     start = children.start
     end: End = request.param
 
@@ -63,7 +63,7 @@ def ending(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
-    """The command's JSON answer, which is whole whatever happened."""
+    """Return the command's JSON answer, which is whole whatever happened."""
     code = run([*words, "--json"])
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert found["exit"] == code

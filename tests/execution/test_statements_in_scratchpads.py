@@ -55,7 +55,7 @@ def instructions_of_right_program(
     fixed: Mapping[str, int] | None = None,
     schedule: str | None = None,
 ) -> set[str]:
-    """What a program issues that computes as the interpreter does."""
+    """Return what a program issues that computes as the interpreter does."""
     source, replay = Source("k.ir", text), Source("s.schedule", schedule) if schedule else None
     asked = Request(source, machine, dict(sizes), replay, heuristic="greedy", fixed=dict(fixed or {}))
     made = compile_kernel(asked)
@@ -81,7 +81,7 @@ def instructions_of_right_program(
 
 
 def commands_of_right_words(text: str, sizes: Mapping[str, int]) -> list[Command]:
-    """The commands of a program of words for edge-npu that computes as the interpreter does."""
+    """Return the commands of a program of words for edge-npu that computes as the interpreter does."""
     npu, source = load_machine("edge-npu"), Source("k.ir", text)
     words = compile_words(Request(source, "edge-npu", dict(sizes), heuristic="greedy"))[0]
     assert verify_program(words, npu, program_kernel(words, source), "random").ok

@@ -93,7 +93,7 @@ MOVED = {"sums": (4, 4, 1), "weights": (4, 1, 1), "inputs": (1, 4, 1)}
 def described(
     folder: Path, acc: int, a: float, b: float, c: float, direct: Mapping[str, int] | None = None
 ) -> str:
-    """The path of a machine with so many bytes for sums, and so many bytes a ns into each scratchpad.
+    """Return the path of a machine with so many bytes for sums, and so many bytes a ns into each scratchpad.
 
     `direct` are cycles of products that read `a`, `b` or `ab` in main memory.
     """
@@ -132,7 +132,7 @@ def simulated_ns(made: Compilation) -> float:
 
 
 def moved(made: Compilation) -> tuple[float, ...]:
-    """How often each element of A, B and C comes from main memory, on average."""
+    """Return how often each element of A, B and C comes from main memory, on average."""
     assert made.machine
     assert made.program
     counts = moved_elements(made.program, made.machine)

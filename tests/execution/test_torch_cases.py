@@ -35,7 +35,7 @@ def listed(result: Any) -> list[Any]:
 
 
 def results(model: Any, call: Any, inputs: list[Any]) -> list[Any]:
-    """What a model gives, and the gradients of its weights, in f64."""
+    """Return what a model gives, and the gradients of its weights, in f64."""
     with torch.no_grad():
         given = listed(call(*inputs))
     model.zero_grad()

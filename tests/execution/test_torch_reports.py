@@ -46,7 +46,7 @@ def test_a_report(name: str, pack: bool) -> None:
 
 
 def result(form: Any, given: Any) -> list[Any]:
-    """What comes of the same input, and the input behind it."""
+    """Return what comes of the same input, and the input behind it."""
     torch.manual_seed(0)
     inputs = given()
     found = form(inputs)

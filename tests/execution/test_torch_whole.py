@@ -33,7 +33,7 @@ def compiled(model: Any) -> Any:
 
 @contextmanager
 def patched(around: list[int]) -> Generator[None]:
-    """Counts the calls of what AOT makes."""
+    """Count the calls of what AOT makes."""
     with pytest.MonkeyPatch.context() as patch:
         handed_on = compiling.handed_on
 
@@ -59,7 +59,7 @@ def normed(*, bias: bool = True, **more: Any) -> Any:
 
 
 def whole(model: Any, x: Any) -> Any:
-    """The table of a model that gives what torch gives."""
+    """Return the table of a model that gives what torch gives."""
     with torch.no_grad():
         near = {"rtol": 0.02, "atol": 0.02} if x.dtype is torch.bfloat16 else {}
         torch.testing.assert_close(compiled(model)(x), model(x), **near)

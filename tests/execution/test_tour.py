@@ -16,7 +16,7 @@ OF_THIS_PROCESSOR = "here"  # the tag of cells that say something else on anothe
 
 
 def said(cell: Any) -> list[tuple[str, str]]:
-    """What a cell prints and shows; of pictures, that there is one."""
+    """Return what a cell prints and shows; of pictures, that there is one."""
     texts = [(o["output_type"], "".join(o.get("text") or o["data"]["text/plain"])) for o in cell["outputs"]]
     pictures = [("picture", kind) for o in cell["outputs"] for kind in o.get("data", {}) if "image" in kind]
     return [(kind, "a picture" if "SVG object" in text else text.strip()) for kind, text in texts] + pictures
@@ -24,7 +24,7 @@ def said(cell: Any) -> list[tuple[str, str]]:
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, Any]]:
-    """The code cells as the file has them, and as they are after a run of all."""
+    """Return the code cells as the file has them, and as they are after a run of all."""
     run = tmp_path_factory.mktemp("tour") / TOUR.name
     stored = json.loads(TOUR.read_text("utf-8"))
     emptied = [c | {"outputs": []} if c["cell_type"] == "code" else c for c in stored["cells"]]

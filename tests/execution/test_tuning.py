@@ -44,7 +44,7 @@ main(sys.argv[1:])
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of one's own."""
+    """Return a data folder of one's own."""
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(folder))

@@ -70,7 +70,7 @@ def compiled(name: str | Source, sizes: dict[str, Size], hw: str = "vta") -> byt
 
 
 def started(data: bytes, name: str) -> tuple[Tables, NDArray[Any], Arrays]:
-    """The file, main memory before the first word, and what the kernel's interpreter makes of it."""
+    """Return the file, main memory before the first word, and what the kernel's interpreter makes of it."""
     kernel = program_kernel(read_program(data, "a program"), read_kernel(name))
     rng = np.random.default_rng(7)
     most = {"i8": 127, "i32": 20000}  # most sums become other bytes than the ends
@@ -191,7 +191,7 @@ def program() -> ProgramFile:
 
 
 def refusal(program: ProgramFile, machine: Machine) -> tuple[str, str] | None:
-    """What is said of a program that goes wrong, or computes something else; None where it is fine."""
+    """Return what is said of a program that goes wrong, or computes something else; None where it is fine."""
     kernel = program_kernel(program, UNBIASED)
     case = verify_program(read_program(write_program(program), "a program"), machine, kernel, "random")
     if case.ok:
@@ -201,7 +201,7 @@ def refusal(program: ProgramFile, machine: Machine) -> tuple[str, str] | None:
 
 
 def with_bit(program: ProgramFile, machine: Machine, name: str, nth: int, holds: Quantity) -> ProgramFile:
-    """The program with one token more or less: of the nth instruction of a name."""
+    """Return the program with one token more or less: of the nth instruction of a name."""
     placed = [
         p
         for p in decode(program.words, machine, contents_of(program.tables))

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.exhaustive
 
 @pytest.fixture(scope="module")
 def archive() -> zipfile.ZipFile:
-    """A zip of HEAD, as a hosting site offers it."""
+    """Return a zip of HEAD, as a hosting site offers it."""
     command = ["git", "-c", f"safe.directory={ROOT}", "archive", "--format=zip", "HEAD"]
     try:
         done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
@@ -30,7 +30,7 @@ def archive() -> zipfile.ZipFile:
 
 @pytest.fixture(scope="module")
 def wheel(archive: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel built from the archive. Unpacked by zipfile, each link is a text file holding its target."""
+    """Return the wheel built from the archive. Unpacked by zipfile, each link is a text file holding its target."""
     sources = tmp_path_factory.mktemp("sources")
     archive.extractall(sources)
     assert (sources / "isamap/scheduler").read_text(encoding="utf-8") == "../scheduler"
@@ -82,7 +82,7 @@ def test_an_installed_wheel_lists_all_machines_and_kernels(
 
 
 def _is_packaged(name: str) -> bool:
-    """Whether a file of the archive belongs into the wheel; the links themselves do not."""
+    """Return whether a file of the archive belongs into the wheel; the links themselves do not."""
     top = name.split("/", maxsplit=1)[0]
     is_link = name in {f"isamap/{folder}" for folder in INSTALLED_INSIDE}
     return top in ("isamap", *INSTALLED_INSIDE) and not name.endswith("/") and not is_link

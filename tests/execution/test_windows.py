@@ -43,7 +43,7 @@ def depthwise(p: int, q: int, c: int, r: int, s: int, step: int) -> Source:
 def compiled(
     source: Source, heuristic: str = "cpsat", fixed: Mapping[str, int] | None = None
 ) -> tuple[Compilation, bool]:
-    """The compilation, and whether its words compute what the kernel says."""
+    """Return the compilation, and whether its words compute what the kernel says."""
     request = Request(
         source, "edge-npu", {}, transform=BEST_FORM, heuristic=heuristic, fixed=dict(fixed or {}), cache=False
     )
@@ -137,7 +137,7 @@ def test_the_judge_knows_how_large_windows_are(step: int) -> None:
     assert size
 
     def said(address: int) -> list[str]:
-        """What is wrong where the filter lies there, and the pixels from 0 on."""
+        """Return what is wrong where the filter lies there, and the pixels from 0 on."""
         assert made.problem
         assert made.schedule
         (nest,) = made.schedule.nests

@@ -131,7 +131,7 @@ PAIRS = (
 
 
 def mappings_are_those_of_the_definition() -> bool:
-    """Whether the matcher finds what trying everything finds."""
+    """Return whether the matcher finds what trying everything finds."""
     return all(_agrees(text, f"kernel k() {{ {operands} {loops} }}") for text, operands, loops in PAIRS)
 
 
@@ -162,7 +162,7 @@ PERFORMED = (
 
 
 def mappings_compute_what_the_kernel_does() -> bool:
-    """Whether every mapping, performed issue by issue, gives what the interpreter gives."""
+    """Return whether every mapping, performed issue by issue, gives what the interpreter gives."""
     return all(_computes(text, f"kernel k() {{ {operands} {loops} }}") for text, operands, loops in PERFORMED)
 
 
@@ -181,7 +181,7 @@ def _computes(instruction_text: str, kernel_text: str) -> bool:
 
 
 def cut(pattern: Pattern, mapping: Mapping) -> Cut:
-    """The largest values of the parameters, and everything else as the mapping writes it."""
+    """Return the largest values of the parameters, and everything else as the mapping writes it."""
     return Cut(largest(pattern.instruction), mapping.groups)
 
 
@@ -194,7 +194,7 @@ GUARDED = (
 
 
 def guards_made_explicit_change_nothing() -> bool:
-    """Whether kernels compute the same before and after."""
+    """Return whether kernels compute the same before and after."""
     return all(_same(parsed(f"kernel k() {{ {text} }}")) for text in GUARDED)
 
 
@@ -214,7 +214,7 @@ PROGRAMS = {
 
 
 def programs_compute_what_the_kernel_does(*names: str) -> bool:
-    """Whether compiled programs give what the interpreter gives, and touch nothing beside their arrays."""
+    """Return whether compiled programs give what the interpreter gives, and touch nothing beside their arrays."""
     for name in names or PROGRAMS:
         kernel = Source("k.ir", f"kernel {name}() {{ {PROGRAMS[name]} }}")
         try:
@@ -246,7 +246,7 @@ AT = {"@m": 2, "@k": 3, "A.s0": 100}
 
 
 def chains_touch_what_is_wanted() -> bool:
-    """Whether a part of a register comes from, and goes to, so many elements and no more."""
+    """Return whether a part of a register comes from, and goes to, so many elements and no more."""
     machine = load_machine("x86-avx2")
     suppliers = Suppliers(machine, {"A": STRIDES})
     held = Read("$value:ymm", (Index.of("%0"),), F32)

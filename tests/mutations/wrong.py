@@ -40,7 +40,7 @@ def saying(change: Callable[[Sides], Sides]) -> Wrong:
 
 
 def without(is_dropped: Callable[[Any], bool]) -> Wrong:
-    """All conditions but some."""
+    """Return all conditions but some."""
 
     def wrong(right: Any, *args: Any) -> Any:
         return tuple(c for c in right(*args) if not is_dropped(c))
@@ -49,7 +49,7 @@ def without(is_dropped: Callable[[Any], bool]) -> Wrong:
 
 
 def steps(change: Callable[[int, int], int]) -> Callable[[Sides], Sides]:
-    """The kernel's subscripts with the steps of their axes changed; they are counted from 0."""
+    """Return the kernel's subscripts with the steps of their axes changed; they are counted from 0."""
 
     def changed(index: Index) -> Index:
         return Index(tuple((m, change(n, c) if m else c) for n, (m, c) in enumerate(index.terms)))
@@ -78,7 +78,7 @@ def at_the_start(right: Any, *args: Any) -> Any:
 
 
 def first_only(right: Any, *args: Any) -> Any:
-    """One order of fusion."""
+    """Return one order of fusion."""
     return [next(iter(right(*args)))]
 
 
@@ -86,7 +86,7 @@ def first_only(right: Any, *args: Any) -> Any:
 
 
 def commuting(*names: str) -> Wrong:
-    """The table of operations, of which only these commute."""
+    """Return the table of operations, of which only these commute."""
 
     def wrong(right: Any) -> Any:
         return {n: replace(op, commutative=n in names) for n, op in OPS.items()}
@@ -121,7 +121,7 @@ def transposed(b: Binding) -> Binding:
 
 
 def what_comes_first(right: Any, new: Binding, bound: tuple[Binding, ...]) -> Iterator[tuple[Binding, ...]]:
-    """An operand that is read twice, but asked only once what it stands for."""
+    """Yield an operand that is read twice, but asked only once what it stands for."""
     yield bound if any(b.name == new.name for b in bound) else (*bound, new)
 
 

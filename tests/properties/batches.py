@@ -26,21 +26,21 @@ POISON = 0xA5
 
 
 def compile_batch(programs: Iterable[EmittedC], machine: Machine) -> Path:
-    """A library with all programs, which are all for the machine's processor, or all plain-C models."""
+    """Return a library with all programs, which are all for the machine's processor, or all plain-C models."""
     listed = tuple(programs)
     flags, toolchains = flags_of(listed, machine)
     return build(find_compiler(flags, toolchains), flags, sources(listed), "batch.c")
 
 
 def flags_of(programs: Sequence[EmittedC], machine: Machine) -> tuple[tuple[str, ...], Sequence[str]]:
-    """What such programs are compiled with, and by which compilers."""
+    """Return what such programs are compiled with, and by which compilers."""
     if programs and programs[-1].model:
         return MODEL_FLAGS, COMPILERS
     return tuple("-O1" if f == "-O3" else f for f in machine.target.flags), machine.target.toolchains
 
 
 def sources(programs: Iterable[EmittedC]) -> dict[str, str]:
-    """The files of `batch.c`: what programs define for themselves gets the program's name behind its own."""
+    """Return the files of `batch.c`: what programs define for themselves gets the program's name behind its own."""
     files: dict[str, str] = {}
     for program in programs:
         own = set(DEFINED.findall(program.source)) - {f"{program.name}_body"}
@@ -55,7 +55,7 @@ def sources(programs: Iterable[EmittedC]) -> dict[str, str]:
 def call(
     library: Path, program: EmittedC, arrays: Mapping[str, Array], sizes: Mapping[str, int]
 ) -> dict[str, Array]:
-    """What a program makes of copies of arrays. Raises: AssertionError when it writes beside them."""
+    """Return what a program makes of copies of arrays. Raises: AssertionError when it writes beside them."""
     function, workspace_bytes = load_function(str(library), program.interface.name)
     held = {name: _surrounded(array) for name, array in arrays.items()}
     lying = {n: inner for n, (_, inner) in held.items()}

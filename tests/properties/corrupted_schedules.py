@@ -14,7 +14,7 @@ Change = Callable[[NestSchedule, NestProblem, Random], NestSchedule]
 
 
 def corrupted(schedule: Schedule, problem: Problem, random: Random) -> tuple[str, Schedule]:
-    """What was changed, in one word, and the changed schedule, which may still be right."""
+    """Return what was changed, in one word, and the changed schedule, which may still be right."""
     if random.random() < 0.05:
         return "header", _header(schedule, random)
     nests = list(schedule.nests)
@@ -58,14 +58,14 @@ def step(nest: NestSchedule, question: NestProblem, random: Random) -> NestSched
 
 
 def axis(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A loop over another axis."""
+    """Return a loop over another axis."""
     number = _at(nest, random)
     names = [a.name for option in question.options for a in option.axes]
     return _with_loop(nest, number, replace(nest.loops[number], axis=random.choice(names))) if names else nest
 
 
 def kind(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A loop unrolled, not unrolled, or dealt to threads."""
+    """Return a loop unrolled, not unrolled, or dealt to threads."""
     del question
     number = _at(nest, random)
     if number < 0:
@@ -91,7 +91,7 @@ def rest(nest: NestSchedule, question: NestProblem, random: Random) -> NestSched
 
 
 def exchanged(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """Two loops exchanged."""
+    """Return two loops exchanged."""
     del question
     one, other = _at(nest, random), _at(nest, random)
     if one < 0:
@@ -100,14 +100,14 @@ def exchanged(nest: NestSchedule, question: NestProblem, random: Random) -> Nest
 
 
 def taken_out(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A loop less."""
+    """Return a loop less."""
     del question
     number = _at(nest, random)
     return replace(nest, loops=nest.loops[:number] + nest.loops[number + 1 :]) if number >= 0 else nest
 
 
 def put_in(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A loop more, beside one over the same axis."""
+    """Return a loop more, beside one over the same axis."""
     del question
     number = _at(nest, random)
     if number < 0:
@@ -125,7 +125,7 @@ def hold(nest: NestSchedule, question: NestProblem, random: Random) -> NestSched
 
 
 def stage(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A stage more, less, elsewhere, ahead, or of another operand."""
+    """Return a stage more, less, elsewhere, ahead, or of another operand."""
     names = [o.name for option in question.options for o in option.operands]
     stages = list(nest.stages)
     what = random.randrange(5) if stages else 0
@@ -147,7 +147,7 @@ def stage(nest: NestSchedule, question: NestProblem, random: Random) -> NestSche
 
 
 def spread(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A write-back spread, or no longer."""
+    """Return a write-back spread, or no longer."""
     if nest.spread and random.random() < 0.5:
         return replace(nest, spread=())
     names = [o.name for option in question.options for o in option.operands]
@@ -158,7 +158,7 @@ def spread(nest: NestSchedule, question: NestProblem, random: Random) -> NestSch
 
 
 def fused(nest: NestSchedule, question: NestProblem, random: Random) -> NestSchedule:
-    """A statement taken along, or no longer."""
+    """Return a statement taken along, or no longer."""
     del question
     return replace(nest, fused=nest.fused[1:] if nest.fused else (nest.statement + random.choice((0, 1)),))
 

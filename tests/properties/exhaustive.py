@@ -20,7 +20,7 @@ CUTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 64, 80, *(1 << n fo
 
 
 def every_decision(statement: int, option: NestOption, problem: Problem) -> Iterator[dict[str, int]]:
-    """All ways to decide an option."""
+    """Yield all ways to decide an option."""
     files = dict(problem.registers)
     nest = f"nest{statement}"
     running = [axis for axis in option.axes if -(-axis.extent // axis.tile) > 1]
@@ -84,7 +84,7 @@ def _placements(operand: TileOperand, option: NestOption) -> list[int]:
 
 
 def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
-    """What may be filled an iteration ahead or written back one late: where a unit of its own moves it,
+    """Return what may be filled an iteration ahead or written back one late: where a unit of its own moves it,
     ahead beside the sum where the unit that sums has its registers to itself.
 
     It is staged per block, inside a loop that moves on to other elements of it; a result is finished then.
@@ -111,7 +111,7 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
 
 
 def _sums_inside(axes: Sequence[TileAxis], made: dict[str, int], nest: str) -> bool:
-    """Whether a loop over a sum goes on inside the register block."""
+    """Return whether a loop over a sum goes on inside the register block."""
     running = [axis for axis in axes if axis.is_reduction and axis.extent > axis.tile]
     return any(
         made.get(f"{nest}.block.{a.name}", a.extent) > a.tile * made.get(f"{nest}.unroll.{a.name}", 1)
@@ -120,7 +120,7 @@ def _sums_inside(axes: Sequence[TileAxis], made: dict[str, int], nest: str) -> b
 
 
 def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
-    """Which inputs are asked for early: those that stream or are late, where some loop goes on to others.
+    """Return which inputs are asked for early: those that stream or are late, where some loop goes on to others.
 
     Rows along a sum are brought to the nearest cache, pieces of rows to the farthest that can be hinted.
     """
@@ -146,7 +146,7 @@ def _hinted(option: NestOption, made: dict[str, int], nest: str) -> list[dict[st
 
 
 def _ordered(option: NestOption, made: dict[str, int], nest: str) -> list[dict[str, int]]:
-    """Which copies go row after row: of inputs in tiles of 512 bytes, whose rows register blocks cut."""
+    """Return which copies go row after row: of inputs in tiles of 512 bytes, whose rows register blocks cut."""
     choices: list[list[tuple[str, int]]] = []
     for operand in option.operands:
         if operand.staged_ns is None or operand.is_accumulator or operand.packed or not operand.dense_axis:
@@ -186,7 +186,7 @@ def _fits(
 
 
 def _cache_blocks(axis: TileAxis, factor: int, least: int) -> list[int]:
-    """The axis whole, and in blocks of whole register blocks; sums not into shorter ones than the least."""
+    """Return the axis whole, and in blocks of whole register blocks; sums not into shorter ones than the least."""
     step = factor * axis.tile
     turns = -(-axis.extent // step)
     found = {axis.extent}
@@ -200,7 +200,7 @@ def _cache_blocks(axis: TileAxis, factor: int, least: int) -> list[int]:
 def _loses_sums(
     option: NestOption, running: list[TileAxis], blocks: tuple[int, ...], stages: tuple[int, ...]
 ) -> bool:
-    """Whether partial sums would rest in a tensor that is narrower than they are."""
+    """Return whether partial sums would rest in a tensor that is narrower than they are."""
     cut = any(axis.is_reduction and size < axis.extent for axis, size in zip(running, blocks, strict=True))
     wide = [at for o, at in zip(option.operands, stages, strict=True) if o.is_accumulator and o.stage_whole]
     return cut and 0 in wide
@@ -210,7 +210,7 @@ def _loses_sums(
 
 
 def value(cost: Cost, made: dict[str, int]) -> float:
-    """What an expression comes to: no memo, no shortcuts."""
+    """Return what an expression comes to: no memo, no shortcuts."""
     match cost:
         case Const(number):
             return number
@@ -233,14 +233,14 @@ def value(cost: Cost, made: dict[str, int]) -> float:
 
 
 def every_block(axes: tuple[tuple[str, int], ...], made: dict[str, int]) -> Iterator[dict[str, int]]:
-    """The sizes of each register block, one after the other."""
+    """Yield the sizes of each register block, one after the other."""
     spans = [[min(made[name], issues - at) for at in range(0, issues, made[name])] for name, issues in axes]
     for sizes in product(*spans):
         yield {name: size for (name, _), size in zip(axes, sizes, strict=True)}
 
 
 def program(cost: Cost) -> str:
-    """The same as a line of Python over `made`, for expressions that are asked for often."""
+    """Return the same as a line of Python over `made`, for expressions that are asked for often."""
     match cost:
         case Const(number):
             return repr(number)

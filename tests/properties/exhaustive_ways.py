@@ -27,7 +27,7 @@ def fits(
     capacities: Mapping[str, int],
     twice: Collection[str] = (),
 ) -> bool:
-    """Whether what is staged in scratchpads is there at the same time: all buffers of the nest.
+    """Return whether what is staged in scratchpads is there at the same time: all buffers of the nest.
 
     Of operands in `twice` there are two copies.
     """
@@ -50,7 +50,7 @@ def fits(
 def _copied_at(
     operand: TileOperand, choice: int, outside: list[tuple[str, int]], option: NestOption, sweeps: int
 ) -> int:
-    """How many loops stand around a copy."""
+    """Return how many loops stand around a copy."""
     if choice == 2:
         return 0
     if not operand.is_accumulator:
@@ -75,7 +75,7 @@ def _bytes(operand: TileOperand, option: NestOption, loops: list[tuple[str, int]
 
 
 def every_dealing(option: NestOption, problem: Problem) -> Iterator[NestOption]:
-    """The option itself, and as one part sees it, for each way to deal one axis or two to all threads."""
+    """Yield the option itself, and as one part sees it, for each way to deal one axis or two to all threads."""
     yield option
     if any(operand.homes[0] for operand in option.operands):
         return  # how cores share a scratchpad is not known
@@ -92,7 +92,7 @@ def every_dealing(option: NestOption, problem: Problem) -> Iterator[NestOption]:
 
 
 def _part(option: NestOption, counts: Mapping[str, int]) -> NestOption:
-    """The largest part: whole issues, as even as can be."""
+    """Return the largest part: whole issues, as even as can be."""
     dealt = [axis for axis in option.axes if axis.name in counts]
     return sized_as_a_part(
         option, {a.name: -(-_issues(a) // min(counts[a.name], _issues(a))) * a.tile for a in dealt}
@@ -100,7 +100,7 @@ def _part(option: NestOption, counts: Mapping[str, int]) -> NestOption:
 
 
 def sized_as_a_part(option: NestOption, steps: Mapping[str, int]) -> NestOption:
-    """The option of a part of so many elements along the axes that are dealt."""
+    """Return the option of a part of so many elements along the axes that are dealt."""
     axes = [replace(a, extent=steps[a.name]) if a.name in steps else a for a in option.axes]
     parts = [(a.name, -(-a.extent // steps[a.name])) for a in option.axes if a.name in steps]
     sums = {axis.name for axis in option.axes if axis.is_reduction}
@@ -114,7 +114,7 @@ def _issues(axis: TileAxis) -> int:
 
 
 def seen_by_a_part(problem: Problem, option: NestOption) -> Problem:
-    """The machine while the others run: what cores share is divided."""
+    """Return the machine while the others run: what cores share is divided."""
     others = prod(count for _, count in option.parts)
     caches = tuple(
         replace(
@@ -129,7 +129,7 @@ def seen_by_a_part(problem: Problem, option: NestOption) -> Problem:
 
 
 def dealing_ns(problem: Problem, option: NestOption, placed: Mapping[str, int]) -> float:
-    """What threads take to begin, once for the parts, for each input staged as a whole, twice for a joined
+    """Return what threads take to begin, once for the parts, for each input staged as a whole, twice for a joined
     sum, and what it takes to join one. Units: nanoseconds.
     """
     if not option.parts:

@@ -61,11 +61,11 @@ class Subscript:
         )
 
     def extent(self, extents: Mapping[str, int]) -> int:
-        """One more than the largest value."""
+        """Return one more than the largest value."""
         return self.constant + 1 + sum(abs(step) * (extents[axis] - 1) for axis, step in self.steps)
 
     def extent_text(self) -> str:
-        """The same with extents named by the axis in capitals."""
+        """Return the same with extents named by the axis in capitals."""
         return " + ".join([f"{abs(s)}*({a.upper()} - 1)" for a, s in self.steps] + [str(self.constant + 1)])
 
     def __str__(self) -> str:
@@ -151,7 +151,7 @@ class Written:
         }
 
     def run(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        """The outputs, computed point by point."""
+        """Return the outputs, computed point by point."""
         state = {n: a.astype(np.int64) for n, a in arrays.items()}
         for line in self.lines:
             for values in product(*(range(self.extents[a]) for a in line.axes)):
@@ -196,7 +196,7 @@ class Written:
 
 
 def random_kernel(random: Random, name: str = "k") -> Written:
-    """A sum, maximum or minimum of products, or an elementwise expression, over one to four axes."""
+    """Return a sum, maximum or minimum of products, or an elementwise expression, over one to four axes."""
     types = random.choice(FORMS)
     extents = _extents(random)
     axes = tuple(extents)
@@ -245,7 +245,7 @@ def _extents(random: Random) -> dict[str, int]:
 
 
 def _access(random: Random, array: str, axes: list[str]) -> tuple[Access, Shape]:
-    """An access over some of the axes in any order, and a shape that holds it, or not, when it fills."""
+    """Return an access over some of the axes in any order, and a shape that holds it, or not, when it fills."""
     used = random.sample(axes, random.randint(1, len(axes)))
     subscripts: list[Subscript] = []
     while used:
@@ -272,7 +272,7 @@ def _access(random: Random, array: str, axes: list[str]) -> tuple[Access, Shape]
 
 
 def _target(random: Random, kept: list[str], *, adds: bool) -> tuple[Access, Shape]:
-    """An output over the axes that are kept, each in a dimension of its own, or rarely two added up."""
+    """Return an output over the axes that are kept, each in a dimension of its own, or rarely two added up."""
     subscripts: list[Subscript] = []
     if adds and len(kept) > 1 and random.random() < 0.15:
         step = random.randint(1, 2)

@@ -48,7 +48,7 @@ class Case:
 
 
 def mutated(data: bytes, random: Random) -> bytes:
-    """The input with one to three changes."""
+    """Return the input with one to three changes."""
     for _ in range(random.choice((1, 1, 1, 2, 3))):
         data = random.choice(_CHANGES)(data, random)
     return data
@@ -68,7 +68,7 @@ def _number(data: bytes, random: Random) -> bytes:
 
 
 def _token(data: bytes, random: Random) -> bytes:
-    """A token left out, doubled, exchanged with another one, or replaced by it."""
+    """Return a token left out, doubled, exchanged with another one, or replaced by it."""
     tokens = _TOKEN.findall(data.decode("utf-8", "replace"))
     if not tokens:
         return data
@@ -86,7 +86,7 @@ def _token(data: bytes, random: Random) -> bytes:
 
 
 def _line(data: bytes, random: Random) -> bytes:
-    """A line left out, doubled many times, or moved."""
+    """Return a line left out, doubled many times, or moved."""
     lines = data.split(b"\n")
     one, other = random.randrange(len(lines)), random.randrange(len(lines))
     match random.randrange(3):
@@ -118,7 +118,7 @@ def _bytes(data: bytes, random: Random) -> bytes:
 
 
 def _coding(data: bytes, random: Random) -> bytes:
-    """The text in another coding, or with what marks one."""
+    """Return the text in another coding, or with what marks one."""
     text = data.decode("utf-8", "replace")
     match random.randrange(4):
         case 0:
@@ -140,14 +140,14 @@ _CHANGES: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 def kernel_case(random: Random, largest: int | None = None) -> Case:
-    """A kernel, of at most so many bytes before the change, formatted or matched."""
+    """Return a kernel, of at most so many bytes before the change, formatted or matched."""
     data = mutated(_one_of(KERNELS, largest, random).read_bytes(), random)
     words = ("fmt", "x.ir") if random.random() < 0.7 else ("match", "x.ir", "--hw", "model-f32")
     return Case(words, {"x.ir": data})
 
 
 def machine_case(random: Random, largest: int = 40_000) -> Case:
-    """A machine, of at most so many bytes before the change, checked."""
+    """Return a machine, of at most so many bytes before the change, checked."""
     path = _one_of(MACHINES, largest, random)
     return Case(("hw", "check", "--no-calls", path.name), {path.name: mutated(path.read_bytes(), random)})
 
@@ -157,7 +157,7 @@ def _one_of(paths: Sequence[Path], largest: int | None, random: Random) -> Path:
 
 
 def schedule_case(random: Random, texts: Mapping[tuple[str, ...], str]) -> Case:
-    """A schedule, replayed as far as it goes."""
+    """Return a schedule, replayed as far as it goes."""
     words = random.choice(list(texts))
     data = mutated(_unclaimed(texts[words]).encode(), random)
     return Case(
@@ -172,7 +172,7 @@ def _unclaimed(text: str) -> str:
 
 
 def profile_case(random: Random, text: str) -> Case:
-    """A profile, read and laid over its machine; mostly signed again after the change."""
+    """Return a profile, read and laid over its machine; mostly signed again after the change."""
     words = ("schedule", "gemm_f32", "--hw", "generic-c", "-D", "M=8", "N=8", "K=8", "--heuristic", "greedy")
     if random.random() < 0.3:
         data = mutated(text.encode(), random)
@@ -182,7 +182,7 @@ def profile_case(random: Random, text: str) -> Case:
 
 
 def profile_text() -> str:
-    """A profile of this processor with figures of all kinds that `generic-c` may have."""
+    """Return a profile of this processor with figures of all kinds that `generic-c` may have."""
     from isamap.machine import load_machine
     from isamap.machine.processor import this_cpu
     from isamap.source.numbers import Spread
@@ -226,14 +226,14 @@ def rows_case(random: Random) -> Case:
 
 
 def signed(content: Mapping[str, Any]) -> bytes:
-    """A profile with the digest of what it says."""
+    """Return a profile with the digest of what it says."""
     kept = {key: value for key, value in content.items() if key != "sha256"}
     digest = hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
     return json.dumps({**kept, "sha256": digest}).encode()
 
 
 def changed_value(value: dict[str, Any], random: Random) -> dict[str, Any]:
-    """The JSON with another value somewhere, or without one."""
+    """Return the JSON with another value somewhere, or without one."""
     places = list(_places(value))
     where, key = random.choice(places)
     if random.random() < 0.2:
@@ -358,7 +358,7 @@ def _field_value(field: Any, found: Sequence[Any], random: Random) -> object:
 
 
 def _places(value: Any) -> list[tuple[Any, Any]]:
-    """Every place of a JSON value, as what holds it and the key there."""
+    """Return every place of a JSON value, as what holds it and the key there."""
     items: list[tuple[Any, Any]]
     if isinstance(value, dict):
         items = list(cast("dict[str, Any]", value).items())

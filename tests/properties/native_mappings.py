@@ -61,7 +61,7 @@ class Attempt:
         return {n: self.values[n] for n, v in self.sizes.items() if isinstance(v, Range)}
 
     def story(self) -> str:
-        """All that is needed to see why it fails."""
+        """Return all that is needed to see why it fails."""
         text = print_schedule(self.schedule) if self.schedule else ""
         return f"{self.name}: {self.values}\n{print_routine(self.kernel)}\n{self.mapping.ident}\n{text}"
 
@@ -75,7 +75,7 @@ class Lookup:
 
 
 def is_right(attempt: Attempt, found: dict[str, Array]) -> bool:
-    """Whether a program's outputs are those of the interpreter: equal, unless functions round."""
+    """Return whether a program's outputs are those of the interpreter: equal, unless functions round."""
     wanted = interpret(attempt.kernel, attempt.arrays, attempt.values)
     values = [s.assign.value for s in statements(attempt.kernel)]
     exact = all(OPS[op].ulp == 0 and op not in ("div", "sqrt") for v in values for op in operations(v))
@@ -118,7 +118,7 @@ def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
 
 
 def run_batch(batch: list[Attempt], machine: Machine) -> list[Attempt]:
-    """Those whose compiled programs compute something else."""
+    """Return those whose compiled programs compute something else."""
     programs = [a.program for a in batch if a.program is not None]
     library = compile_batch(programs, machine)
     return [
@@ -127,7 +127,7 @@ def run_batch(batch: list[Attempt], machine: Machine) -> list[Attempt]:
 
 
 def run_natively(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
-    """Counts by machine and by the step at which mappings end, stories of wrong ones, and the last seed."""
+    """Return the counts by machine and by the step at which mappings end, stories of wrong ones, and the last seed."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     machines = [load_machine(name) for name in native_machines()]
@@ -187,7 +187,7 @@ def _all(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
 def _carried(
     attempt: Attempt, plain: Kernel, problem: Problem | None, look: Lookup, random: Random
 ) -> Attempt:
-    """The attempt with its program, or with the step at which it ended."""
+    """Return the attempt with its program, or with the step at which it ended."""
     if problem is None:
         return replace(attempt, ended="another statement of the kernel has no mapping that is carried out")
     number = attempt.mapping.statement

@@ -14,7 +14,7 @@ TRIES = 12
 
 
 def dealt_schedule(schedule: Schedule, problem: Problem, random: Random) -> Schedule | None:
-    """The schedule with parallel loops around some of its nests; None when none of the tries was right."""
+    """Return the schedule with parallel loops around some of its nests; None when none of the tries was right."""
     questions = {nest.statement: nest for nest in problem.nests}
     for _ in range(TRIES):
         nests = tuple(_dealt(nest, questions[nest.statement], random) for nest in schedule.nests)

@@ -47,7 +47,7 @@ class Writer:
                 self.arrays[name], self.roles[name] = tuple(dims), role
 
     def read(self, name: str, axes: dict[str, str], number: str | None = None) -> str:
-        """An element of an array by axes of its extents; `number` for dimensions of fixed length."""
+        """Return an element of an array by axes of its extents; `number` for dimensions of fixed length."""
         subscripts: list[str] = []
         for dim in self.arrays[name]:
             choices = [a for a, e in axes.items() if e == dim]
@@ -81,7 +81,7 @@ class Writer:
         return f"{target} {op} {value}{guard};"
 
     def nest(self, axes: dict[str, str], depth: int = 0) -> str:
-        """A loop over some axes with one or two statements, perhaps a loop inside."""
+        """Return a loop over some axes with one or two statements, perhaps a loop inside."""
         free = [a for a in "ijk" if a not in axes]
         chosen = self.random.sample(free, min(len(free), self.random.choice((1, 1, 2, 2, 3))))
         inner = {**axes, **{a: a.upper() for a in chosen}}
@@ -97,7 +97,7 @@ class Writer:
         return f"for {loops} {{ {' '.join(body)} }}"
 
     def instances(self, axes: dict[str, str]) -> str:
-        """One or two statements written out for each number of some dimension, perhaps others in between."""
+        """Return one or two statements written out for each number of some dimension, perhaps others in between."""
         count = int(self.random.choice(NUMBERS))
         inner = {**axes, "i": "I", **({"j": "J"} if self.random.random() < 0.7 else {})}
         loops = ", ".join(f"{a} in {e}" for a, e in inner.items() if a not in axes)
@@ -113,7 +113,7 @@ class Writer:
         return " ".join(found)
 
     def summed(self, axes: dict[str, str]) -> str:
-        """A temporary summed up from 0, then added to something."""
+        """Return a temporary summed up from 0, then added to something."""
         temp, target = self.random.choice("UVW"), self.random.choice("XYZ")
         loops = {f"e{n}": dim for n, dim in enumerate(self.arrays[temp])}
         cell = f"{temp}[{', '.join(loops)}]" if loops else temp
@@ -147,7 +147,7 @@ class Writer:
         return self.nest(axes)
 
     def fill(self, name: str, axes: dict[str, str], value: str | None = None) -> str:
-        """A temporary given values everywhere."""
+        """Return a temporary given values everywhere."""
         loops: dict[str, str] = {}
         for n, dim in enumerate(self.arrays[name]):
             loops[f"e{n}"] = dim
@@ -193,7 +193,7 @@ class Program:
 
 
 def random_program(random: Random, wide: bool = False) -> Program:
-    """A kernel that the verifier accepts; with `wide`, of numbers whose sums bf16 has to round."""
+    """Return a kernel that the verifier accepts; with `wide`, of numbers whose sums bf16 has to round."""
     while True:
         try:
             kernel = parse_kernel(Source("k", Writer(random, wide).text()))
@@ -218,7 +218,7 @@ def arrays_for(
 
 
 def random_sum_of_products(random: Random) -> Program:
-    """A sum of products of two to four factors over some axes, perhaps guarded, with fills and constants."""
+    """Return a sum of products of two to four factors over some axes, perhaps guarded, with fills and constants."""
     axes = {a: a.upper() for a in random.sample("ijkt", random.randint(2, 4))}
     lines: list[str] = []
 

@@ -47,7 +47,7 @@ class _Draft:
 
 
 def random_instruction(statement: Statement, random: Random, name: str = "made") -> Pattern | None:
-    """An instruction after the statement; None when its tree has nothing to be an operand."""
+    """Return an instruction after the statement; None when its tree has nothing to be an operand."""
     draft = _Draft(random)
     value = _tree(statement.assign.value, draft)
     if not draft.subjects or len(draft.subjects) > 4:
@@ -72,7 +72,7 @@ def random_instruction(statement: Statement, random: Random, name: str = "made")
 
 
 def _tree(expr: Expr, draft: _Draft) -> Expr:
-    """The expression with operands, not placed yet, for its reads and for some of its subexpressions."""
+    """Return the expression with operands, not placed yet, for its reads and for some of its subexpressions."""
     match expr:
         case Read():
             return _operand(expr, draft)

@@ -16,7 +16,7 @@ PARTNERS = (0, 2, 3)
 
 
 def fused_problem(random: Random) -> Problem:
-    """A sum with up to three elementwise statements around it that it may take along, or may not."""
+    """Return a sum with up to three elementwise statements around it that it may take along, or may not."""
     return with_companions(random, random_problem(random, statements=1, options=2))
 
 
@@ -115,7 +115,7 @@ KINDS: dict[str, Callable[[Random], Problem]] = {
 
 
 def with_companions(random: Random, problem: Problem) -> Problem:
-    """The problem's first statement as statement 1, among elementwise ones that its options take along."""
+    """Return the problem's first statement as statement 1, among elementwise ones that its options take along."""
     there = random.sample(PARTNERS, random.randint(1, len(PARTNERS)))
     options = tuple(_taking(random, option, there) for option in problem.nests[0].options)
     alone = tuple(NestProblem(number, (_elementwise(random),)) for number in there)
@@ -124,7 +124,7 @@ def with_companions(random: Random, problem: Problem) -> Problem:
 
 
 def _taking(random: Random, option: NestOption, there: Sequence[int]) -> NestOption:
-    """The option with some of the statements on offer, some of which need others of them."""
+    """Return the option with some of the statements on offer, some of which need others of them."""
     offered = sorted(number for number in there if random.random() < 0.8)
     fusions = tuple(
         Fusion(
@@ -138,7 +138,7 @@ def _taking(random: Random, option: NestOption, there: Sequence[int]) -> NestOpt
 
 
 def _elementwise(random: Random) -> NestOption:
-    """An option without sums, of few decisions."""
+    """Return an option without sums, of few decisions."""
     option = random_option(random, "each")
     axes = tuple(replace(axis, extent=min(axis.extent, 3 * axis.tile)) for axis in option.axes[:2])
     names = [axis.name for axis in axes]
@@ -151,7 +151,7 @@ def _elementwise(random: Random) -> NestOption:
 
 
 def _with_hints(random: Random, option: NestOption) -> NestOption:
-    """The option with hints for inputs; what streams is not late, and has rows."""
+    """Return the option with hints for inputs; what streams is not late, and has rows."""
     found: list[TileOperand] = []
     for operand in option.operands:
         if operand.is_accumulator or not operand.axes:
@@ -167,7 +167,7 @@ def _with_hints(random: Random, option: NestOption) -> NestOption:
 
 
 def _in_scratchpads(random: Random, option: NestOption) -> NestOption:
-    """The option with inputs in a scratchpad, sums in another, the same, or the workspace."""
+    """Return the option with inputs in a scratchpad, sums in another, the same, or the workspace."""
     homes = {name: random.choice(["spad", "spad", "spad", ""]) for name in "ab"}
     homes["c"] = random.choice(["acc", "acc", "spad", ""])
     return replace(option, operands=tuple(_housed(random, o, homes[o.name]) for o in option.operands))

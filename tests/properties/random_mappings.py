@@ -105,7 +105,7 @@ class Trial:
         )
 
     def story(self) -> str:
-        """All that is needed to see why it fails."""
+        """Return all that is needed to see why it fails."""
         kernel, instruction = print_routine(self.subject.alone), print_routine(self.pattern.instruction)
         parts = (kernel, instruction, self.mapping.ident, self.cut)
         return "\n".join(map(str, (f"trials({self.seed}): {self.subject.values}", *parts)))
@@ -138,7 +138,7 @@ def trials(seed: int) -> Iterator[Trial]:
 
 
 def operations(expr: Expr) -> Iterator[str]:
-    """The operations of an expression."""
+    """Yield the operations of an expression."""
     match expr:
         case Call(op, args):
             yield op
@@ -157,7 +157,7 @@ Found = list[tuple[Pattern, tuple[Mapping, ...]]]
 
 
 def _shipped(random: Random) -> tuple[Subject, Found]:
-    """A statement of a shipped kernel, its mappings found for all sizes."""
+    """Return a statement of a shipped kernel, its mappings found for all sizes."""
     name = random.choice([name for name in list_kernels() if not _is_bounded_by_data(name)])
     kernel = shipped_kernel(name)
     number = random.randrange(len(statements(kernel)))
@@ -172,12 +172,12 @@ def _shipped(random: Random) -> tuple[Subject, Found]:
 
 @cache
 def _is_bounded_by_data(name: str) -> bool:
-    """Whether a loop is as long as data says: its statement alone has no sizes."""
+    """Return whether a loop is as long as data says: its statement alone has no sizes."""
     return any(has_elements(a.extent) for s in statements(shipped_kernel(name)) for a in s.axes)
 
 
 def _made(random: Random) -> tuple[Subject, Found]:
-    """A random kernel; half of the time its mappings are found for these sizes only."""
+    """Return a random kernel; half of the time its mappings are found for these sizes only."""
     written = random_kernel(random)
     extents = {a: min(n, random.choice((1, 2, 2, 3, 3, 4, 5, 7, 9, 17))) for a, n in written.extents.items()}
     written = replace(written, extents=extents)
@@ -205,7 +205,7 @@ def _random_mappings(statement: Statement, number: int, random: Random, count: i
 
 @lru_cache
 def shipped_kernel(name: str) -> Kernel:
-    """A shipped kernel, read once."""
+    """Return a shipped kernel, read once."""
     path = kernel_path(name)
     return parse_kernel(Source(path.name, path.read_text(encoding="utf-8")))
 
@@ -246,7 +246,7 @@ def small_sizes(kernel: Kernel, number: int, random: Random) -> dict[str, int]:
 
 
 def _subject(kernel: Kernel, number: int, sizes: dict[str, int], random: Random) -> Subject:
-    """The statement alone: arrays that other statements fill are given, steps of ordered loops are chosen."""
+    """Return the statement alone: arrays that other statements fill are given, steps of ordered loops are chosen."""
     statement = statements(kernel)[number]
     values = size_values(kernel, sizes)
     values |= {a.name: random.randrange(a.extent.evaluate(values)) for a in statement.sequence}
@@ -265,7 +265,7 @@ def _subject(kernel: Kernel, number: int, sizes: dict[str, int], random: Random)
 
 
 def small_scalars(kernel: Kernel) -> dict[str, float]:
-    """A small number for each scalar that has a type."""
+    """Return a small number for each scalar that has a type."""
     return {p.name: 2.0 for p in kernel.params if p.dtype is not None}
 
 
@@ -286,7 +286,7 @@ def small_arrays(operands: Iterable[Operand], values: dict[str, int], random: Ra
 
 
 def random_cut(subject: Subject, pattern: Pattern, mapping: Mapping, random: Random) -> Cut | None:
-    """A random variant; None when no parameters were found, or it would be long to perform.
+    """Return a random variant; None when no parameters were found, or it would be long to perform.
 
     Where axes share their kernel axes, and how long they are decides which lanes meet, a mapping is valid for
     the greatest lengths; for smaller ones when that is proved. All lanes of such axes are used.

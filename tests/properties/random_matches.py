@@ -50,7 +50,7 @@ class Subscript:
         return f"({total}) {self.ending}" if self.ending else total
 
     def extent(self, extents: Mapping[str, str]) -> str:
-        """One more than the largest value before the ending."""
+        """Return one more than the largest value before the ending."""
         return " + ".join([f"{abs(s)}*({extents[a]} - 1)" for a, s in self.steps] + [str(self.constant + 1)])
 
 
@@ -59,7 +59,7 @@ Shape = tuple[Subscript, ...]
 
 @st.composite
 def pairs(draw: st.DrawFn) -> Pair:
-    """An instruction, and a kernel that mostly does what several of its issues do."""
+    """Return an instruction, and a kernel that mostly does what several of its issues do."""
     mine, theirs = (FORMS[n] for n in draw(st.sampled_from(RELATED)))
     if draw(st.integers(0, 11)) == 0:
         theirs = draw(st.sampled_from(FORMS))
@@ -105,7 +105,7 @@ def _lengths(draw: st.DrawFn) -> dict[str, tuple[str, str]]:
 
 @st.composite
 def _demands(draw: st.DrawFn, params: Sequence[str]) -> str:
-    """What is demanded of parameters that have a range, if anything; perhaps more than can be met."""
+    """Return what is demanded of parameters that have a range, if anything; perhaps more than can be met."""
     bounded = [p.split()[1].removesuffix(":") for p in params if ".." in p]
     if not bounded or draw(st.integers(0, 5)):
         return ""
@@ -144,7 +144,7 @@ def _subscripts(draw: st.DrawFn, axes: Sequence[str], fancy: int) -> Shape:
 
 
 def _forward(shape: Shape) -> Shape:
-    """A quotient of an axis that runs backwards depends on its length, which may be open."""
+    """Return a quotient of an axis that runs backwards depends on its length, which may be open."""
     return tuple(
         replace(s, steps=tuple((a, abs(step)) for a, step in s.steps)) if s.ending else s for s in shape
     )
@@ -152,7 +152,7 @@ def _forward(shape: Shape) -> Shape:
 
 @st.composite
 def _spread(draw: st.DrawFn, shape: Shape) -> Shape:
-    """The same subscripts, one of them perhaps with room between its elements, as in `2*i`."""
+    """Return the same subscripts, one of them perhaps with room between its elements, as in `2*i`."""
     step = draw(st.sampled_from((1, 2, 2, 3)))
     place = draw(st.integers(0, len(shape)))
     return tuple(
@@ -180,7 +180,7 @@ def _elsewhere(draw: st.DrawFn, shape: Shape) -> Shape:
 def _declaration(
     role: str, name: str, dtype: str, shapes: Sequence[Shape], extents: Mapping[str, str], end: str
 ) -> str:
-    """An operand that all of these subscripts lie in."""
+    """Return an operand that all of these subscripts lie in."""
     sizes = ", ".join(
         " + ".join(dict.fromkeys(s.extent(extents) for s in dimension))
         for dimension in zip(*shapes, strict=True)
@@ -224,7 +224,7 @@ def _instruction(
 
 
 def _reads_of(operand: int, form: Form, shapes: Sequence[Shape]) -> list[Shape]:
-    """The subscripts at which an operand is read."""
+    """Return the subscripts at which an operand is read."""
     return [s for n, s in zip(form.owners, shapes, strict=True) if n == operand]
 
 
@@ -239,7 +239,7 @@ def _kernels(
     shapes: list[Shape],
     homes: list[str],
 ) -> tuple[str, str, dict[str, str]]:
-    """A kernel whose axes index what their homes do, with exceptions, with extents and with open sizes."""
+    """Return a kernel whose axes index what their homes do, with exceptions, with extents and with open sizes."""
     extents, home = _kernel_axes(draw, homes)
     numbers = range(len(theirs.owners))
     order = draw(st.permutations(numbers)) if draw(st.booleans()) else numbers
@@ -330,7 +330,7 @@ def _kernel_axes(draw: st.DrawFn, homes: list[str]) -> tuple[dict[str, str], dic
 
 
 def _indexes(draw: st.DrawFn, home: str, axes: Sequence[str]) -> bool:
-    """Whether a kernel axis indexes what its home indexes, mostly; a loop may index anything."""
+    """Return whether a kernel axis indexes what its home indexes, mostly; a loop may index anything."""
     if not home:
         return draw(st.booleans())
     return (home in axes) != (draw(st.integers(0, 19)) == 0)
@@ -339,7 +339,7 @@ def _indexes(draw: st.DrawFn, home: str, axes: Sequence[str]) -> bool:
 def _imitation(
     draw: st.DrawFn, shape: Shape, axis_at: Mapping[str, str], axes: Sequence[str]
 ) -> Shape | None:
-    """The instruction's own subscripts over kernel axes, steps scaled; axes left over get dimensions."""
+    """Return the instruction's own subscripts over kernel axes, steps scaled; axes left over get dimensions."""
     if not all(a in axis_at for s in shape for a, _ in s.steps):
         return None
     scale = draw(st.sampled_from((1, 1, 1, 2)))

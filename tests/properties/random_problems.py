@@ -47,7 +47,7 @@ def random_problem(random: Random, statements: int = 2, options: int = 3) -> Pro
 
 
 def random_option(random: Random, mapping: str) -> NestOption:
-    """A product of two inputs over two or three axes of any roles."""
+    """Return a product of two inputs over two or three axes of any roles."""
     count = random.choice([2, 2, 3])
     axes: list[TileAxis] = []
     for name in "mnk"[:count]:
@@ -126,7 +126,7 @@ class _Grown:
     option: NestOption
 
     def cost(self, depth: int) -> Cost:
-        """An expression at most so deep."""
+        """Return an expression at most so deep."""
         if depth == 0:
             return self.leaf()
         match self.random.randrange(8):
@@ -151,7 +151,7 @@ class _Grown:
         return Const(self.random.choice([0, 1, 2, 7, 0.25, 1.5, 10.75]))
 
     def whole(self) -> Cost:
-        """A whole number that the sizes of blocks decide."""
+        """Return a whole number that the sizes of blocks decide."""
         axis = self.random.choice(self.option.axes)
         issues = -(-axis.extent // axis.tile)
         if issues < 2:
@@ -171,14 +171,14 @@ class _Grown:
         return OverBlocks(axes, Max((*sizes, self.leaf(), self.placed(1)))) if axes else self.cost(depth - 1)
 
     def cases(self, depth: int) -> Cost:
-        """One value per placement of an operand, or per order of two loops."""
+        """Return one value per placement of an operand, or per order of two loops."""
         running = [axis for axis in self.option.axes if -(-axis.extent // axis.tile) > 1]
         if len(running) > 1 and self.random.random() < 0.5:
             return self.order(depth, running)
         return self.placed(depth)
 
     def placed(self, depth: int) -> Cost:
-        """One value per placement of an operand."""
+        """Return one value per placement of an operand."""
         operand = self.random.choice(self.option.operands)
         values = [] if operand.direct_ns is None else [0]
         if operand.staged_ns is not None:

@@ -15,7 +15,7 @@ TRIES = 12
 
 
 def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> Schedule | None:
-    """A schedule that passes `check_schedule`; None when none of the tries did.
+    """Return a schedule that passes `check_schedule`; None when none of the tries did.
 
     `wildest`, up to TRIES, says how much is unrolled, blocked and staged at first.
     """
@@ -31,7 +31,7 @@ def random_schedule(problem: Problem, random: Random, wildest: int = TRIES) -> S
 
 
 def with_directives(schedule: Schedule, problem: Problem, random: Random, tries: int = 14) -> Schedule:
-    """The schedule with stages, hints, write-backs and fused statements added, each that is accepted."""
+    """Return the schedule with stages, hints, write-backs and fused statements added, each that is accepted."""
     for _ in range(tries):
         nest = random.choice(schedule.nests)
         question = next(one for one in problem.nests if one.statement == nest.statement)
@@ -48,7 +48,7 @@ def with_directives(schedule: Schedule, problem: Problem, random: Random, tries:
 def _with_directive(
     nest: NestSchedule, option: NestOption, hinted: tuple[str, ...], random: Random
 ) -> NestSchedule:
-    """The nest with one line more, about any operand at any depth."""
+    """Return the nest with one line more, about any operand at any depth."""
     operand = random.choice(option.operands).name
     depth, axis = random.randint(0, nest.hold + 1), random.choice(nest.loops).axis
     match random.choice(("hint", "hint", "stage", "spread", "fuse")):
@@ -131,7 +131,7 @@ def _overlapped(nest: NestSchedule, option: NestOption, random: Random) -> NestS
 
 
 def _fused(nests: tuple[NestSchedule, ...], problem: Problem, random: Random) -> tuple[NestSchedule, ...]:
-    """The nests, some of which take along what they can; asks for nothing where they cannot."""
+    """Return the nests, some of which take along what they can; asks for nothing where they cannot."""
     gone: set[int] = set()
     found: list[NestSchedule] = []
     questions = {nest.statement: nest for nest in problem.nests}

@@ -41,7 +41,7 @@ TYPES = [DTYPES[name] for name in ("f64", "f32", "bf16", "i32", "i8", "u8", "i64
 
 @st.composite
 def indices(draw: st.DrawFn, names: tuple[str, ...], depth: int = 2) -> Index:
-    """An index expression; divisors are positive numbers or sizes, products have one axis at most."""
+    """Return an index expression; divisors are positive numbers or sizes, products have one axis at most."""
     leaf = st.sampled_from([Index.of(n) for n in names]) | st.integers(-9, 40).map(Index.of)
     if depth == 0:
         return draw(leaf)
@@ -66,12 +66,12 @@ def indices(draw: st.DrawFn, names: tuple[str, ...], depth: int = 2) -> Index:
 
 
 def divisors() -> st.SearchStrategy[Index]:
-    """What an index may be divided by."""
+    """Return what an index may be divided by."""
     return st.integers(1, 9).map(Index.of) | st.sampled_from(SIZES).map(Index.of)
 
 
 def constants(dtype: DType) -> st.SearchStrategy[Expr]:
-    """A literal of a type."""
+    """Return a literal of a type."""
     if dtype == BOOL:
         return st.booleans().map(lambda v: Const(v, BOOL))
     if dtype.is_integer:
@@ -82,13 +82,13 @@ def constants(dtype: DType) -> st.SearchStrategy[Expr]:
 
 
 def operand_of(dtype: DType) -> Operand:
-    """The input of that type which every generated routine declares."""
+    """Return the input of that type which every generated routine declares."""
     return Operand(f"in_{dtype.name}", "in", dtype, (Index.of("M"), Index.of("N")))
 
 
 @st.composite
 def leaves(draw: st.DrawFn, dtype: DType) -> Expr:
-    """A literal, a scalar parameter, an element, or a converted index."""
+    """Return a literal, a scalar parameter, an element, or a converted index."""
     choice = draw(st.sampled_from(("const", "read", "scalar", "index")))
     if choice == "read":
         fill = draw(st.none() | constants(dtype)) if dtype != BOOL else None
@@ -104,7 +104,7 @@ def leaves(draw: st.DrawFn, dtype: DType) -> Expr:
 
 @st.composite
 def expressions(draw: st.DrawFn, dtype: DType, depth: int = 3) -> Expr:
-    """A typed expression as the resolver makes them: no idle cast, none of a number, no negated literal."""
+    """Return a typed expression as the resolver makes them: no idle cast, none of a number, no negated literal."""
     if depth == 0:
         return draw(leaves(dtype))
     if draw(st.booleans()):
@@ -135,7 +135,7 @@ def _operations(dtype: DType) -> list[str]:
 
 @st.composite
 def comparisons(draw: st.DrawFn, depth: int) -> Expr:
-    """A comparison, of values or of index expressions."""
+    """Return a comparison, of values or of index expressions."""
     op = draw(st.sampled_from(("lt", "le", "gt", "ge", "eq", "ne")))
     left, right = draw(indices(AXES + SIZES)), draw(indices(AXES + SIZES))
     if left.value is None and draw(st.booleans()):
@@ -148,7 +148,7 @@ def comparisons(draw: st.DrawFn, depth: int) -> Expr:
 
 @st.composite
 def casts(draw: st.DrawFn, dtype: DType, depth: int) -> Expr:
-    """A conversion that needs no proof."""
+    """Return a conversion that needs no proof."""
     source = draw(st.sampled_from([t for t in TYPES if t != dtype]))
     value = draw(expressions(source, depth - 1))
     if dtype.is_integer and not converts_exactly(source, dtype):
@@ -158,7 +158,7 @@ def casts(draw: st.DrawFn, dtype: DType, depth: int) -> Expr:
 
 @st.composite
 def assignments(draw: st.DrawFn) -> Stmt:
-    """An assignment or a reduction."""
+    """Return an assignment or a reduction."""
     dtype = draw(st.sampled_from(TYPES))
     target = Read(f"out_{dtype.name}", (draw(indices(AXES)),), dtype)
     op = draw(st.none() | st.sampled_from(_reductions(dtype)))
@@ -173,7 +173,7 @@ def _reductions(dtype: DType) -> list[str]:
 
 @st.composite
 def kernels(draw: st.DrawFn) -> Kernel:
-    """A kernel whose types are right; its subscripts and dependences are not."""
+    """Return a kernel whose types are right; its subscripts and dependences are not."""
     body = draw(st.lists(assignments(), min_size=1, max_size=2))
     axes = tuple(Axis(name, draw(indices(SIZES, 1).filter(_is_open))) for name in AXES)
     loop = Loop(axes, tuple(body), draw(st.booleans()), draw(st.none() | comparisons(1)))

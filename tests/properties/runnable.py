@@ -64,7 +64,7 @@ FORMS = (
 
 @st.composite
 def runnable_kernels(draw: st.DrawFn, ordered: bool = True) -> Case:
-    """A kernel over inputs A, B and outputs X, Y of one type and a mask P, with arrays."""
+    """Return a kernel over inputs A, B and outputs X, Y of one type and a mask P, with arrays."""
     form = draw(st.sampled_from(FORMS))
     outputs = [Operand(n, "inout", form.dtype, s, accumulate=form.accumulate) for n, s in OUTPUTS.items()]
     inputs = [Operand(n, "in", BOOL if n == "P" else form.dtype, s) for n, s in INPUTS.items()]
@@ -92,7 +92,7 @@ def _array(o: Operand, form: Form, rng: np.random.Generator) -> NDArray[Any]:
 
 @st.composite
 def nests(draw: st.DrawFn, form: Form, number: int, ordered: bool) -> Stmt:
-    """One or two loops around an assignment; what it reads was written by other top-level statements."""
+    """Return one or two loops around an assignment; what it reads was written by other top-level statements."""
     names = [f"{letter}{number}" for letter in "ijk"[: draw(st.integers(1, 3))]]
     axes = {name: draw(st.integers(1, 3)) for name in names}
     cut = draw(st.integers(0, len(names) - 1))
@@ -109,7 +109,7 @@ def nests(draw: st.DrawFn, form: Form, number: int, ordered: bool) -> Stmt:
 
 
 def _within(guard: Expr | None, part: list[str], names: list[str]) -> bool:
-    """A guard may mention only axes that are in scope: those up to the last of `part`."""
+    """Return a guard may mention only axes that are in scope: those up to the last of `part`."""
     if guard is None:
         return False
     known = set(names[: names.index(part[-1]) + 1])
@@ -130,7 +130,7 @@ def _names(e: Expr) -> set[str]:
 
 @st.composite
 def assignments(draw: st.DrawFn, form: Form, axes: dict[str, int], free: list[str]) -> Assign:
-    """An assignment whose iterations are independent, or a reduction."""
+    """Return an assignment whose iterations are independent, or a reduction."""
     name = draw(st.sampled_from(list(OUTPUTS)))
     acc = form.accumulate or form.dtype
     ops = [op for op in REDUCTIONS.values() if acc.is_integer or OPS[op].domain != "logical"]
@@ -169,7 +169,7 @@ def distinct_subscripts(draw: st.DrawFn, rank: int, free: list[str]) -> tuple[In
 
 @st.composite
 def subscripts(draw: st.DrawFn, axes: dict[str, int]) -> Index:
-    """A small combination of axes, between -9 and 14."""
+    """Return a small combination of axes, between -9 and 14."""
     total = Index.of(draw(st.integers(-1, 2)))
     for name in draw(st.lists(st.sampled_from(sorted(axes)), max_size=2, unique=True)):
         total = total + Index.of(name) * draw(st.sampled_from((-1, 1, 2)))
@@ -180,7 +180,7 @@ def subscripts(draw: st.DrawFn, axes: dict[str, int]) -> Index:
 
 @st.composite
 def values(draw: st.DrawFn, dtype: DType, axes: dict[str, int], depth: int, without: set[str]) -> Expr:
-    """An expression of operations that are exact, or correctly rounded, in every type."""
+    """Return an expression of operations that are exact, or correctly rounded, in every type."""
     if depth == 0 or draw(st.integers(0, 2)) == 0:
         buffers = [n for n in ("A", "B", "X", "Y") if n not in without]
         name = draw(st.sampled_from(buffers))
@@ -198,7 +198,7 @@ def values(draw: st.DrawFn, dtype: DType, axes: dict[str, int], depth: int, with
 
 @st.composite
 def guards(draw: st.DrawFn, axes: dict[str, int]) -> Expr:
-    """A condition on axes or on the mask P."""
+    """Return a condition on axes or on the mask P."""
     if draw(st.booleans()):
         return Read("P", (draw(subscripts(axes)),), BOOL, Const(draw(st.booleans()), BOOL))
     op = draw(st.sampled_from(("lt", "le", "eq", "ne")))

@@ -47,7 +47,7 @@ class Trial:
 
 
 def run_sanitized(trials: Sequence[Trial], machine: Machine, folder: Path) -> list[dict[str, Array]]:
-    """What each program makes of its arrays. Raises: AssertionError with what a sanitizer says."""
+    """Return what each program makes of its arrays. Raises: AssertionError with what a sanitizer says."""
     calls = [make_call(t.program.interface, dict(t.arrays), dict(t.sizes), {}, in_place=True) for t in trials]
     flags, toolchains = flags_of([t.program for t in trials], machine)
     for name, text in sources(t.program for t in trials).items():
@@ -68,7 +68,7 @@ def run_sanitized(trials: Sequence[Trial], machine: Machine, folder: Path) -> li
 
 
 def _caller(trial: Trial, call: Call) -> str:
-    """A C function that reads the tensors of a program, calls it, and writes its results."""
+    """Return a C function that reads the tensors of a program, calls it, and writes its results."""
     name = trial.program.interface.name
     lines = [f"static void call_{name}(void) {{", f"  {name}_args args = {{0}};"]
     for n, tensor in enumerate(call.tensors):

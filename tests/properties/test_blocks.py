@@ -52,12 +52,12 @@ class Window:
         return f"({array}[n, {channel}, {at}] else 0)" if self.pad else f"{array}[n, {channel}, {at}]"
 
     def rows(self, length: int) -> int:
-        """How many rows come of so many."""
+        """Return how many rows come of so many."""
         return (length + 2 * self.pad - self.reach) // self.stride + 1
 
 
 def random_chain(random: Random) -> Chain:
-    """Sums over windows of the array before, the last one over channels as well."""
+    """Return the sums over windows of the array before, the last one over channels as well."""
     count, images = random.choice((2, 2, 3)), random.choice((1, 2))
     channels, length = random.randint(1, 3), random.randint(9, 16)
     shape = [length]
@@ -89,7 +89,7 @@ def random_chain(random: Random) -> Chain:
 
 
 def cut(chain: Chain) -> tuple[Kernel, int]:
-    """The kernel in those of its blocks that are not refused, and how many these are."""
+    """Return the kernel in those of its blocks that are not refused, and how many these are."""
     kernel, count = chain.kernel, 0
     for one in chain.blocks:
         found = shared_blocks(kernel, one)

@@ -45,6 +45,6 @@ def test_formulas_give_the_counts_of_other_sizes(seed: int) -> None:
 
 
 def value(formula: Expr, nest: LoopNest) -> int:
-    """A formula at the sizes of a nest."""
+    """Return a formula at the sizes of a nest."""
     at = [(Symbol(f"N{axis}", integer=True, nonnegative=True), Integer(n)) for axis, n in nest.axes]
     return int(formula.subs(at))

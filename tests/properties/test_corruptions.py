@@ -95,7 +95,7 @@ def cases(number: int, machine: Machine, counts: Counter[str]) -> Iterator[Case]
 
 
 def wrong(waiting: list[Case], machine: Machine) -> Iterator[str]:
-    """The stories of those that compute something else."""
+    """Yield the stories of those that compute something else."""
     if not waiting:
         return
     library = compile_batch([case.program for case in waiting], machine)

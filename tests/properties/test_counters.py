@@ -104,7 +104,7 @@ class Case:
 
 @cache
 def posed(number: int) -> Compilation:
-    """The problem of that number; sizes are multiples of four half of the time."""
+    """Return the problem of that number; sizes are multiples of four half of the time."""
     random = Random(number)
     kernel, machine, ranges = CASES[number % len(CASES)]
     source = Source("k.ir", kernel) if "\n" in kernel else source_of(kernel)
@@ -132,7 +132,7 @@ def prepare(number: int) -> Case:
 
 
 def simulator_differs(case: Case, walked: Counted) -> list[str]:
-    """What the simulator says otherwise than the program does. Fills of main memory are no instruction's."""
+    """Return what the simulator says otherwise than the program does. Fills of main memory are no instruction's."""
     recorded = case.recorded
     moved: Counter[tuple[str, str, bool]] = Counter()
     for carried in recorded.carried:
@@ -172,7 +172,7 @@ def across_links(walked: Counted, machine: Machine) -> Counter[str]:
 
 
 def accesses_differ(case: Case, walked: Counted) -> list[str]:
-    """What `isamap accesses` says otherwise than the program does."""
+    """Return what `isamap accesses` says otherwise than the program does."""
     home = next(m.name for m in case.machine.memories.values() if m.kind == "addressable")
     registers = {m.name for m in case.machine.memories.values() if m.kind == "registers"}
     said: Counter[tuple[str, bool]] = Counter()
@@ -202,7 +202,7 @@ def accesses_differ(case: Case, walked: Counted) -> list[str]:
 
 
 def is_cleared(case: Case, number: int) -> bool:
-    """Whether sums begin with a number: a buffer is set to it, whole tiles at once, by moves from nowhere."""
+    """Return whether sums begin with a number: a buffer is set to it, whole tiles at once, by moves from nowhere."""
     assert case.made.canonical is not None
     nest = next(nest for nest in case.schedule.nests if nest.statement == number)
     first = outcome(case.made.canonical, number, nest.fused).first if nest.fused else None
@@ -210,7 +210,7 @@ def is_cleared(case: Case, number: int) -> bool:
 
 
 def place_of(case: Case, array: str) -> str:
-    """An array's own name; of a buffer, which operand it holds where."""
+    """Return an array's own name; of a buffer, which operand it holds where."""
     buffer = next((b for b in case.program.buffers if b.name == array), None)
     operand, is_buffer, _ = array.rpartition("_tiles")
     return f"{operand} in {buffer.memory or 'workspace'}" if buffer is not None and is_buffer else array
@@ -222,7 +222,7 @@ def clears(machine: Machine, instruction: str) -> bool:
 
 
 def uncounted(case: Case) -> set[tuple[str, bool]]:
-    """What `isamap accesses` does not say, each of it in `docs/access-counts.md`.
+    """Return what `isamap accesses` does not say, each of it in `docs/access-counts.md`.
 
     Fused statements read other arrays than the sum's. What is computed of several arrays into a buffer is an
     array of its own there, which main memory does not have.

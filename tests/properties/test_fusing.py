@@ -91,7 +91,7 @@ PER_QUESTION = 6
 
 
 def machine_of(words: str) -> tuple[Machine, bool]:
-    """A machine, and whether its instructions are emitted as plain C: accelerated tiles then run anywhere."""
+    """Return a machine, and whether its instructions are emitted as plain C: accelerated tiles then run anywhere."""
     name, _, mode = words.partition(" in ")
     return load_machine(name), mode == "model mode"
 
@@ -114,7 +114,7 @@ class Question:
 
 
 def question(number: int, machine: Machine, random: Random) -> Question:
-    """What is asked of a machine under a number."""
+    """Return what is asked of a machine under a number."""
     text = KERNELS[number % len(KERNELS)].replace("NAME", f"k{number}")
     plain = parse_kernel(Source("k.ir", text))
     values = {p.name: random.choice((1, 2, 5, 15, 16, 17, 31, 33, 48)) for p in plain.params}
@@ -126,7 +126,7 @@ def question(number: int, machine: Machine, random: Random) -> Question:
 
 
 def case(number: int, hw: str) -> tuple[Kernel, EmittedC, dict[str, int], dict[str, int], str, bool]:
-    """A kernel of any of these, scheduled at random, in a program."""
+    """Return a kernel of any of these, scheduled at random, in a program."""
     random = Random(number)
     machine, model = machine_of(hw)
     asked = question(number, machine, random)

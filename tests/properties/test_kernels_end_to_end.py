@@ -78,7 +78,7 @@ class Case:
 
 
 def prepare(number: int, machine: Machine) -> Case:
-    """The case of that number; the same for ever, whatever else is tested."""
+    """Return the case of that number; the same for ever, whatever else is tested."""
     random = Random(number)
     written = random_kernel(random, f"k{number}")
     arrays = written.arrays(random)

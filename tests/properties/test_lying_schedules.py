@@ -120,7 +120,7 @@ def test_a_schedule_that_lies_is_refused_or_performed(batch: int, isamap: Bounde
 
 
 def replayed(words: tuple[str, ...], text: str, isamap: Bounded) -> tuple[int, str]:
-    """The exit code, and what was said, of a compilation up to the emitted C."""
+    """Return the exit code, and what was said, of a compilation up to the emitted C."""
     more = ("--profile", "none", "--schedule", "x.schedule", "--stop-after", "emit")
     said = isamap.run(["compile", *words, *more], {"x.schedule": text.encode()})
     return said.code, said.text
@@ -131,21 +131,21 @@ def header(words: tuple[str, ...], sizes: str) -> str:
 
 
 def lines_of(nest: str) -> list[str]:
-    """The nest's clauses and the heads of its loops; the ends of loops follow from these."""
+    """Return the nest's clauses and the heads of its loops; the ends of loops follow from these."""
     marked = re.sub(r"(map [^;]*;)", lambda m: m[1].replace("{", "<").replace("}", ">"), nest)
     parts = [part.strip() for part in re.findall(r"[^;{}]+[;{]", marked)]
     return [part.replace("<", "{").replace(">", "}") for part in parts]
 
 
 def whole(lines: list[str]) -> str:
-    """The nest of these clauses. The number of the statement is 1 where others are fused in, else 0."""
+    """Return the nest of these clauses. The number of the statement is 1 where others are fused in, else 0."""
     ends = sum(line.endswith("{") and not line.startswith("map") for line in lines)
     statement = int(any(line.startswith("fuse") for line in lines))
     return f"\nnest {statement} {{\n" + "\n".join(lines) + "\n" + "}" * ends + "\n}\n"
 
 
 def lies(lines: list[str], random: Random) -> list[str]:
-    """One to three changes."""
+    """Return one to three changes."""
     for _ in range(random.choice((1, 1, 2, 3))):
         lines = random.choice((_number, _number, _number, _order, _extra, _loop, _twice))(lines, random)
     return lines
@@ -168,7 +168,7 @@ def _number(lines: list[str], random: Random) -> list[str]:
 
 
 def _order(lines: list[str], random: Random) -> list[str]:
-    """Two lines in each other's place."""
+    """Return two lines in each other's place."""
     lines = list(lines)
     one, other = random.randrange(len(lines)), random.randrange(len(lines))
     lines[one], lines[other] = lines[other], lines[one]
@@ -181,7 +181,7 @@ def _extra(lines: list[str], random: Random) -> list[str]:
 
 
 def _loop(lines: list[str], random: Random) -> list[str]:
-    """A loop of another kind, over another axis, in other steps."""
+    """Return a loop of another kind, over another axis, in other steps."""
     at = random.choice([i for i, line in enumerate(lines) if line.endswith("{") and " by " in line])
     found = _LOOP.match(lines[at].rstrip(" {"))
     assert found is not None

@@ -44,7 +44,7 @@ def test_a_corrupted_mapping_computes_something_else() -> None:
 
 
 def corruptions(trial: Trial) -> Iterator[Trial]:
-    """The trial with kernel axes of two groups exchanged, none of which may run where it then does."""
+    """Yield the trial with kernel axes of two groups exchanged, none of which may run where it then does."""
     for one, other in combinations(range(len(trial.cut.groups)), 2):
         groups = list(trial.cut.groups)
         first, second = groups[one], groups[other]
@@ -59,7 +59,7 @@ def places(group: AxisGroup) -> Iterator[tuple[str, str]]:
 
 
 def fits(trial: Trial, instruction_axis: str, kernel_axis: str) -> bool:
-    """Whether the instruction's axis indexes all that the kernel's does, and the output alike."""
+    """Return whether the instruction's axis indexes all that the kernel's does, and the output alike."""
     mine, theirs = trial.pattern.target.index, trial.subject.statement.assign.target.index
     indexes = [any(instruction_axis in i.symbols for i in b.pattern) for b in trial.mapping.bindings]
     needs = [kernel_axis in symbols(b.subject) for b in trial.mapping.bindings]

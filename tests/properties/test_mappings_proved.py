@@ -43,7 +43,7 @@ def test_a_corrupted_mapping_that_computes_something_else_is_never_proved() -> N
 
 
 def corruptions(trial: Trial, random: Random) -> Iterator[Trial]:
-    """The trial with axes elsewhere, operands exchanged, a step changed, or an axis left out."""
+    """Yield the trial with axes elsewhere, operands exchanged, a step changed, or an axis left out."""
     mapping = trial.mapping
     changes = [*_exchanged(mapping), *_moved(mapping, trial), *_stepped(mapping)]
     for changed in random.sample(changes, min(3, len(changes))):
@@ -51,7 +51,7 @@ def corruptions(trial: Trial, random: Random) -> Iterator[Trial]:
 
 
 def _exchanged(mapping: Mapping) -> Iterator[Mapping]:
-    """Two operands, or the kernel axes of two groups, exchanged."""
+    """Yield two operands, or the kernel axes of two groups, exchanged."""
     for one, other in permutations(range(len(mapping.bindings)), 2):
         bindings = list(mapping.bindings)
         bindings[one] = replace(bindings[one], subject=mapping.bindings[other].subject)
@@ -66,7 +66,7 @@ def _exchanged(mapping: Mapping) -> Iterator[Mapping]:
 
 
 def _moved(mapping: Mapping, trial: Trial) -> Iterator[Mapping]:
-    """A kernel axis from a loop around onto an instruction axis, empty or not."""
+    """Yield a kernel axis from a loop around onto an instruction axis, empty or not."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     for axis in (a.name for a in trial.subject.statement.axes if a.name not in inside):
         for n, group in enumerate(mapping.groups):
@@ -78,7 +78,7 @@ def _moved(mapping: Mapping, trial: Trial) -> Iterator[Mapping]:
 
 
 def _stepped(mapping: Mapping) -> Iterator[Mapping]:
-    """A subscript of what an operand stands for, one further."""
+    """Yield a subscript of what an operand stands for, one further."""
     for n, binding in enumerate(mapping.bindings):
         subject = _shifted(binding.subject)
         if subject != binding.subject:

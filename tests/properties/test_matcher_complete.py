@@ -53,7 +53,7 @@ def test_what_is_found_for_open_sizes_is_there_for_all(
 
 
 def facts(sizes: dict[str, int]) -> list[str]:
-    """What may be said of sizes before they are known."""
+    """Return what may be said of sizes before they are known."""
     of_one = [f"{n} {said}" for n, v in sizes.items() for said in (f"<= {v}", f"== {v}", f"% {v} == 0")]
     return of_one + [f"{m} <= {n}" for m in sizes for n in sizes if m != n and sizes[m] <= sizes[n]]
 

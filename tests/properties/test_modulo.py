@@ -17,7 +17,7 @@ MOST = 8  # the longest interval that is tried
 
 
 def random_steady(random: Random) -> Steady:
-    """Two to four operations on one or two units, waiting for each other within and across iterations."""
+    """Return two to four operations on one or two units, waiting for each other within and across iterations."""
     count = random.randint(2, 4)
     units = tuple((name, random.choice((1, 1, 2))) for name in ("x", "y")[: random.randint(1, 2)])
     operations = tuple(
@@ -39,7 +39,7 @@ def random_steady(random: Random) -> Steady:
 
 
 def exists(steady: Steady, interval: int) -> bool:
-    """Whether any starts serve, by trying all of them, as far as each prefix is free of conflicts."""
+    """Return whether any starts serve, by trying all of them, as far as each prefix is free of conflicts."""
     limit = max(3 * interval, 13)
 
     def fits(starts: list[int]) -> bool:

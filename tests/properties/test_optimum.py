@@ -26,7 +26,7 @@ STEP = 1e-6
 
 
 def least(problem: Problem, model: CostModel) -> float:
-    """The cost of the best schedule: the best of every statement, of every mapping, of every decision."""
+    """Return the cost of the best schedule: the best of every statement, of every mapping, of every decision."""
     return sum(
         min(cheapest(problem, nest, number, model) for number in range(len(nest.options)))
         for nest in problem.nests
@@ -62,7 +62,7 @@ def test_the_optimum_is_what_trying_everything_finds(number: int) -> None:
 
 
 def larger(problem: Problem, random: Random) -> tuple[str, Problem]:
-    """The same on a machine that has more of something."""
+    """Return the same on a machine that has more of something."""
     factor = random.choice([2, 3, 8])
     caches, nests = problem.caches, problem.nests
     match random.randrange(6):

@@ -42,7 +42,7 @@ FOUND = [("scratchpads", number) for number in (390, 830) if number >= ASKED]
 
 
 def least(problem: Problem, model: CostModel) -> float:
-    """The cost of the best schedule of all statements together; infinite where there is none."""
+    """Return the cost of the best schedule of all statements together; infinite where there is none."""
     own = {nest.statement: _own(problem, nest, model) for nest in problem.nests}
     offered = {f.statement for nest in problem.nests for o in nest.options for f in o.fusions}
     alone = {n: min((ns for _, ns in own[n]), default=inf) for n in own}
@@ -63,7 +63,7 @@ def least(problem: Problem, model: CostModel) -> float:
 
 
 def _own(problem: Problem, nest: NestProblem, model: CostModel) -> list[tuple[NestOption, float]]:
-    """The least cost of a statement's own nest, for each mapping and way to deal it."""
+    """Return the least cost of a statement's own nest, for each mapping and way to deal it."""
     found: list[tuple[NestOption, float]] = []
     for option in nest.options:
         for way in every_dealing(option, problem):
@@ -99,7 +99,7 @@ def _others(number: int) -> tuple[str, ...]:
 
 
 def _tree_ns(problem: Problem, found: Schedule) -> float:
-    """The price of a schedule read off its loops."""
+    """Return the price of a schedule read off its loops."""
     questions = {nest.statement: nest for nest in problem.nests}
     return sum(
         tree_ns(
@@ -180,7 +180,7 @@ def assert_conflicts_are_true(question: Problem, found: tuple[Diagnostic, ...]) 
 
 
 def _with(question: Problem, needed: dict[tuple[str, str], int]) -> Problem:
-    """The problem on a machine that has so much of these memories."""
+    """Return the problem on a machine that has so much of these memories."""
     registers, scratchpads = dict(question.registers), dict(question.scratchpads)
     for (memory, kind), count in needed.items():
         (registers if kind == "registers" else scratchpads)[memory] = count
@@ -191,7 +191,7 @@ def _with(question: Problem, needed: dict[tuple[str, str], int]) -> Problem:
 
 
 def larger_kind(problem: Problem, random: Random) -> tuple[str, Problem]:
-    """The same on a machine with more of something, also of what only this kind has."""
+    """Return the same on a machine with more of something, also of what only this kind has."""
     if 1 < problem.threads < 4 and random.random() < 0.5:
         return "one more thread", replace(problem, threads=problem.threads + 1)
     if problem.scratchpads and random.random() < 0.7:

@@ -32,7 +32,7 @@ STEP = 1e-9
 
 
 def priced(problem: Problem, nest: NestProblem, option: NestOption) -> dict[NestSchedule, float]:
-    """Every nest that decisions lead to, with the least that the model says of any that do."""
+    """Return every nest that decisions lead to, with the least that the model says of any that do."""
     cost = AnalyticModel().expression(problem, nest, option)
     space = Space(nest.statement, option, dict(problem.registers), {}, dict(problem.scratchpads))
     names = {"every_block": every_block}
@@ -45,7 +45,7 @@ def priced(problem: Problem, nest: NestProblem, option: NestOption) -> dict[Nest
 
 
 def is_small(problem: Problem, nest: NestProblem, option: NestOption) -> bool:
-    """Whether all decisions can be tried: of a part, the cheapest that lead to a nest may be missing."""
+    """Return whether all decisions can be tried: of a part, the cheapest that lead to a nest may be missing."""
     return all(
         number < MOST_DECISIONS for number, _ in enumerate(every_decision(nest.statement, option, problem))
     )

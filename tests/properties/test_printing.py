@@ -43,7 +43,7 @@ def test_formatting_keeps_the_meaning_and_comments_of_any_spacing(kernel: Kernel
 
 
 def resolved(text: str) -> Module:
-    """The module of a text, typed but not verified: generated subscripts leave their operands."""
+    """Return the module of a text, typed but not verified: generated subscripts leave their operands."""
     findings = Findings()
     module = resolve_module(parse_declarations(Source("printed.ir", text)), Module(()), findings)
     findings.raise_any()

@@ -59,7 +59,7 @@ def test_what_is_proved_nonnegative_is(e: Index, stated: list[Index], extents: l
 
 @st.composite
 def subscripts(draw: st.DrawFn) -> tuple[Index, ...]:
-    """One or two subscripts of digits, divisions and remainders of two axes."""
+    """Return one or two subscripts of digits, divisions and remainders of two axes."""
     return tuple(draw(st.lists(indices(AXES, 2), min_size=1, max_size=2).filter(_is_concrete)))
 
 
@@ -111,7 +111,7 @@ def test_iterations_that_pass_as_independent_are(
 
 
 def _guard(terms: list[Index]) -> Expr | None:
-    """That every term is >= 0."""
+    """Return whether every term is >= 0."""
     holds = [Call("ge", (IndexValue(t, I64), Const(0, I64)), BOOL) for t in terms]
     return reduce(lambda left, right: Call("and", (left, right), BOOL), holds) if holds else None
 

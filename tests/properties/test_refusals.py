@@ -39,5 +39,5 @@ def test_what_does_not_perform_a_statement_is_refused_and_what_is_fixed_performs
 
 
 def performs(routine: Kernel, on: Machine, name: str) -> bool:
-    """Whether the instruction has a mapping that leaves none of its axes empty."""
+    """Return whether the instruction has a mapping that leaves none of its axes empty."""
     return any(m.instruction == name and m.kind != "degenerate" for m in find_mappings(routine, on))

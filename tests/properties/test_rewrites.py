@@ -32,7 +32,7 @@ def shapes_of(bound: Routine) -> dict[str, tuple[int, ...]]:
 
 
 def outputs(kernel: Kernel, program: Program) -> dict[str, Array]:
-    """What the interpreter makes of a kernel, flat: rewrites may join dimensions of arrays."""
+    """Return what the interpreter makes of a kernel, flat: rewrites may join dimensions of arrays."""
     bound = bind(kernel, program.sizes)
     shapes = shapes_of(bound)
     found = interpret(bound, {n: a.reshape(shapes[n]) for n, a in program.arrays.items()}, {})
@@ -40,7 +40,7 @@ def outputs(kernel: Kernel, program: Program) -> dict[str, Array]:
 
 
 def results(kernel: Kernel, program: Program, shuffle: Random) -> dict[str, Array]:
-    """The outputs, flat; both interpreters agree on them."""
+    """Return the outputs, flat; both interpreters agree on them."""
     bound = bind(kernel, program.sizes)
     shapes = shapes_of(bound)
     given = {n: a.reshape(shapes[n]) for n, a in program.arrays.items()}

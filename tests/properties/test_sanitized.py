@@ -96,7 +96,7 @@ def fused(number: int, hw: str) -> Iterator[Tried]:
 
 
 def of_statements(number: int, hw: str) -> Iterator[Tried]:
-    """A kernel of several statements; nothing where the machine lacks what one needs."""
+    """Yield a kernel of several statements; nothing where the machine lacks what one needs."""
     random, machine = Random(number), load_machine(hw)
     program = random_program(random)
     named = replace(program.kernel, name=f"s{number}")
@@ -124,6 +124,6 @@ def schedules(problem: Problem, random: Random) -> list[Schedule]:
 def emitted_as(
     place: int, kernel: Kernel, machine: Machine, schedule: Schedule, sizes: Mapping[str, int | Range]
 ) -> EmittedC:
-    """The program under a name of its own among those of its kernel."""
+    """Return the program under a name of its own among those of its kernel."""
     lowered = lower(kernel, machine, schedule, sizes)
     return emit_c(replace(lowered, name=f"{lowered.name}_{place}"), machine)

@@ -209,14 +209,14 @@ def test_many_costs_at_once_are_those_of_each(question: Problem) -> None:
 
 
 def every_cost(question: Problem) -> Iterator[float]:
-    """The costs of all feasible assignments of the only option."""
+    """Yield the costs of all feasible assignments of the only option."""
     (option,) = open_options(question, question.nests[0], AnalyticModel(), {})
     for assignment in every_assignment(option.space):
         yield float(evaluate(option.cost, assignment))
 
 
 def every_assignment(space: Space) -> Iterator[Assignment]:
-    """Each register block with each choice of everything else; orders with circles left out."""
+    """Yield each register block with each choice of everything else; orders with circles left out."""
     orders = [name for name, _, _ in (*space.order_pairs(), *space.sweep_pairs())]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
     others = [[(name, value) for value in values] for name, values in open_values(space).items()]

@@ -18,7 +18,7 @@ TILE = 16
 
 
 def random_problem(rng: random.Random) -> Problem:
-    """A product on tiles whose operands are read in one scratchpad, and whose sums in another."""
+    """Return a product on tiles whose operands are read in one scratchpad, and whose sums in another."""
     m, n, k = (rng.randint(1, 6) * rng.choice((8, 16)) for _ in range(3))
     option = gemm_option(m, n, k)
     a, b, c = option.operands
@@ -38,7 +38,7 @@ def random_problem(rng: random.Random) -> Problem:
 
 
 def least_bytes(asked: Problem) -> dict[str, int]:
-    """One tile of each operand: cache blocks and register blocks of one issue."""
+    """Return one tile of each operand: cache blocks and register blocks of one issue."""
     (option,) = asked.nests[0].options
     found: dict[str, int] = {}
     for operand in option.operands:

@@ -68,14 +68,14 @@ def wants(machine: Machine, suppliers: Suppliers) -> Iterator[tuple[Want, Read]]
 
 
 def sources(dtype: DType, suppliers: Suppliers) -> list[DType]:
-    """The type itself, and types that an instruction makes it of by widening."""
+    """Return the type itself, and types that an instruction makes it of by widening."""
     made = [p.value for (_, name), ps in suppliers.known.producers.items() if name == dtype.name for p in ps]
     widened = {v.value.dtype for v in made if isinstance(v, Cast) and converts_exactly(v.value.dtype, dtype)}
     return sorted({dtype, *widened}, key=lambda d: d.name)
 
 
 def parts(sizes: tuple[int, ...]) -> Iterator[tuple[Index | None, ...]]:
-    """How much of a register matters."""
+    """Yield how much of a register matters."""
     yield tuple(None for _ in sizes)
     for axis, size in enumerate(sizes):
         for part in {1, 3, size // 2, size - 1} & set(range(1, size)):

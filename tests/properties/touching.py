@@ -53,7 +53,7 @@ def touched(found: Supply, machine: Machine, env: Mapping[str, int]) -> Places:
 
 
 def between(corners: tuple[tuple[int, ...], ...]) -> Iterator[tuple[int, ...]]:
-    """The ends of a box and everything between them, one by one; of no box the elements themselves."""
+    """Yield the ends of a box and everything between them, one by one; of no box the elements themselves."""
     spans = [sorted({c[axis] for c in corners}) for axis in range(len(corners[0]))] if corners else []
     if corners and set(corners) == set(product(*((s[0], s[-1]) for s in spans))):
         yield from product(*(range(s[0], s[-1] + 1) for s in spans))

@@ -16,7 +16,7 @@ USABLE = 0.75
 
 
 def room(cache: Cache) -> int:
-    """What loops may come back to; other cores take half of what they share."""
+    """Return what loops may come back to; other cores take half of what they share."""
     return int(cache.capacity_bytes * USABLE / (2 if cache.cores > 1 else 1))
 
 
@@ -27,7 +27,7 @@ def _bytes(walk: Walk, operand: TileOperand, covered: Mapping[str, int]) -> int:
 
 
 def touched_bytes(walk: Walk, covered: Mapping[str, int]) -> int:
-    """What is touched where so many elements of each axis are covered."""
+    """Return what is touched where so many elements of each axis are covered."""
     return sum(_bytes(walk, operand, covered) for operand in walk.option.operands)
 
 
@@ -44,19 +44,19 @@ def _all_bytes(walk: Walk) -> int:
 
 
 def holds_all(walk: Walk, caches: Sequence[Cache]) -> bool:
-    """Whether one of the caches has room for all tensors, and keeps them while all is computed."""
+    """Return whether one of the caches has room for all tensors, and keeps them while all is computed."""
     whole = {a.name: ceil(a.extent / a.tile) * a.tile for a in walk.option.axes}
     return any(_all_bytes(walk) <= c.capacity_bytes and _kept(walk, c, whole) for c in caches)
 
 
 def _kept(walk: Walk, cache: Cache, covered: Mapping[str, int]) -> bool:
-    """Whether a cache keeps lines that are not touched while so many elements of each axis are computed."""
+    """Return whether a cache keeps lines that are not touched while so many elements of each axis are computed."""
     tiles = prod(a.tile for a in walk.option.axes if a.name in covered)
     return prod(covered.values()) <= _keeps(walk, cache) * tiles
 
 
 def shown_ns(walk: Walk, problem: Problem) -> float:
-    """What all lines of an input take longer than the issues that a register block has for each."""
+    """Return what all lines of an input take longer than the issues that a register block has for each."""
     found = [0.0]
     option = walk.option
     tiles = {a.name: a.tile for a in option.axes}
@@ -90,7 +90,7 @@ def shown_ns(walk: Walk, problem: Problem) -> float:
 
 
 def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> float:
-    """The operand once, and again for each iteration of a loop it does not follow whose body is too large."""
+    """Return the operand once, and again for each iteration of a loop it does not follow whose body is too large."""
     whole = {axis.name: axis.extent for axis in walk.option.axes}
     times = times_loaded(walk, operand, problem.caches[: level + 1])
     ways = 2 if operand.is_accumulator else 1
@@ -100,7 +100,7 @@ def missed_ns(walk: Walk, operand: TileOperand, problem: Problem, level: int) ->
 
 
 def _torn_by_pieces(walk: Walk, operand: TileOperand, cache: Cache) -> float:
-    """The same of rows along no sum: for each piece, where the rows or all else in between take its room."""
+    """Return the same of rows along no sum: for each piece, where the rows or all else in between take its room."""
     axis = next((axis for axis in walk.option.axes if axis.name == operand.dense_axis), None)
     if axis is None or axis.is_reduction or axis.name not in walk.running or operand.name in walk.stages:
         return 1
@@ -117,7 +117,7 @@ def _torn_by_pieces(walk: Walk, operand: TileOperand, cache: Cache) -> float:
 
 
 def _torn(walk: Walk, operand: TileOperand, cache: Cache) -> int:
-    """How often each line of a row along a sum comes: for each issue that uses it, where too many rows do."""
+    """Return how often each line of a row along a sum comes: for each issue that uses it, where too many rows do."""
     axis = next((axis for axis in walk.option.axes if axis.name == operand.dense_axis), None)
     held = rows_held(walk, operand, cache)
     if axis is None or not axis.is_reduction or axis.name not in walk.running or not held:
@@ -130,7 +130,7 @@ def _torn(walk: Walk, operand: TileOperand, cache: Cache) -> int:
 
 
 def times_loaded(walk: Walk, operand: TileOperand, caches: Sequence[Cache]) -> int:
-    """How often the last of these caches loads the operand."""
+    """Return how often the last of these caches loads the operand."""
     *nearer, cache = caches
     held = rows_held(walk, operand, cache)
     times = 1
@@ -168,7 +168,7 @@ def crowded_ns(walk: Walk, problem: Problem) -> float:
 
 
 def same_sets_ns(walk: Walk, problem: Problem) -> float:
-    """Every piece that a register block reads of inputs whose rows, so many at once, evict each other."""
+    """Return every piece that a register block reads of inputs whose rows, so many at once, evict each other."""
     piece_ns = [*(cache.rows for cache in problem.caches[1:]), problem.memory_rows][0].crowded_piece_ns
     found = 0.0
     for operand in walk.option.operands:
@@ -181,7 +181,7 @@ def same_sets_ns(walk: Walk, problem: Problem) -> float:
 
 
 def evicting(walk: Walk, operand: TileOperand, cache: Cache) -> int:
-    """How many rows a cache holds of those whose pieces a register block reads; 0: all of them."""
+    """Return how many rows a cache holds of those whose pieces a register block reads; 0: all of them."""
     sums = {axis.name for axis in walk.option.axes if axis.is_reduction}
     if operand.is_accumulator or operand.dense_axis in sums or operand.dense_axis not in walk.running:
         return 0
@@ -197,7 +197,7 @@ def evicting(walk: Walk, operand: TileOperand, cache: Cache) -> int:
 
 
 def _is_read(walk: Walk, operand: TileOperand) -> bool:
-    """Whether pieces of rows of an input are read in place, near enough to wait for."""
+    """Return whether pieces of rows of an input are read in place, near enough to wait for."""
     known = operand.dense_axis and operand.pitch_bytes and not operand.subscripts
     return bool(known and not (operand.is_accumulator or operand.name in walk.stages or operand.streams))
 
@@ -221,7 +221,7 @@ def rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
 
 
 def tensor_rows_held(walk: Walk, operand: TileOperand, cache: Cache) -> int:
-    """The same of rows where they lie, of what is copied, too."""
+    """Return the same of rows where they lie, of what is copied, too."""
     if not (cache.ways and operand.dense_axis and operand.pitch_bytes) or operand.subscripts:
         return 0
     way = max(1, cache.capacity_bytes // cache.ways)

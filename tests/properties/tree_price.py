@@ -102,7 +102,7 @@ def _nest_ns(walk: Walk, problem: Problem) -> float:
 
 
 def _beside_rows(walk: Walk, problem: Problem) -> float:
-    """What comes across sums out of a level and those behind that hide no better, and what shows beside."""
+    """Return what comes across sums out of a level and those behind that hide no better, and what shows beside."""
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     across = [o for o in walk.option.operands if not o.is_accumulator and o.dense_axis not in summed]
     levels = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
@@ -139,14 +139,14 @@ def _of_pieces(walk: Walk, problem: Problem, across: list[TileOperand], levels: 
 
 
 def _is_short(walk: Walk, operand: TileOperand, problem: Problem) -> bool:
-    """Whether a row is read in more pieces than it has lines."""
+    """Return whether a row is read in more pieces than it has lines."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     row_bytes = extents[operand.dense_axis] * operand.tensor_bytes
     return walk.entries(operand.dense_axis) > ceil(row_bytes / problem.caches[0].line_bytes)
 
 
 def _one_after_another(walk: Walk, problem: Problem) -> float:
-    """All transfers: of each level what it takes longer than the bandwidth of the level before it would."""
+    """Return all transfers: of each level what it takes longer than the bandwidth of the level before it would."""
     found = before = 0.0
     for level in range(len(problem.caches)):
         if holds_all(walk, problem.caches[: level + 1]):
@@ -189,7 +189,7 @@ def _summing(walk: Walk, stated: LoopTimes) -> tuple[float, float]:
 
 
 def _block_loads(walk: Walk, operand: TileOperand, block: Mapping[str, int], stated: LoopTimes) -> float:
-    """The tiles of an input, and the addresses of rows read in place whose distance the run knows."""
+    """Return the tiles of an input, and the addresses of rows read in place whose distance the run knows."""
     found = _tile_ns(walk, operand) * prod(n for name, n in block.items() if name in operand.axes)
     is_open = any(axis.is_open for axis in walk.option.axes if axis.name == operand.dense_axis)
     known = is_open and operand.pitch_bytes and not operand.subscripts
@@ -210,7 +210,7 @@ def _tile_ns(walk: Walk, operand: TileOperand) -> float:
 
 
 def _busy_ns(walk: Walk, operand: TileOperand) -> float:
-    """What a tile takes the unit that computes."""
+    """Return what a tile takes the unit that computes."""
     return operand.staged_busy_ns if operand.name in walk.stages else operand.direct_busy_ns
 
 
@@ -222,7 +222,7 @@ def _held(walk: Walk, operand: TileOperand) -> float:
 
 
 def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """The copies of a staged operand, of sums both ways, but those that other units make beside the sum."""
+    """Return the copies of a staged operand, of sums both ways, but those that other units make beside the sum."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     elements = prod(extents[name] for name in operand.axes)
     afar = _first_reading(walk, operand, problem)
@@ -251,7 +251,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """One copy of all of an operand, of sums both ways."""
+    """Return one copy of all of an operand, of sums both ways."""
     followed = [axis for axis in walk.option.axes if axis.name in operand.axes]
     tiles = prod(-(-a.extent // a.tile) * a.tile for a in followed)  # instructions fill whole ones
     elements = prod(a.extent for a in followed) if operand.mover else tiles
@@ -260,7 +260,7 @@ def _once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _at_once(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """The copies block by block."""
+    """Return the copies block by block."""
     out = _out_and_back(walk, operand, problem) + _shared(walk, operand, problem)
     out += copies_begun(walk, operand, problem)
     return (_once(walk, operand, problem) + out) * _again(walk, operand)
@@ -272,20 +272,20 @@ def _counted(walk: Walk, problem: Problem) -> float:
 
 
 def _beside_sums(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """What other units than the one that sums copy meanwhile."""
+    """Return what other units than the one that sums copy meanwhile."""
     if not operand.beside or operand.name not in walk.beside:
         return 0.0
     return _at_once(walk, operand, problem) + _counted(walk, problem)
 
 
 def _whole_tiles(walk: Walk) -> Mapping[str, int]:
-    """What a register block covers of each axis, what lies beyond the axis's end as well."""
+    """Return what a register block covers of each axis, what lies beyond the axis's end as well."""
     tiles = {axis.name: axis.tile for axis in walk.option.axes if axis.name in walk.running}
     return {n: ceil(held / tiles[n]) * tiles[n] if n in tiles else held for n, held in walk.held.items()}
 
 
 def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """What the copies of an input read, at the bandwidth of where all tensors lie; of results both ways."""
+    """Return what the copies of an input read, at the bandwidth of where all tensors lie; of results both ways."""
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     dealt = [name for name, _ in walk.option.parts]
     is_apart = operand.is_accumulator and any(a.is_reduction and a.name in dealt for a in walk.option.axes)
@@ -297,7 +297,7 @@ def _first_reading(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _shared(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """The lines that copies of two parts of a row share, out of where all tensors lie."""
+    """Return the lines that copies of two parts of a row share, out of where all tensors lie."""
     far = [n for n in range(len(problem.caches)) if not holds_all(walk, problem.caches[: n + 1])]
     is_near = holds_all(walk, problem.caches[:-1] or problem.caches)
     if operand.is_accumulator or operand.homes[0] or is_near or not far:
@@ -307,7 +307,7 @@ def _shared(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """What blocks that do not stay near move, for each element and way; into the second cache one."""
+    """Return what blocks that do not stay near move, for each element and way; into the second cache one."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     depth = walk.depths[operand.name]
     inside = walk.turns[depth - 1].inside if depth else extents
@@ -331,7 +331,7 @@ def _out_and_back(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _again(walk: Walk, operand: TileOperand) -> int:
-    """A copy inside a loop that the operand does not follow is made again."""
+    """Return a copy inside a loop that the operand does not follow is made again."""
     return prod(t.trips for t in walk.turns[: walk.depths[operand.name]] if t.axis not in operand.axes)
 
 
@@ -340,7 +340,7 @@ def _register_blocks(walk: Walk) -> int:
 
 
 def _beside(walk: Walk, operand: TileOperand) -> float:
-    """What an engine moves while others compute."""
+    """Return what an engine moves while others compute."""
     if operand.name not in walk.crossed or operand.name in walk.beside:
         return 0.0
     extents = {axis.name: axis.extent for axis in walk.option.axes}

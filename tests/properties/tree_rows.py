@@ -65,7 +65,7 @@ def starts(walk: Walk, operand: TileOperand, problem: Problem, level: int) -> fl
 
 
 def _run(walk: Walk, operand: TileOperand, problem: Problem) -> int:
-    """How many whole rows follow each other on a page, where they are short and lie without gaps."""
+    """Return how many whole rows follow each other on a page, where they are short and lie without gaps."""
     extents = {axis.name: axis.extent for axis in walk.option.axes}
     row_bytes = extents[operand.dense_axis] * operand.tensor_bytes
     if (
@@ -78,7 +78,7 @@ def _run(walk: Walk, operand: TileOperand, problem: Problem) -> int:
 
 
 def _late(walk: Walk, operand: TileOperand, stated: RowTimes, line_bytes: int) -> float:
-    """What all pieces of rows without hints take, followed or not: a line comes late but once."""
+    """Return what all pieces of rows without hints take, followed or not: a line comes late but once."""
     along = next(axis for axis in walk.option.axes if axis.name == operand.dense_axis)
     row_bytes = along.extent * operand.tensor_bytes
     shortest = max(line_bytes, stated.start_bytes, 1)
@@ -87,7 +87,7 @@ def _late(walk: Walk, operand: TileOperand, stated: RowTimes, line_bytes: int) -
 
 
 def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:
-    """How often each row is begun: loops along rows go on with them while few others come between."""
+    """Return how often each row is begun: loops along rows go on with them while few others come between."""
     if operand.dense_axis not in walk.running:
         return 1
     entries = walk.entries(operand.dense_axis)
@@ -101,7 +101,7 @@ def _pieces(walk: Walk, operand: TileOperand, swept_count: int) -> int:
 
 
 def _unfollowed(walk: Walk, operand: TileOperand, stated: RowTimes, tlb: Tlb) -> float:
-    """What pieces take, each in full, of rows of a sum on more than half of the pages translated at once."""
+    """Return what pieces take, each in full, of rows of a sum on more than half of the pages translated at once."""
     summed = [axis.name for axis in walk.option.axes if axis.is_reduction]
     if not tlb.count or operand.dense_axis not in walk.running or operand.dense_axis in summed:
         return 0.0
@@ -115,7 +115,7 @@ def _rows_apart(walk: Walk, operand: TileOperand, tlb: Tlb) -> int:
 
 
 def _copied_pieces(walk: Walk, operand: TileOperand) -> int:
-    """How often copies begin each row, a few rows at a time: once for each part; 0 of what is not copied."""
+    """Return how often copies begin each row, a few rows at a time: once for each part; 0 of what is not copied."""
     if operand.name not in walk.stages:
         return 0
     around = walk.turns[: walk.depths[operand.name]] if walk.stages[operand.name] == 1 else ()
@@ -170,12 +170,12 @@ def results_begun(walk: Walk, operand: TileOperand, problem: Problem) -> float:
 
 
 def _in_parts(walk: Walk, operand: TileOperand) -> bool:
-    """Whether an operand is copied, and in larger parts than those of register blocks."""
+    """Return whether an operand is copied, and in larger parts than those of register blocks."""
     return operand.name in walk.stages and walk.depths[operand.name] < len(walk.turns)
 
 
 def _results_late(walk: Walk, operand: TileOperand, problem: Problem) -> float:
-    """Each line of results in place is late, and again where a piece begins in it while it is not near."""
+    """Return each line of results in place is late, and again where a piece begins in it while it is not near."""
     line, dense = problem.caches[-1].line_bytes if problem.caches else 0, operand.dense_axis
     if not line:
         return 0.0
@@ -207,7 +207,7 @@ def _runs(walk: Walk, operand: TileOperand, problem: Problem) -> int:
 
 
 def _is_near(walk: Walk, operand: TileOperand, problem: Problem, turn: Turn) -> bool:
-    """Whether a cache before the last holds what an iteration touches, all rows of the operand among it."""
+    """Return whether a cache before the last holds what an iteration touches, all rows of the operand among it."""
     cache = problem.caches[-2:][0]
     held = tensor_rows_held(walk, operand, cache)
     rows = prod(turn.inside[name] for name in operand.axes if name != operand.dense_axis)

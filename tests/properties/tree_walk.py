@@ -51,13 +51,13 @@ class Walk:
         return ceil(axis.extent / (axis.tile if axis.is_reduction else self.held[name]))
 
     def entries(self, name: str) -> int:
-        """How often accumulators come in along an axis."""
+        """Return how often accumulators come in along an axis."""
         axis = next(a for a in self.option.axes if a.name == name)
         return ceil(axis.extent / self.held[name])
 
 
 def walked(option: NestOption, nest: NestSchedule) -> Walk:
-    """The loops around `hold` inside those that are dealt; `held` is what stands inside of all of them."""
+    """Return the loops around `hold` inside those that are dealt; `held` is what stands inside of all of them."""
     covered = {axis.name: axis.extent for axis in option.axes}
     single = {axis.name for axis in option.axes if axis.extent <= axis.tile}
     around = nest.loops[nest.parallel : nest.hold]
@@ -98,7 +98,7 @@ def _follows(option: NestOption, operand: str, blocks: Iterable[Turn]) -> bool:
 
 
 def _last_block(option: NestOption, nest: NestSchedule, around: list[str], depths: Mapping[str, int]) -> int:
-    """How many of the loops go over cache blocks."""
+    """Return how many of the loops go over cache blocks."""
     sums = {axis.name for axis in option.axes if axis.is_reduction}
     inputs = {operand.name for operand in option.operands if not operand.is_accumulator}
     certain = [n + 1 for n, name in enumerate(around) if name in sums or name in around[n + 1 :]]

@@ -41,7 +41,7 @@ def small(rng: np.random.Generator, dtype: str, *shape: int) -> Array:
 
 
 def place(o: Operand, **sizes: int) -> tuple[Array, ...]:
-    """The coordinates of all elements of an operand, one array each."""
+    """Return the coordinates of all elements of an operand, one array each."""
     assert o.placement is not None
     shape = tuple(int(e.evaluate(sizes)) for e in o.shape)
     points = dict(zip(o.placement.indices, np.indices(shape), strict=True))

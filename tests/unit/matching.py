@@ -18,7 +18,7 @@ MEMORIES = "memory mem: addressable(); memory reg: registers(count = 8, bytes = 
 
 
 def instruction(text: str) -> Pattern:
-    """An instruction as a pattern; its memories are `mem` and `reg`."""
+    """Return an instruction as a pattern; its memories are `mem` and `reg`."""
     module = parse_module(Source("instruction.isa", f"{MEMORIES}\n{text}"))
     found = pattern_of(next(d for d in module.declarations if isinstance(d, Instruction)))
     assert found is not None
@@ -36,14 +36,14 @@ def kernel(operands: str, loops: str, params: str = "") -> Kernel:
 def mappings(
     pattern: Pattern, routine: Kernel, statement: int = 0, mode: CountMode = "complete"
 ) -> list[Mapping]:
-    """All mappings of one statement."""
+    """Return all mappings of one statement."""
     return list(find_in_statement(pattern, statements(routine)[statement], statement, mode))
 
 
 def counts(
     pattern: Pattern, routine: Kernel, statement: int = 0, mode: CountMode = "complete"
 ) -> tuple[int, int, int]:
-    """How many mappings are whole, split and degenerate."""
+    """Return how many mappings are whole, split and degenerate."""
     kinds = Counter(m.kind for m in mappings(pattern, routine, statement, mode))
     return kinds["whole"], kinds["split"], kinds["degenerate"]
 

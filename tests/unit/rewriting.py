@@ -31,19 +31,19 @@ def shipped(name: str) -> Kernel:
 
 
 def chosen_form(request: Request, routine: Kernel) -> Rewrite:
-    """The form that a request compiles of a kernel, every problem built anew."""
+    """Return the form that a request compiles of a kernel, every problem built anew."""
     machine, sizes = load_machine(request.machine), complete_sizes(routine, request.sizes)
     asked = Questions(replace(request, cache=False), machine, sizes, Clock())
     return choose_form(request, routine, machine, sizes, asked.problem, asked.clock)
 
 
 def steps(routine: Kernel, word: str) -> list[tuple[str, ...]]:
-    """The steps of all rewrites that contain one of a name."""
+    """Return the steps of all rewrites that contain one of a name."""
     return [r.steps for r in rewrites(routine) if any(s.startswith(word) for s in r.steps)]
 
 
 def text_after(routine: Kernel, word: str) -> str:
-    """The first rewrite that contains a step of a name, printed."""
+    """Return the first rewrite that contains a step of a name, printed."""
     found = next(r for r in rewrites(routine) if any(s.startswith(word) for s in r.steps))
     return print_routine(found.kernel)
 

@@ -22,7 +22,7 @@ NODES = 100_000
 
 @st.composite
 def instances(draw: st.DrawFn) -> tuple[list[Buffer], int]:
-    """A few small buffers, and a memory about as large as what lives at one time."""
+    """Return a few small buffers, and a memory about as large as what lives at one time."""
     buffers: list[Buffer] = []
     for n in range(draw(st.integers(1, 5))):
         start = draw(st.integers(0, 5))

@@ -102,7 +102,7 @@ def test_one_wrong_element_is_found_wherever_it_is(form: str) -> None:
 
 
 def product(form: str, rows: int, columns: int, inner: int) -> tuple[np.ndarray, ...]:
-    """A, B, what C held before, and C as a library computes it in f32."""
+    """Return a, B, what C held before, and C as a library computes it in f32."""
     chosen = FORMS[form]
     a, b = random_values((rows, inner), chosen.a, (0, 0)), random_values((inner, columns), chosen.b, (0, 1))
     before = random_values((rows, columns), chosen.c, (0, 2))

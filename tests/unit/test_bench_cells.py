@@ -37,7 +37,7 @@ def test_long_sequences_are_cut_and_say_so() -> None:
 
 
 def right(cell: str, form: str) -> tuple[Any, dict[str, tuple[str, Any]], Any]:
-    """The kernel of a small row, its arrays, and what Y should be."""
+    """Return the kernel of a small row, its arrays, and what Y should be."""
     kernel = cell_kernel(SMALL[cell], FORMS[form])
     values = cell_values(SMALL[cell], FORMS[form])
     given = {n: a for n, (_, a) in values.items() if kernel.operand(n).role == "in"}

@@ -40,7 +40,7 @@ LIBRARIES = {"torch": prepare_torch_conv, "onnxruntime": prepare_onnxruntime_con
 
 
 def right(case: ConvCase, form: Form) -> tuple[dict[str, tuple[str, Any]], Any]:
-    """The arrays of a row, and what Y should be."""
+    """Return the arrays of a row, and what Y should be."""
     kernel = bind(parse_kernel(conv_source(case, form)), {})
     values = conv_values(case, form)
     given = {name: values[name][1] for name in "XF"}

@@ -22,7 +22,7 @@ PATIENCE_S = 20.0
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process runs or is stopped; one that ended and was not waited for is gone."""
+    """Return whether a process runs or is stopped; one that ended and was not waited for is gone."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
     except FileNotFoundError:

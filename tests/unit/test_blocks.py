@@ -81,7 +81,7 @@ def compiled(hw: str, kernel: str, sizes: dict[str, int], schedule: str | None =
 
 
 def blocks(nodes: tuple[Node, ...]) -> list[tuple[str, ...]]:
-    """What is moved in blocks: the tensor or buffer that is read, and the one that is written."""
+    """Return what is moved in blocks: the tensor or buffer that is read, and the one that is written."""
     found: list[tuple[str, ...]] = []
     for node in nodes:
         match node:

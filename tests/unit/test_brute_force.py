@@ -42,7 +42,7 @@ PAIRS = """instruction pairs() {
 
 
 def smallest(name: str) -> Kernel:
-    """A shipped kernel in which every size is 2, and images are 3 by 3."""
+    """Return a shipped kernel in which every size is 2, and images are 3 by 3."""
     kernel = shipped(name)
     open_sizes = [p.name for p in kernel.params if p.default is None and p.dtype is None]
     return bind(kernel, {n: 3 if n in ("H", "W") else 2 for n in open_sizes})

@@ -68,7 +68,7 @@ def test_weights_of_bytes_are_close_to_the_weights_they_stand_for(name: str) -> 
 
 
 def stacked(name: str, X: Array, layers: list[dict[str, Array]], run: Callable[..., Array]) -> Array:
-    """The rows of the last of several layers, each of which reads those of the one before it."""
+    """Return the rows of the last of several layers, each of which reads those of the one before it."""
     rows = X
     for layer in layers:
         rows = run(name, rows, layer)
@@ -84,7 +84,7 @@ def by_formulas(name: str, X: Array, given: dict[str, Array]) -> Array:
 
 
 def layers_of(name: str) -> list[dict[str, Array]]:
-    """Two layers in both directions: the second has the rows of the first for its features."""
+    """Return two layers in both directions: the second has the rows of the first for its features."""
     found = [inputs_of(load(name, C=features)) for features in (SIZES["C"], 2 * SIZES["H"])]
     return [{n: a for n, a in layer.items() if n != "X"} for layer in found]
 

@@ -226,7 +226,7 @@ def test_a_compilation_from_memory_needs_no_solver(tmp_path: Path) -> None:
 
 
 def ask(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
-    """The exit code of a command line, and its JSON."""
+    """Return the exit code of a command line, and its JSON."""
     capsys.readouterr()
     code = main(words)
     answer: dict[str, Any] = json.loads(capsys.readouterr().out)

@@ -47,7 +47,7 @@ with distributed.LocalCluster(
 
 
 def run(script: str, *arguments: str) -> str:
-    """What a script prints whose last lines stand within a cluster."""
+    """Return what a script prints whose last lines stand within a cluster."""
     lines = "".join(f"    {line}\n" for line in script.strip().splitlines())
     done = subprocess.run(
         [sys.executable, "-c", START + lines, *arguments],
@@ -62,7 +62,7 @@ def run(script: str, *arguments: str) -> str:
 
 @pytest.fixture
 def edge(tmp_path: Path) -> str:
-    """A machine of the user's own, which extends another file."""
+    """Return a machine of the user's own, which extends another file."""
     (tmp_path / "edge.yaml").write_text(begin("edge", "matrix", {"rows": 16}))
     own = "isamap: 1\nname: own\nsummary: mine\nextends: edge.yaml\nunits: {execute: {count: 1}}\n"
     (tmp_path / "own.yaml").write_text(own)

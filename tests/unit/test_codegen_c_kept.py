@@ -109,7 +109,7 @@ def emitted(machine: str, fixed: Mapping[str, int], *, model: bool = False) -> s
 
 
 def innermost(source: str) -> str:
-    """The body of the first loop without a loop that holds sums."""
+    """Return the body of the first loop without a loop that holds sums."""
     return next(body for body in re.findall(r"\{([^{}]*)\}", source) if "_fmadd_" in body)
 
 
@@ -158,7 +158,7 @@ def test_a_block_of_one_row_reads_where_it_multiplies() -> None:
 
 
 def inner_loops(emitted: EmittedC, machine: Machine, folder: Path) -> list[str]:
-    """The loops without a loop inside that gcc makes of a program, in its assembly."""
+    """Return the loops without a loop inside that gcc makes of a program, in its assembly."""
     for name, written in ((f"{emitted.name}.c", emitted.source), (f"{emitted.name}.h", emitted.header)):
         (folder / name).write_text(written)
     every, of_gcc = build_flags("gcc")

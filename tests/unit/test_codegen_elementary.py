@@ -31,7 +31,7 @@ def performed(
     flags: tuple[str, ...] = FLAGS,
     parts: tuple[tuple[str, EmitCall], ...] = (),
 ) -> Array:
-    """What the C function makes of floats, a multiple of the lanes."""
+    """Return what the C function makes of floats, a multiple of the lanes."""
     kind = lanes_type(lanes)
     name = f"{function}_{kind}"
     c_type = "float" if lanes == 1 else kind
@@ -73,7 +73,7 @@ def exact(function: str, given: Array) -> Array:
 
 
 def error_in_places(function: str, made: Array, given: Array) -> float:
-    """The largest error, in units in the last place; infinities and not-a-number have to be the same."""
+    """Return the largest error, in units in the last place; infinities and not-a-number have to be the same."""
     wanted = exact(function, given)
     with np.errstate(all="ignore"):
         nearest = wanted.astype(np.float32)
@@ -85,7 +85,7 @@ def error_in_places(function: str, made: Array, given: Array) -> float:
 
 
 def binade(exponent: int, step: int = 1) -> Array:
-    """The floats from 2**exponent to twice that, of both signs."""
+    """Return the floats from 2**exponent to twice that, of both signs."""
     positive = np.arange(0, 2**23, step, dtype=np.uint32) + np.uint32((exponent + 127) << 23)
     return np.concatenate([positive.view(np.float32), -positive.view(np.float32)])
 

@@ -83,7 +83,7 @@ def test_indices_have_only_the_parentheses_that_they_need(index: Index, c: str) 
 
 
 def expression(text: str, declarations: str) -> str:
-    """An expression of the language in C, over operands that keep their names."""
+    """Return an expression of the language in C, over operands that keep their names."""
     source = f"instruction f() {{ {declarations} z = {text}; }}"
     memories = "memory reg: registers(count = 8, bytes = 8);\n"
     routine = parse_module(Source("test", memories + source)).declarations[-1]

@@ -127,7 +127,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_and_the_code_not_blamed(
 
 
 def has_ended(number: int) -> bool:
-    """Whether a process is gone, or soon is: it may wait to be taken off the list."""
+    """Return whether a process is gone, or soon is: it may wait to be taken off the list."""
     for _ in range(500):
         try:
             state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]

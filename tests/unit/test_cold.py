@@ -36,7 +36,7 @@ def problem(cold: bool) -> Problem:
 
 
 def from_memory_ns(asked: Problem) -> float:
-    """What comes from beyond all caches, in the best schedule."""
+    """Return what comes from beyond all caches, in the best schedule."""
     (time,) = where_time_goes(schedule(asked, heuristic="greedy"), asked, AnalyticModel())
     assert time is not None
     return time.sums().get("from memory", 0.0)

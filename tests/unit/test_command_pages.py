@@ -79,5 +79,5 @@ def test_a_page_shows_what_is_printed(
 
 
 def _untimed(text: str) -> str:
-    """The text without the seconds that heuristics took."""
+    """Return the text without the seconds that heuristics took."""
     return SECONDS.sub(r"\1?", text)

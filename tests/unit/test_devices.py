@@ -17,7 +17,7 @@ from isamap.source import Diagnostic
 
 
 def fork(start_ns: float = 100.0, crossing_ns: float = 0.0) -> DeviceProblem:
-    """A kernel, two that read its result, and one that reads theirs."""
+    """Return a kernel, two that read its result, and one that reads theirs."""
     jobs = (
         Job(500.0, ("x",), ("a",)),
         Job(1000.0, ("a",), ("b",)),
@@ -38,7 +38,7 @@ def random_problem(seed: int, count: int) -> DeviceProblem:
 
 
 def deals(problem: DeviceProblem) -> Iterator[tuple[Phase, ...]]:
-    """Every deal to two devices in as many slots as there are kernels, each alone or side by side."""
+    """Yield every deal to two devices in as many slots as there are kernels, each alone or side by side."""
     count = len(problem.jobs)
     places = [(slot, device) for slot in range(count) for device in (0, 1)]
     for where in product(places, repeat=count):

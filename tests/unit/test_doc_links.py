@@ -62,17 +62,17 @@ def test_the_promises_name_their_tests() -> None:
 
 
 def is_there(page: Path, file: str, heading: str | None) -> bool:
-    """Whether a link of a page leads to a file or folder, and to a heading of it."""
+    """Return whether a link of a page leads to a file or folder, and to a heading of it."""
     target = (page.parent / file).resolve() if file else page
     return target.exists() and (heading is None or heading in headings(target))
 
 
 def headings(page: Path) -> set[str]:
-    """The names that GitHub gives the headings of a page; the site is built with the same."""
+    """Return the names that GitHub gives the headings of a page; the site is built with the same."""
     titles = re.findall(r"^#+ +(.+?) *$", without_code(page), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def without_code(page: Path) -> str:
-    """A page's text without its blocks of code."""
+    """Return a page's text without its blocks of code."""
     return CODE.sub("", page.read_text(encoding="utf-8"))

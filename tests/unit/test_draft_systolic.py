@@ -91,7 +91,7 @@ def test_requantisation_scales_rounds_shifts_and_saturates(
 
 
 def requantised(x: int, multiplier: int, shift: int, zero: int, relu: bool) -> int:
-    """The same with Python's integers: round half away from zero by adding half to the magnitude."""
+    """Return the same with Python's integers: round half away from zero by adding half to the magnitude."""
     scaled = abs(x * multiplier)
     rounded = (scaled + ((1 << shift) >> 1)) >> shift
     value = rounded if x >= 0 else -rounded

@@ -76,7 +76,7 @@ def test_other_processes_compile_while_this_one_does(monkeypatch: pytest.MonkeyP
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """The texts that were to be compiled ahead since."""
+    """Return the texts that were to be compiled ahead since."""
     found: list[list[str]] = []
 
     def noted(wanted: Sequence[ahead.Asked], jobs: int) -> None:

@@ -139,7 +139,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refusal(**given: Any) -> str:
-    """What `compile` says of options, or of `kernel`, `machine` and `sizes`."""
+    """Return what `compile` says of options, or of `kernel`, `machine` and `sizes`."""
     what: dict[str, Any] = {"kernel": "gemm_f32", "machine": "generic-c", "sizes": SIZES, **given}
     with pytest.raises(isamap.IsamapError) as raised:
         isamap.compile(what.pop("kernel"), what.pop("machine"), what.pop("sizes"), **what)

@@ -44,7 +44,7 @@ def is_right(found: Any, wanted: Expected) -> bool:
 
 
 def in_turn(terms: Any) -> Any:
-    """Sums along the last axis, one term after the other, each rounded to the terms' type."""
+    """Return the sums along the last axis, one term after the other, each rounded to the terms' type."""
     total = np.zeros(terms.shape[:-1], terms.dtype)
     for n in range(terms.shape[-1]):
         total = total + terms[..., n]

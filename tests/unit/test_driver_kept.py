@@ -29,7 +29,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def stages(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
-    """The requests that went through the stages since."""
+    """Return the requests that went through the stages since."""
     done: list[Request] = []
     original: Any = isamap.driver.length_versions.compile_request
 
@@ -42,7 +42,7 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> list[Request]:
 
 
 def product(kernel: CompiledKernel) -> None:
-    """Runs the kernel, whose result has to be right."""
+    """Run the kernel, whose result has to be right."""
     a, b = np.arange(20.0, dtype=np.float32).reshape(4, 5), np.ones((5, 8), np.float32)
     c = np.zeros((4, 8), np.float32)
     kernel(A=a, B=b, C=c)

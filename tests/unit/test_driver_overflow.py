@@ -29,7 +29,7 @@ def in_turn(terms: Any) -> Any:
 
 
 def stored(values: list[float], dtype: str, error: float) -> Expected:
-    """What an output of a type should hold whose values are known up to an error."""
+    """Return what an output of a type should hold whose values are known up to an error."""
     exact = np.array(values)
     computed = np.full(exact.shape, error)
     return Expected(exact, computed + 32, None, False, DTYPES[dtype], computed)
@@ -77,7 +77,7 @@ def test_a_pole_is_nan_in_a_type_without_infinities() -> None:
 
 
 def expected(body: str, **arrays: list[float]) -> Expected:
-    """What the f32 output y should hold, all operands of one length."""
+    """Return what the f32 output y should hold, all operands of one length."""
     given = {name: np.array(values, F32) for name, values in arrays.items()}
     size = len(next(iter(arrays.values())))
     declared = " ".join(f"in {name}: f32[N];" for name in arrays)

@@ -29,7 +29,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What was built and solved since, in order."""
+    """Return what was built and solved since, in order."""
     done: list[str] = []
     for module, name in ((isamap.driver.posing, "problem_in"), (isamap.driver.pipeline, "solve")):
         original: Any = getattr(module, name)

@@ -33,7 +33,7 @@ def never(folder: Path) -> None:
 
 
 def forked(run: Callable[[], None]) -> int:
-    """A process that runs this; 0 is its exit code where nothing is raised."""
+    """Return a process that runs this; 0 is its exit code where nothing is raised."""
     child = os.fork()
     if child:
         return child

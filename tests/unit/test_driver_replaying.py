@@ -25,7 +25,7 @@ def found_by(request: Request) -> Schedule:
 
 
 def again(schedule: Schedule, request: Request = ASKED, edit: tuple[str, str] = ("", "")) -> Schedule:
-    """What a file with a schedule's text, perhaps edited, is said to be."""
+    """Return what a file with a schedule's text, perhaps edited, is said to be."""
     text = print_schedule(schedule)
     assert edit[0] in text
     return found_by(replace(request, schedule=Source("s", text.replace(*edit) if edit[0] else text)))

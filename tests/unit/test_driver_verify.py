@@ -46,7 +46,7 @@ def test_a_right_program_is_found_right(gemm: Prepared, fill: str) -> None:
 
 
 def outcome(prepared: Prepared, fill: str, change: Any) -> Case:
-    """The comparison of a result that was spoilt."""
+    """Return the comparison of a result that was spoilt."""
     kernel = bound("gemm_f32", SIZES)
     arrays = make_arrays(kernel, fill)
     right = interpret(kernel, arrays, {})["C"]

@@ -22,7 +22,7 @@ def content(name: str) -> Any:
 
 
 def matches(name: str) -> list[str]:
-    """The patterns of a part of the grammar."""
+    """Return the patterns of a part of the grammar."""
     part = content("syntaxes/isamap.tmLanguage.json")["repository"][name]
     return [pattern["match"] for pattern in part.get("patterns", [part])]
 

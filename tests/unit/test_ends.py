@@ -18,7 +18,7 @@ LOAD_NS, MASKED_NS = 1 / 3.6 / 2, 0.5 / 2  # of both load ports, as stated
 
 
 def operand(kernel: str, machine: str, mapping: str, name: str, **sizes: int) -> TileOperand:
-    """An operand of a product with the mapping whose text begins so."""
+    """Return an operand of a product with the mapping whose text begins so."""
     path = kernel_path(kernel)
     problem = build_problem(
         bind(parse_kernel(Source(path.name, path.read_text())), sizes), load_machine(machine), {}
@@ -35,7 +35,7 @@ def direct_ns(machine: str, name: str, n: int) -> float:
 
 
 def crossing_ns(machine: str, n: int) -> float:
-    """What loads of whole registers take more that lie on two lines, where rows are so many numbers long."""
+    """Return what loads of whole registers take more that lie on two lines, where rows are so many numbers long."""
     width = 8 if machine == "x86-avx2" else 16
     begins = [(row * n + tile * width) % 16 for row in range(16) for tile in range(-(-n // width))]
     return LOAD_NS * sum(begin + width > 16 for begin in begins) / len(begins)

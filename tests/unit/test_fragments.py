@@ -40,7 +40,7 @@ SIZES = {"M": 128, "N": 128, "K": 64}
 
 
 def compiled(folder: Path, count: int = 255, named: str = "compiler") -> Compilation:
-    """The product on a warp with so many registers a lane."""
+    """Return the product on a warp with so many registers a lane."""
     path = folder / "nv-warp.yaml"
     text = WARP.read_text(encoding="utf-8").replace("count = 255", f"count = {count}")
     path.write_text(text.replace("named = compiler", f"named = {named}"), encoding="utf-8")
@@ -149,7 +149,7 @@ def test_numbers_of_fragments_that_live_together_do_not_overlap(tmp_path: Path) 
 
 
 def _outlives(name: str, nodes: tuple[Node, ...]) -> bool:
-    """Whether a value is declared in front of a loop that names it."""
+    """Return whether a value is declared in front of a loop that names it."""
     return any(isinstance(node, For) and f"'{name}'" in repr(node) for node in nodes)
 
 

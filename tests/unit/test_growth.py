@@ -29,12 +29,12 @@ def kernel(body: str, head: str = _HEAD, params: str = "M") -> str:
 
 
 def repeated(text: str, count: int) -> str:
-    """The text so many times, with the number in the place of each `#`."""
+    """Return the text so many times, with the number in the place of each `#`."""
     return "".join(text.replace("#", str(number)) for number in range(count))
 
 
 def described(more: str, at: str = "") -> str:
-    """A machine with more text behind a line, or at its end."""
+    """Return a machine with more text behind a line, or at its end."""
     text = machine_path("model-f32").read_text(encoding="utf-8")
     return text.replace(at, at + more, 1) if at else text.rstrip("\n") + "\n" + more
 
@@ -143,14 +143,14 @@ def test_buffers_with_twice_as_many(what: str, tmp_path: Path) -> None:
 
 
 def growth(words: Sequence[str], name: str, text: Callable[[int], str], folder: Path) -> float:
-    """How many times as many calls it takes to read twice as much, beside what any such text takes."""
+    """Return how many times as many calls it takes to read twice as much, beside what any such text takes."""
     calls(words, name, text(2), folder)  # what is imported and kept once
     least, few, many = (calls(words, name, text(n), folder) for n in (2, 22, 42))
     return (many - least) / max(1, few - least)
 
 
 def calls(words: Sequence[str], name: str, text: str, folder: Path) -> int:
-    """How many functions are called while a command reads a text."""
+    """Return how many functions are called while a command reads a text."""
     (folder / name).write_text(text, encoding="utf-8")
     count = 0
 

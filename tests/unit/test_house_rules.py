@@ -91,7 +91,7 @@ def test_reasons_are_recognised(line: str, has_reason: bool) -> None:
 
 
 def silenced_without_reason(text: str) -> list[str]:
-    """The lines that silence a check with no word of why, behind it or in a comment on the line above."""
+    """Return the lines that silence a check with no word of why, behind it or in a comment on the line above."""
     lines = text.splitlines()
     found: list[str] = []
     for above, line in zip(["", *lines], lines, strict=False):

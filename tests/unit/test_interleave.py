@@ -34,7 +34,7 @@ def names(found: Supply) -> list[str]:
 
 
 def places(found: Supply) -> list[Index]:
-    """Where the loads of a chain begin."""
+    """Return where the loads of a chain begin."""
     own = [i.offset for _, i in found.inputs if isinstance(i, Location)]
     return own + [p for _, i in found.inputs if isinstance(i, Supply) for p in places(i)]
 

@@ -29,7 +29,7 @@ f32, all      2   1.07  1.07
 
 
 def script(name: str) -> ModuleType:
-    """A script of the benchmarks as a module."""
+    """Return a script of the benchmarks as a module."""
     spec = spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -43,7 +43,7 @@ KEEP, TABLES = script("keep"), script("speed_table")
 
 
 def kept(folder: Path, *words: str) -> dict[str, Any]:
-    """The one file that is in the folder after a run was kept there."""
+    """Return the one file that is in the folder after a run was kept there."""
     KEEP.main([*words, "--processor", "AMD Zen 9", "-o", str(folder)])
     (path,) = folder.glob("*.json")
     return json.loads(path.read_text(encoding="utf-8"))

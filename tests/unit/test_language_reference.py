@@ -74,7 +74,7 @@ def rules(tree: Tree[Any]) -> Iterator[str]:
 
 
 def named_rules(parser: Any) -> Iterator[str]:
-    """What trees may hold: aliases, and rules that are not replaced by their only child."""
+    """Yield what trees may hold: aliases, and rules that are not replaced by their only child."""
     for rule in parser.rules:
         name = str(rule.alias or rule.origin.name)
         if not name.startswith("_") and (rule.alias or not rule.options.expand1):

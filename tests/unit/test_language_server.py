@@ -55,19 +55,19 @@ class Editor:
         self._out.write(b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
 
     def ask(self, method: str, params: Any) -> Any:
-        """The answer to a question."""
+        """Return the answer to a question."""
         message = self.answer(method, params)
         assert "error" not in message, message
         return message["result"]
 
     def answer(self, method: str, params: Any) -> dict[str, Any]:
-        """The answer to a question, or the error."""
+        """Return the answer to a question, or the error."""
         self._number += 1
         self.say(method, params, self._number)
         return self._heard(self._number)
 
     def refusal(self, raw: bytes) -> int:
-        """The code of the error that bytes get, which name no question."""
+        """Return the code of the error that bytes get, which name no question."""
         self._out.write(raw)
         code: int = self._heard(None)["error"]["code"]
         return code
@@ -89,13 +89,13 @@ class Editor:
         return message
 
     def open(self, path: Path, text: str) -> list[dict[str, Any]]:
-        """The findings of a text, which need not be in its file."""
+        """Return the findings of a text, which need not be in its file."""
         document = {"uri": path.as_uri(), "languageId": "isamap", "version": 1, "text": text}
         self.say("textDocument/didOpen", {"textDocument": document})
         return self.findings(path)
 
     def findings(self, path: Path) -> list[dict[str, Any]]:
-        """The next findings of a text."""
+        """Return the next findings of a text."""
         self.told.pop(path.as_uri(), None)
         while path.as_uri() not in self.told:
             self._hear()
@@ -103,7 +103,7 @@ class Editor:
         return found
 
     def at(self, what: str, path: Path, text: str, mark: str, ahead: int = 0) -> Any:
-        """What is asked at the first place of a mark in a text."""
+        """Return what is asked at the first place of a mark in a text."""
         offset = text.index(mark) + ahead
         line, column = text.count("\n", 0, offset), offset - (text.rfind("\n", 0, offset) + 1)
         place = {"textDocument": {"uri": path.as_uri()}, "position": {"line": line, "character": column}}
@@ -126,7 +126,7 @@ def editor() -> Iterator[Editor]:
 
 
 def text_at(text: str, found: Any) -> str:
-    """What a range covers."""
+    """Return what a range covers."""
     lines = text.split("\n")
     start, end = found["start"], found["end"]
     assert start["line"] == end["line"]
@@ -333,7 +333,7 @@ WRONG: tuple[Any, ...] = (None, -1, 0.5, 1e300, 1 << 40, "3", [1, 2], {}, True, 
 
 
 def spoilt(value: object) -> Iterator[Any]:
-    """A value with each of its parts left out or replaced."""
+    """Yield a value with each of its parts left out or replaced."""
     if isinstance(value, dict):
         fields = cast("dict[str, Any]", value)
         for key, part in fields.items():

@@ -22,7 +22,7 @@ NOTHING: frozenset[str] = frozenset()
 
 
 def kernel(text: str, **sizes: int | Range) -> Kernel:
-    """The kernel with its sizes bound, from 1 to 4096 where none is given."""
+    """Return the kernel with its sizes bound, from 1 to 4096 where none is given."""
     parsed = parse_kernel(Source("k", text))
     found = bind(parsed, {p.name: Range(1, 4096) for p in parsed.params if p.dtype is None} | sizes)
     assert isinstance(found, Kernel)

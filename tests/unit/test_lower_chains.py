@@ -25,7 +25,7 @@ def lowered(value: str, hw: str = "x86-avx512") -> LoweredProgram:
 
 
 def runs(nodes: tuple[Node, ...]) -> Iterator[list[Issue]]:
-    """The issues of each straight piece of code."""
+    """Yield the issues of each straight piece of code."""
     run: list[Issue] = []
     for node in nodes:
         if isinstance(node, Issue):

@@ -17,7 +17,7 @@ MOVE: tuple[Node, ...] = (
 
 
 def dealt(*nodes: Node) -> tuple[Dealt, tuple[Node, ...]]:
-    """The nodes, dealt to eight trips of one loop."""
+    """Return the nodes, dealt to eight trips of one loop."""
     return begun(Dealt("a copy", ((0, Index.of(8)),), lambda: nodes), Names(set()))
 
 

@@ -23,12 +23,12 @@ def over_rows(rows: int = 64) -> tuple[Node, ...]:
 
 
 def along(trips: Index | int, step_bytes: int = 4, rows: int = 1) -> Along:
-    """A loop along rows; each iteration writes pieces of so many rows."""
+    """Return a loop along rows; each iteration writes pieces of so many rows."""
     return Along("k", "k", Index.of(trips), step_bytes, step_bytes * rows)
 
 
 def offsets(nodes: tuple[Node, ...], env: dict[str, int]) -> list[int]:
-    """The places that nodes copy from, in order."""
+    """Return the places that nodes copy from, in order."""
     found: list[int] = []
     for node in nodes:
         match node:
@@ -46,7 +46,7 @@ def offsets(nodes: tuple[Node, ...], env: dict[str, int]) -> list[int]:
 
 
 def lines_visited(nodes: tuple[Node, ...], env: dict[str, int]) -> int:
-    """How often copying turns to another line of 64 bytes."""
+    """Return how often copying turns to another line of 64 bytes."""
     lines = [place * 2 // 64 for place in offsets(nodes, env)]
     return sum(a != b for a, b in pairwise(lines)) + 1
 

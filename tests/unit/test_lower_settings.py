@@ -19,7 +19,7 @@ def place(buffer: str, stride: str | int) -> MemoryRef:
 
 
 def mvin(stride: str | int) -> Issue:
-    """A load of rows so far apart: it requires `loader.stride` to be that."""
+    """Return a load of rows so far apart: it requires `loader.stride` to be that."""
     return Issue("mvin", (("x", place("A", stride)), ("z", place("tiles", 32))), (("R", 32), ("C", 32)))
 
 

@@ -31,7 +31,7 @@ def lowered() -> tuple[LoweredProgram, Machine]:
 
 
 def moved(nodes: tuple[Node, ...], array: str, by: int) -> tuple[Node, ...]:
-    """The nodes with each place in an array so many elements further on."""
+    """Return the nodes with each place in an array so many elements further on."""
     found: list[Node] = []
     for node in nodes:
         match node:

@@ -71,7 +71,7 @@ X = Index.of("nowhere")
 
 
 def lowered(text: str, stop: str) -> tuple[LoweredProgram, tuple[Tree, ...], Machine]:
-    """The program of a schedule behind a pass, and the steps of its nests."""
+    """Return the program of a schedule behind a pass, and the steps of its nests."""
     schedule = parse_schedule(Source("test.schedule", text))
     path = kernel_path(schedule.kernel)
     sizes = {name: value for name, value in schedule.sizes if isinstance(value, int)}
@@ -98,7 +98,7 @@ def threads() -> tuple[LoweredProgram, tuple[Tree, ...], Machine]:
 
 
 def first(kind: type[N], change: Callable[[N], Node], where: Callable[[N], bool] = lambda _: True) -> Change:
-    """Changes the first node of a kind, outermost first."""
+    """Change the first node of a kind, outermost first."""
 
     def program(old: LoweredProgram) -> LoweredProgram:
         done = False
@@ -126,7 +126,7 @@ def issue(**changes: object) -> Change:
 
 
 def operand(kind: type[OperandRef], change: Callable[[OperandRef], OperandRef]) -> Change:
-    """Changes the first operand of a kind in the first issue that has one."""
+    """Change the first operand of a kind in the first issue that has one."""
 
     def changed(node: Issue) -> Issue:
         at = next(n for n, (_, ref) in enumerate(node.operands) if isinstance(ref, kind))

@@ -18,7 +18,7 @@ from isamap.stream.timing import stream_time
 
 
 def described(folder: Path, name: str, burst_bytes: int) -> str:
-    """A shipped machine whose shared links carry bursts; its path."""
+    """Return a shipped machine whose shared links carry bursts; its path."""
     text = machine_path(name).read_text(encoding="utf-8")
     assert "shared: true" in text
     path = folder / f"{name}.yaml"

@@ -21,7 +21,7 @@ DOUBLES = Case(read_kernel("gemm_f64"), (("M", 4), ("N", 4), ("K", 4)))
 
 
 def two(folder: Path, *edits: tuple[str, str], **figures: float) -> tuple[str, str]:
-    """A new machine, and the same with edits."""
+    """Return a new machine, and the same with edits."""
     text = begin("one", "matrix", {"rows": 16})
     changed = begin("other", "matrix", {"rows": 16, **figures})
     for old, new in edits:

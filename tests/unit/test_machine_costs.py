@@ -35,7 +35,7 @@ def is_cost(expr: Expr, values: dict[str, int]) -> bool:
 
 
 def drawn(chance: random.Random, depth: int = 3) -> str:
-    """An expression over L and N, at random."""
+    """Return an expression over L and N, at random."""
     if depth == 0 or chance.random() < 0.2:
         return chance.choice(["L", "N", str(chance.randint(0, 9)), "0.5"])
     inner = [drawn(chance, depth - 1) for _ in range(2)]

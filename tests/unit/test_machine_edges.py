@@ -45,14 +45,14 @@ TWIN = """  # --- array
 
 
 def problem(machine: Machine, dtype: str, sums: str, size: int) -> Problem:
-    """A product of one size each way, as the machine may perform it."""
+    """Return a product of one size each way, as the machine may perform it."""
     cast = "A[m, k] * B[k, n]" if dtype == sums else f"{sums}(A[m, k]) * {sums}(B[k, n])"
     kernel = parse_kernel(Source("product.ir", PRODUCT.format(t=dtype, s=sums, product=cast)))
     return build_problem(kernel, machine, {"M": size, "N": size, "K": size})
 
 
 def edited(folder: Path, name: str, old: str, new: str) -> Machine:
-    """A machine of `tests/data/machines` with one text in place of another."""
+    """Return a machine of `tests/data/machines` with one text in place of another."""
     text = (MACHINES / f"{name}.yaml").read_text()
     assert old in text
     (folder / f"{name}.yaml").write_text(text.replace(old, new))
@@ -144,7 +144,7 @@ def test_operands_are_widened_before_they_are_computed_with(value: str, advice: 
 def ways(
     folder: Path, condition: str, operand: str = "b", promised: str = ""
 ) -> tuple[float | None, float | None]:
-    """What bringing an operand costs in place and from a buffer where `dot2` has a condition."""
+    """Return what bringing an operand costs in place and from a buffer where `dot2` has a condition."""
     machine = edited(folder, "pairs", "remove: [load_i16]", "remove: []")
     text = (
         (folder / "pairs.yaml")

@@ -232,7 +232,7 @@ def test_damaged_descriptions_give_findings_and_no_crash(tmp_path: Path) -> None
 
 
 def damage(text: str, chance: random.Random) -> str:
-    """The text with a few characters replaced."""
+    """Return the text with a few characters replaced."""
     damaged = list(text)
     for _ in range(chance.randint(1, 3)):
         at = chance.randrange(len(damaged))

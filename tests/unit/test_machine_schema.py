@@ -26,7 +26,7 @@ HEAD = "isamap: 1, name: n, summary: s"
 
 
 def told(text: str) -> tuple[bool, bool]:
-    """Whether the schema accepts a text, and whether the readers do, each key by itself."""
+    """Return whether the schema accepts a text, and whether the readers do, each key by itself."""
     findings = Findings()
     read_spec(read_tree(Source("m.yaml", text)), findings)
     # Of figures that need each other, a schema knows nothing.
@@ -34,7 +34,7 @@ def told(text: str) -> tuple[bool, bool]:
 
 
 def leaves(value: Value, frame: str = "%s") -> Iterator[tuple[str, Leaf]]:
-    """Every value of the tables, with the text around it: all that has to stand beside is there."""
+    """Yield every value of the tables, with the text around it: all that has to stand beside is there."""
     match value:
         case Leaf():
             yield frame, value
@@ -55,7 +55,7 @@ def leaves(value: Value, frame: str = "%s") -> Iterator[tuple[str, Leaf]]:
 
 
 def right(value: Value) -> str:
-    """A value that is fine."""
+    """Return a value that is fine."""
     match value:
         case Leaf(words=known) if known is not None:
             return known()[0]

@@ -35,7 +35,7 @@ def product(types: str = "f32", strict: str = "", where: str = "", guard: str = 
 
 
 def fix(text: str, routine: Kernel) -> Fix | None:
-    """The fix for one instruction, if it is refused and has one."""
+    """Return the fix for one instruction, if it is refused and has one."""
     on = machine(text)
     found = rejection(routine, on)
     return next(iter(fixes(routine, on, [found])), None) if found is not None else None

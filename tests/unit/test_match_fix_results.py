@@ -20,7 +20,7 @@ FILES = sorted(FOLDER.glob("*.txt"))
 
 
 def kernels(path: Path, result: str) -> tuple[Kernel, Kernel] | None:
-    """The kernel of a refusal before and after its fix."""
+    """Return the kernel of a refusal before and after its fix."""
     text = path.read_text(encoding="utf-8")
     _, found, rest = text.partition(FIXED.format(result))
     if not found:
@@ -33,7 +33,7 @@ def files(result: str) -> list[Path]:
 
 
 def agree(path: Path, result: str) -> bool:
-    """Whether both kernels compute the same on small whole numbers, which all of their types hold exactly."""
+    """Return whether both kernels compute the same on small whole numbers, which all of their types hold exactly."""
     pair = kernels(path, result)
     assert pair is not None
     sizes = next(allowed(*pair))

@@ -29,7 +29,7 @@ SLIDING = "in X: f32[P + R]; in F: f32[R]; inout Y: f32[P];"
 
 
 def laid(pattern: Pattern, routine: Kernel, **axes: str) -> Mapping:
-    """A mapping written down, valid or not: kernel axes on each axis of the instruction."""
+    """Return a mapping written down, valid or not: kernel axes on each axis of the instruction."""
     value = statements(routine)[0].assign.value
     bindings = next(iter(unify(pattern.value, value)))
     groups = tuple(AxisGroup((lane,), tuple(names.split("."))) for lane, names in axes.items())

@@ -57,7 +57,7 @@ def groups(text: str, routine: Kernel, **sizes: int) -> list[GroupMapping]:
 
 
 def performed(text: str, routine: Kernel, **sizes: int) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:
-    """The kernel's statements and the unused outputs of each mapping."""
+    """Return the kernel's statements and the unused outputs of each mapping."""
     return [(g.statements, g.unused) for g in groups(text, routine, **sizes)]
 
 

@@ -48,7 +48,7 @@ def found(pattern: Pattern, routine: Kernel) -> set[tuple[int, str, tuple[tuple[
 
 
 def draws(routine: Kernel, count: int) -> list[Kernel]:
-    """The kernel with small sizes, none of which leaves an axis of one element."""
+    """Return the kernel with small sizes, none of which leaves an axis of one element."""
     chance, bound = random.Random(routine.name), list[Kernel]()
     while len(bound) < count:
         sizes = {p.name: chance.randint(1, 6) for p in routine.params if p.dtype is None}

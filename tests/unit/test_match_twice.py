@@ -18,7 +18,7 @@ from isamap.transform import statements
 
 
 def reading(value: str) -> Pattern:
-    """An instruction of eight lanes."""
+    """Return an instruction of eight lanes."""
     return instruction(
         f"instruction near() {{ out c: f32[8] @ reg; in a: f32[16] @ reg; for i in 8 {{ c[i] = {value}; }} }}"
     )

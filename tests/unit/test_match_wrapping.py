@@ -33,7 +33,7 @@ def test_an_array_whose_place_is_not_known_is_left_to_the_search() -> None:
 
 
 def wrapped(by: int) -> Read:
-    """An element of a row of so many, lanes running on into the next."""
+    """Return an element of a row of so many, lanes running on into the next."""
     return read(Index.of(FloorDiv(HERE + LANE, Index.of(by))), Index.of(Mod(HERE + LANE, Index.of(by))))
 
 

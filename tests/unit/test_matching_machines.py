@@ -48,7 +48,7 @@ WHOLE = (
 
 
 def computing(machine: str) -> list[str]:
-    """The instructions of a machine that sum: those that the abstract machines are about."""
+    """Return the instructions of a machine that sum: those that the abstract machines are about."""
     return [
         name
         for name, item in load_machine(machine).instructions.items()
@@ -59,7 +59,7 @@ def computing(machine: str) -> list[str]:
 def of_sums(
     kernel: Kernel, machine: str, mode: CountMode = "complete", statement: int | None = None
 ) -> Kinds:
-    """How many mappings of a kernel's sums, or of one of them, are whole, split and degenerate."""
+    """Return how many mappings of a kernel's sums, or of one of them, are whole, split and degenerate."""
     sums = [n for n, s in enumerate(statements(kernel)) if s.is_reduction and statement in (None, n)]
     found = find_mappings(kernel, load_machine(machine), mode)
     kinds = Counter(m.kind for m in found if m.statement in sums)
@@ -67,7 +67,7 @@ def of_sums(
 
 
 def both(name: str, machine: str, statement: int | None = None, **sizes: int) -> tuple[Kinds, Kinds]:
-    """The counts in the modes complete and fixed."""
+    """Return the counts in the modes complete and fixed."""
     kernel = bind(shipped(name), sizes) if sizes else shipped(name)
     return (
         of_sums(kernel, machine, "complete", statement),

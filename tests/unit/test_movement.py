@@ -21,7 +21,7 @@ def machine(name: str) -> Machine:
 
 
 def mapping_of(routine: Kernel, on: Machine, instruction: str, **axes: str) -> Mapping:
-    """The mapping with these kernel axes, `p.q` where several are fused, on the instruction's axes."""
+    """Return the mapping with these kernel axes, `p.q` where several are fused, on the instruction's axes."""
     for found in find_mappings(routine, on):
         said = {axis: ".".join(kernel_axes) for axis, kernel_axes in found.axes.items()}
         if found.instruction == instruction and axes.items() <= said.items():
@@ -42,7 +42,7 @@ def kinds(found: dict[str, Movement]) -> dict[str, str]:
 
 
 def edited(folder: Path, text: str, name: str = "edited") -> Machine:
-    """A machine made from a text that stands behind its name."""
+    """Return a machine made from a text that stands behind its name."""
     path = folder / f"{name}.yaml"
     path.write_text(f"isamap: 1\nname: {name}\nsummary: made for a test\n{text}")
     return load_machine(str(path))

@@ -39,7 +39,7 @@ INSIDE = Node(
 
 
 def convolved(found: Graph) -> Array:
-    """The result of a graph that is one convolution with filters of one pixel."""
+    """Return the result of a graph that is one convolution with filters of one pixel."""
     (only,) = found.nodes
     x, filters, *bias = only.inputs
     assert (only.op, x, only.outputs) == ("Conv", "x", ("y",))

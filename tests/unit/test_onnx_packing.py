@@ -34,7 +34,7 @@ def model(nodes: Described = NODES, **constants: Any) -> Any:
 
 
 def summed(program: Program) -> dict[str, tuple[str, ...]]:
-    """What is packed by the first words of kernels' names."""
+    """Return what is packed by the first words of kernels' names."""
     return {kernel.rpartition("_")[0]: names for kernel, names in packed_of(program).items()}
 
 

@@ -18,7 +18,7 @@ X, Y = Passed("x", "f32", (7, 512)), Passed("y", "f32", (7, 512))
 
 
 def of_tensor(*seen: Passed, moved: bool = False) -> dict[str, int]:
-    """The pitches where a tensor is written by one kernel, and looked at like this."""
+    """Return the pitches where a tensor is written by one kernel, and looked at like this."""
     first = Call("k", {"a0": X}, {"y0": seen[0]})
     others = tuple(Call("k", {"a0": passed}, {"y0": Y}) for passed in seen)
     moves = (Move("gather", (seen[0],), (Y,), ()),) if moved else ()

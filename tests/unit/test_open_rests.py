@@ -28,13 +28,13 @@ BLOCKS = "m:6 n:64 | k:1 um:1 un:16"
 
 
 def opened(*names: str, m: int = 1024, n: int = 1024) -> NestOption:
-    """A product of which these axes are open."""
+    """Return a product of which these axes are open."""
     option = gemm_option(m, n, 1024)
     return replace(option, axes=tuple(replace(a, is_open=a.name in names) for a in option.axes))
 
 
 def with_rest(words: str, axis: str, rest: tuple[int, ...]) -> Schedule:
-    """The schedule of these words; the outermost loop over an axis has its rest in these pieces."""
+    """Return the schedule of these words; the outermost loop over an axis has its rest in these pieces."""
     schedule = answer(GEMM, words)
     nest = schedule.nests[0]
     number = next(i for i, loop in enumerate(nest.loops) if loop.axis == axis)
@@ -77,7 +77,7 @@ def bodies(nodes: tuple[Node, ...]) -> list[tuple[tuple[str, ...], int]]:
 
 
 def holds(condition: str, m: int) -> bool:
-    """Whether a printed condition is true of M."""
+    """Return whether a printed condition is true of M."""
     return bool(eval(condition.replace("/", "//"), {"M": m}))  # noqa: S307 - what this test has printed
 
 

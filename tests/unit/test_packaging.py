@@ -96,7 +96,7 @@ def test_the_ci_script_finds_the_second_command_in_the_readme() -> None:
 
 
 def _walk(folder: Path) -> list[Path]:
-    """The files below, links not followed, what Python leaves behind left out."""
+    """Return the files below, links not followed, what Python leaves behind left out."""
     found: list[Path] = []
     for entry in sorted(folder.iterdir()):
         if entry.is_symlink() or entry.name == "__pycache__":
@@ -110,7 +110,7 @@ def _dotted(folder: Path) -> str:
 
 
 def _imports(module: Path) -> set[str]:
-    """The first names of all that a module imports absolutely."""
+    """Return the first names of all that a module imports absolutely."""
     names: set[str] = set()
     for node in ast.walk(ast.parse(module.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -131,7 +131,7 @@ def _import_name(requirement: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says; skips where the sources are no clone, as in an unpacked archive."""
+    """Return what git says; skips where the sources are no clone, as in an unpacked archive."""
     try:
         return subprocess.run(
             # A checkout may belong to another user, as in a container: reading it is harmless.

@@ -21,7 +21,7 @@ SIGNS = "{}[]():;@$#|-\n \t\"'0aA,=&*"
 
 
 def broken(text: str, random: Random) -> tuple[str, int]:
-    """A text that breaks off, or lacks something, or has a sign too many; and where."""
+    """Return a text that breaks off, or lacks something, or has a sign too many; and where."""
     at = random.randrange(len(text))
     end = random.choice((len(text), at + random.randrange(20), at))
     return text[:at] + (random.choice(SIGNS) if end == at else "") + text[end:], at

@@ -114,7 +114,7 @@ def test_155_operations_are_ordered_at_their_proven_least_interval() -> None:
 
 
 def block(rows: int, columns: int, registers: int) -> Steady:
-    """The inner body of a product: `columns` loads, then per row a broadcast and its sums."""
+    """Return the inner body of a product: `columns` loads, then per row a broadcast and its sums."""
     operations = [Operation("load", "load", 1) for _ in range(columns)]
     waits: list[Dependence] = []
     users: dict[int, list[int]] = {i: [] for i in range(columns)}
@@ -148,7 +148,7 @@ def compiled(sizes: dict[str, Size], line: str) -> Compilation:
 
 
 def ordered(sizes: dict[str, Size]) -> Compilation:
-    """The schedule with the pipeline that is found for it."""
+    """Return the schedule with the pipeline that is found for it."""
     plain = compiled(sizes, "")
     assert plain.schedule
     assert plain.canonical

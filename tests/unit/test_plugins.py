@@ -27,7 +27,7 @@ SHORT = 40
 
 @pytest.fixture
 def distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An installed package called stranger 1.5 with the examples and three broken plug-ins."""
+    """Yield an installed package called stranger 1.5 with the examples and three broken plug-ins."""
     for example in EXAMPLES:
         (tmp_path / f"stranger_{example.name}").write_text(example.read_text())
     (tmp_path / "stranger_broken.py").write_text("raise ValueError('no good')\n")

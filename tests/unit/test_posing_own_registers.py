@@ -12,7 +12,7 @@ from isamap.source import Source
 
 
 def input_b(kernel: str, machine: str) -> TileOperand:
-    """The second input under the first mapping of a product of 64 x 64 x 64."""
+    """Return the second input under the first mapping of a product of 64 x 64 x 64."""
     source = Source(f"{kernel}.ir", kernel_path(kernel).read_text())
     made = compile_kernel(Request(source, machine, dict.fromkeys("MNK", 64), heuristic="greedy"))
     assert made.problem is not None

@@ -132,7 +132,7 @@ Comparison = {"<": int.__lt__, "<=": int.__le__, "==": int.__eq__}
 
 
 def compiled(sizes: dict[str, Size], loops: str = COPIED, model: bool = False) -> Compilation:
-    """A product with these loops, by an instruction that has them."""
+    """Return a product with these loops, by an instruction that has them."""
     product = "gemm_f32", "x86-avx2", "fma_ymm_f32 { i: n } (a = A[m, k], b = B[k, n])"
     kernel, machine, mapping = OTHERS.get(loops, product)
     source = Source(f"{kernel}.ir", kernel_path(kernel).read_text())
@@ -142,7 +142,7 @@ def compiled(sizes: dict[str, Size], loops: str = COPIED, model: bool = False) -
 
 
 def hints(nodes: tuple[Node, ...], env: Mapping[str, int]) -> Iterator[tuple[str, int]]:
-    """The array and element that each hint names when the program runs."""
+    """Yield the array and element that each hint names when the program runs."""
     for node in nodes:
         match node:
             case Hint(_, _, place):

@@ -40,7 +40,7 @@ def program() -> ProgramFile:
 
 
 def drawn(machine: Machine, name: str, random: Random) -> Command:
-    """A command that any numbers decide which its fields can hold."""
+    """Return a command that any numbers decide which its fields can hold."""
     item = machine.instructions[name]
     assert item.encoding is not None
     found: dict[Quantity, int] = {}

@@ -13,7 +13,7 @@ BLOCK = re.compile(r"^```pycon\n((?:(?!```).*\n)*)```", re.MULTILINE)
 
 
 def run_page(name: str) -> int:
-    """How many blocks a page has, all of which print what stands there."""
+    """Return how many blocks a page has, all of which print what stands there."""
     page = DOCS / name
     blocks = BLOCK.findall(page.read_text(encoding="utf-8"))
     session = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, page.name, str(page), 0)

@@ -26,7 +26,7 @@ ROW_KEYS = ("case", "sizes", "simulated_ns", "busy_ns", "label")
 
 
 def graph(folder: Path, **change: Any) -> Path:
-    """A graph file of one kernel that reads a constant, with the files that it names."""
+    """Return a graph file of one kernel that reads a constant, with the files that it names."""
     tensor = {"type": "f32", "shape": [4]}
     step = {
         "kernel": "own",

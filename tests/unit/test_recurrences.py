@@ -118,7 +118,7 @@ def gru() -> Prepared:
 
 
 def judged(gru: Prepared, change: Any) -> Case:
-    """The comparison of a result of which some was changed."""
+    """Return the comparison of a result of which some was changed."""
     sizes = {n: int(v) for n, v in gru.request.sizes.items() if isinstance(v, int)}
     kernel = bind(parse_kernel(gru.request.kernel), sizes)
     arrays = make_arrays(kernel, "random")

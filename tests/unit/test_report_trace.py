@@ -27,7 +27,7 @@ def trace(kernel: str, machine: str, sizes: dict[str, int]) -> dict[str, Any]:
 
 
 def problems(trace: dict[str, Any]) -> list[str]:
-    """What the format's document does not allow, and what a viewer would draw wrongly."""
+    """Return what the format's document does not allow, and what a viewer would draw wrongly."""
     found: list[str] = []
     ends: dict[tuple[int, int], float] = {}
     counters: dict[str, tuple[float, frozenset[str]]] = {}

@@ -23,7 +23,7 @@ kernel convolution(H, C, K) {
 
 
 def shapes(channels: int, machine: str) -> dict[str, tuple[str, ...]]:
-    """The shapes of a convolution's arrays in canonical form, with room where rows crowd a cache."""
+    """Return the shapes of a convolution's arrays in canonical form, with room where rows crowd a cache."""
     kernel = parse_kernel(Source("convolution.ir", CONVOLUTION))
     kernel = bind(kernel, {"H": 6, "C": channels, "K": 32})
     found = with_row_room(make_guards_explicit(kernel), kernel, load_machine(machine))

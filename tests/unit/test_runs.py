@@ -15,14 +15,14 @@ I8 = DTYPES["i8"]
 
 
 def fused(start: Index, length: int) -> Copy:
-    """A tile of pixels that begin at `start` of images whose rows have so many, 4 channels each."""
+    """Return a tile of pixels that begin at `start` of images whose rows have so many, 4 channels each."""
     pixel = start + Index.of("~m")
     value = Read("X", (pixel.floordiv(length) + 1, pixel.mod(length) * 2, Index.of("~c")), I8)
     return Copy(Read("tile", (Index.of("~m"), Index.of("~c")), I8), value, ("~m", "~c"))
 
 
 def moved(copy: Copy, counts: dict[str, Index], env: dict[str, int]) -> list[tuple[tuple[int, ...], ...]]:
-    """Where each element of a copy comes from and goes to, counter by counter from the first on."""
+    """Return where each element of a copy comes from and goes to, counter by counter from the first on."""
     points: list[dict[str, int]] = [env]
     for counter in copy.counters:
         points = [{**p, counter: n} for p in points for n in range(counts[counter].evaluate(p))]

@@ -21,7 +21,7 @@ STREAMS = StreamTimes(1.0, 0.5, 0.5, 0.0, 10.0, 256, 4096, row_computing_factor=
 
 
 def decided(rows: int, columns: int, **blocks: int) -> dict[str, int]:
-    """All in place, register blocks of so many issues, blocks of n outside of those of k and m."""
+    """Return all in place, register blocks of so many issues, blocks of n outside of those of k and m."""
     names = {"nest0.unroll.m": rows, "nest0.unroll.n": columns, "nest0.unroll.k": 1}
     names |= {f"nest0.stage.{name}": 0 for name in "abc"}
     names |= {f"nest0.block.{axis}": blocks.get(axis, SIZE) for axis in "mnk"}
@@ -29,7 +29,7 @@ def decided(rows: int, columns: int, **blocks: int) -> dict[str, int]:
 
 
 def shown_ns(problem: Problem, name: str, assignment: dict[str, int]) -> float:
-    """What shows of one input."""
+    """Return what shows of one input."""
     space = Space(0, problem.nests[0].options[0], dict(problem.registers), {})
     operands = space.option.operands
     missed = [
@@ -45,7 +45,7 @@ def shown_ns(problem: Problem, name: str, assignment: dict[str, int]) -> float:
 
 
 def flat(bandwidth: float) -> Problem:
-    """A product out of memory at some bandwidth, with caches that are as fast as computing."""
+    """Return a product out of memory at some bandwidth, with caches that are as fast as computing."""
     problem = gemm(SIZE, SIZE, SIZE)
     caches = tuple(replace(c, bandwidth_bytes_per_ns=1e6) for c in problem.caches)
     return replace(problem, caches=caches, memory_bandwidth_bytes_per_ns=bandwidth)

@@ -168,7 +168,7 @@ HINTS = (("l1", 0.002), ("l2", 0.002))
 
 
 def hinted(question: Problem) -> Problem:
-    """The problem on a machine with hints into two caches."""
+    """Return the problem on a machine with hints into two caches."""
     (nest,) = question.nests
     (option,) = nest.options
     operands = tuple(o if o.is_accumulator else replace(o, hints=HINTS) for o in option.operands)
@@ -215,7 +215,7 @@ def test_a_cache_without_hints_is_refused() -> None:
 
 
 def tiles(m: int, n: int, k: int, *, beside: bool = True) -> Problem:
-    """A product of tiles, of which b has to be copied, by other units than the one that multiplies."""
+    """Return a product of tiles, of which b has to be copied, by other units than the one that multiplies."""
     axes = tuple(TileAxis(name, extent, 16, name == "k") for name, extent in (("m", m), ("n", n), ("k", k)))
     a = TileOperand("a", "A", ("m", "k"), False, "tile", 1, 256, 2, 2, 2.0, 2.0, 0.1)
     b = TileOperand("b", "B", ("k", "n"), False, "tile", 1, 256, 2, 2, None, 2.0, 0.1, beside=beside)

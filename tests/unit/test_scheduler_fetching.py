@@ -27,7 +27,7 @@ def found(
     sizes: Mapping[str, int] = SKINNY,
     heuristic: str = "greedy",
 ) -> NestSchedule:
-    """The schedule of the kernel's sum."""
+    """Return the schedule of the kernel's sum."""
     asked = {**SKINNY, **sizes}
     problem = build_problem(make_guards_explicit(bind(shipped(name), asked)), load_machine(machine), asked)
     return schedule(problem, heuristic=heuristic).nests[-1]

@@ -28,7 +28,7 @@ TALL = gemm(4096, 1024, 1024)
 
 
 def streaming(dense: str = "n") -> Problem:
-    """A product of four rows, whose weights come from memory and may be asked for early."""
+    """Return a product of four rows, whose weights come from memory and may be asked for early."""
     problem = replace(gemm(4, 7680, 2560), memory_streams=STREAMS)
     (option,) = problem.nests[0].options
     a, b, c = option.operands
@@ -40,7 +40,7 @@ def streaming(dense: str = "n") -> Problem:
 
 
 def price_ns(problem: Problem, **decisions: int) -> float:
-    """The price of blocks of 4 x 16 with other decisions as they are first tried, but for these."""
+    """Return the price of blocks of 4 x 16 with other decisions as they are first tried, but for these."""
     (option,) = problem.nests[0].options
     made = first_assignment(Space(0, option, dict(problem.registers), {}), {"m": 4, "n": 1})
     assert made is not None

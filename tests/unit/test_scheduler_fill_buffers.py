@@ -22,7 +22,7 @@ FIXED = {"unroll.m": 8, "block.m": M, "block.k": K, "stage.a": 0}
 
 
 def question(fill_count: int = BUFFERS) -> Problem:
-    """A product whose inputs may be hinted, rows of A along the sum, on a machine of so many buffers."""
+    """Return a product whose inputs may be hinted, rows of A along the sum, on a machine of so many buffers."""
     made = gemm(M, N, K)
     (nest,) = made.nests
     hints = (("l1", 0.002), ("l2", 0.002))
@@ -38,7 +38,7 @@ def question(fill_count: int = BUFFERS) -> Problem:
 
 
 def filled_ns(problem: Problem, operand: str, into: int, columns: int = 2) -> float:
-    """How long hints fill all buffers, in register blocks of so many vectors of columns."""
+    """Return how long hints fill all buffers, in register blocks of so many vectors of columns."""
     found = schedule(problem, fixed={**FIXED, "unroll.n": columns, f"prefetch.{operand}": into})
     read = read_nest(problem, problem.nests[0], found.nests[0])
     assert read is not None

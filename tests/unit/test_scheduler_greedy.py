@@ -76,7 +76,7 @@ def test_rows_that_evict_each_other_cost_more_in_place() -> None:
 
 
 def with_ways(problem: Problem) -> Problem:
-    """The problem on caches that have sets."""
+    """Return the problem on caches that have sets."""
     ways = {"l1": 12, "l2": 16, "l3": 16}
     return replace(problem, caches=tuple(replace(cache, ways=ways[cache.name]) for cache in problem.caches))
 

@@ -23,7 +23,7 @@ BANDWIDTH, NEEDED = 25.6, 18
 
 
 def late(rows: int = SIZE, hinted_traffic_factor: float | None = None, columns: int = SIZE) -> Problem:
-    """A product out of memory, whose pieces of B may be hinted into the second cache."""
+    """Return a product out of memory, whose pieces of B may be hinted into the second cache."""
     made = gemm(rows, columns, SIZE)
     (option,) = made.nests[0].options
     hinted = (("l1", 0.002), ("l2", 0.002))

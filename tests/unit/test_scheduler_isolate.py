@@ -39,12 +39,12 @@ def solver_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def child(program: str) -> tuple[str, ...]:
-    """The command of a child that is not the solver."""
+    """Return the command of a child that is not the solver."""
     return (PYTHON, "-c", program)
 
 
 def solving(first: str = "0", told: str = "0") -> str:
-    """The solver's own program that does something before it searches, or after it told of a schedule."""
+    """Return the solver's own program that does something before it searches, or after it told of a schedule."""
     return (
         "import sys, os; from isamap.scheduler.process import solve, solving\n"
         f"def searching(job, tell):\n    {first}\n"
@@ -54,7 +54,7 @@ def solving(first: str = "0", told: str = "0") -> str:
 
 
 def answer_of(command: tuple[str, ...], question: Problem, limit_s: float = 10.0) -> Schedule:
-    """What the scheduler makes of a solver that is this command."""
+    """Return what the scheduler makes of a solver that is this command."""
     return schedule(question, heuristic=CpSat(partial(ask_apart, command=command)), limit_s=limit_s)
 
 
@@ -251,7 +251,7 @@ def test_several_statements_share_one_warning() -> None:
 
 
 def denying(times: int, ask: Ask = ask_here) -> Ask:
-    """A solver whose first answers are that nothing is feasible."""
+    """Return a solver whose first answers are that nothing is feasible."""
     left = [times]
 
     def run(nest_model: NestModel, limits: Limits, configuration: Configuration, tell: Tell) -> Answered:
@@ -302,7 +302,7 @@ def test_a_strangers_cost_model_stays_with_the_caller() -> None:
 
 
 def asked(ask: Ask) -> tuple[Schedule, Search]:
-    """What is found where the best schedule is proven best of its option before, and the solver's job."""
+    """Return what is found where the best schedule is proven best of its option before, and the solver's job."""
     jobs: list[Search] = []
 
     def noted(job: Search) -> Answer:

@@ -24,7 +24,7 @@ SPEEDS = (("l2", 200.0), ("l3", 100.0), ("memory", 40.0))
 def together_ns(
     *moved_bytes: float, begun_ns: float = 0.0, speeds: tuple[tuple[str, float], ...] = SPEEDS
 ) -> float:
-    """The time of one operand of which each level sends so many bytes; rows are begun in the last one."""
+    """Return the time of one operand of which each level sends so many bytes; rows are begun in the last one."""
     found: list[Misses] = []
     for size, (source, bandwidth) in zip(moved_bytes, speeds, strict=False):
         begun = begun_ns if len(found) + 1 == len(moved_bytes) else 0.0
@@ -63,7 +63,7 @@ def test_no_level_is_taken_for_faster_than_it_is_by_itself() -> None:
 
 
 def in_pieces_ns(size_bytes: float, *factors: float, hinted: bool = False) -> float:
-    """What shows of lines that pass every level, of which each has so much of them show."""
+    """Return what shows of lines that pass every level, of which each has so much of them show."""
     missed = [
         Misses(source, bandwidth, 1.0, factor, factor / 2, (Const(size_bytes / bandwidth),), (), ())
         for (source, bandwidth), factor in zip(SPEEDS, factors, strict=False)
@@ -130,7 +130,7 @@ def test_a_copy_costs_what_it_reads_on_top_of_what_is_computed() -> None:
 
 
 def side_by_side(problem: Problem, dense: str, rows: int, stage: int = 0) -> float:
-    """The time to begin the rows of b when a register block reads so many vectors or rows."""
+    """Return the time to begin the rows of b when a register block reads so many vectors or rows."""
     option = problem.nests[0].options[0]
     tiling: Tiling = tile(Space(0, option, dict(problem.registers), {}))
     b: TileOperand = replace(next(o for o in option.operands if o.name == "b"), dense_axis=dense)
@@ -155,7 +155,7 @@ def test_copies_and_nearer_tensors_have_no_rows_that_come_late() -> None:
 
 
 def across(rows: int) -> float:
-    """The time to begin the rows of b in l3, a page each, in blocks of so many, 64 bytes at once."""
+    """Return the time to begin the rows of b in l3, a page each, in blocks of so many, 64 bytes at once."""
     problem = gemm(24, 1024, 2048)
     stated = RowTimes(start_ns=8.0, start_bytes=320, swept_count=16)
     problem = replace(problem, caches=tuple(replace(cache, rows=stated) for cache in problem.caches))

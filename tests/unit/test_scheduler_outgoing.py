@@ -18,7 +18,7 @@ ALL_BYTES = 8192 * 8192 * 4
 
 
 def moved_ns(columns: int, rows: int, problem: Problem = PROBLEM, home: str = "") -> float:
-    """What copies of b in blocks of so many rows and columns move beside what copying itself takes."""
+    """Return what copies of b in blocks of so many rows and columns move beside what copying itself takes."""
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = replace(next(o for o in option.operands if o.name == "b"), homes=(home,))
@@ -58,7 +58,7 @@ def test_a_machine_without_caches_has_no_such_time() -> None:
 
 
 def results_ns(rows: int, columns: int, summed: int, stage_home: str = "") -> float:
-    """What copies of c in blocks like these move beside what copying itself takes."""
+    """Return what copies of c in blocks like these move beside what copying itself takes."""
     option = PROBLEM.nests[0].options[0]
     tiling = tile(Space(0, option, dict(PROBLEM.registers), {}))
     c = replace(next(o for o in option.operands if o.is_accumulator), homes=(stage_home,))

@@ -11,7 +11,7 @@ from isamap.scheduler.deciding.dealing import part_of, part_problem
 
 
 def seen(problem: Problem, threads: int, **parts: int) -> Problem:
-    """The problem of one of so many parts, with some threads beside it."""
+    """Return the problem of one of so many parts, with some threads beside it."""
     part = part_of(problem.nests[0].options[0], parts)
     assert part is not None
     return part_problem(replace(problem, threads=threads), part)

@@ -32,7 +32,7 @@ def texts(found: Ranking) -> list[str]:
 
 
 def all_costs(question: Problem) -> list[float]:
-    """The cost of every schedule whose text differs, cheapest first: each value of each decision tried."""
+    """Return the cost of every schedule whose text differs, cheapest first: each value of each decision tried."""
     (nest,) = question.nests
     cheapest: dict[str, float] = {}
     for option in nest.options:
@@ -57,7 +57,7 @@ def all_costs(question: Problem) -> list[float]:
 
 
 def is_order(space: Space, made: dict[str, int]) -> bool:
-    """Whether the pairs of loops go in no circle."""
+    """Return whether the pairs of loops go in no circle."""
     for axes, pairs in ((space.axes, space.order_pairs()), (space.register_axes, space.sweep_pairs())):
         again = decisions_of(axes_in_order(axes, pairs, made), pairs)
         if any(made[name] != value for name, value in again.items()):

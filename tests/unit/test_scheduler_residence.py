@@ -44,7 +44,7 @@ def test_tensors_are_in_the_nearest_cache_that_holds_them_all(size: int, home: s
 
 
 def kept_for(kept_ns: int, size: int = 1024) -> Problem:
-    """A product whose tensors the last cache holds, if it keeps them long enough."""
+    """Return a product whose tensors the last cache holds, if it keeps them long enough."""
     problem = gemm(size, size, size)
     return replace(problem, caches=(*CACHES[:2], replace(CACHES[2], kept_ns=kept_ns)))
 
@@ -85,7 +85,7 @@ def test_what_loops_come_back_to_too_late_is_read_again() -> None:
 
 
 def begun_ns(problem: Problem, columns: int, stage: int = 0, **decided: int) -> float:
-    """The time to begin the rows of b when so many vectors of a row are read before the next one is."""
+    """Return the time to begin the rows of b when so many vectors of a row are read before the next one is."""
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     b = next(o for o in option.operands if o.name == "b")
@@ -129,7 +129,7 @@ def test_rows_of_one_page_out_of_a_cache_begin_with_the_first() -> None:
 
 
 def swept(count: int, size: int = 1024) -> Problem:
-    """A product whose tensors lie in the last cache, which follows so many rows from piece to piece."""
+    """Return a product whose tensors lie in the last cache, which follows so many rows from piece to piece."""
     rows = RowTimes(start_ns=2.0, swept_count=count)
     return replace(gemm(size, size, size), caches=(*CACHES[:2], replace(CACHES[2], rows=rows)))
 
@@ -145,7 +145,7 @@ def test_pieces_of_few_rows_go_on_where_the_last_ended() -> None:
 
 
 def late(count: int, hints: int = 2, **rows: float) -> Problem:
-    """The same of up to 32 rows, whose pieces may come late; hints are in time for so many rows."""
+    """Return the same of up to 32 rows, whose pieces may come late; hints are in time for so many rows."""
     problem = swept(32)
     (nest,) = problem.nests
     (option,) = nest.options

@@ -23,7 +23,7 @@ ALL_NS = MEMORY_ROWS.start_ns * SIZE * PIECES
 
 
 def gemm(size: int) -> Problem:
-    """A product whose results lie row by row."""
+    """Return a product whose results lie row by row."""
     option = gemm_option(size, size, size)
     operands = [
         replace(o, dense_axis="n", pitch_bytes=4 * size) if o.is_accumulator else o for o in option.operands
@@ -32,7 +32,7 @@ def gemm(size: int) -> Problem:
 
 
 def begun_ns(problem: Problem, stage: int = 0, **decided: int) -> float:
-    """The time to begin pieces of c that are four vectors wide."""
+    """Return the time to begin pieces of c that are four vectors wide."""
     option = problem.nests[0].options[0]
     tiling = tile(Space(0, option, dict(problem.registers), {}))
     c = next(o for o in option.operands if o.is_accumulator)
@@ -45,7 +45,7 @@ def begun_ns(problem: Problem, stage: int = 0, **decided: int) -> float:
 
 
 def followed(count: int, problem: Problem) -> Problem:
-    """The problem where so many rows of every memory are followed from piece to piece."""
+    """Return the problem where so many rows of every memory are followed from piece to piece."""
     caches = tuple(replace(c, rows=replace(c.rows, swept_count=count)) for c in problem.caches)
     return replace(problem, caches=caches, memory_rows=replace(problem.memory_rows, swept_count=count))
 
@@ -85,7 +85,7 @@ def test_results_that_are_staged_are_begun_once_for_each_part() -> None:
 
 
 def late_ns(problem: Problem, stage: int = 0, start_bytes: int = 0, **decided: int) -> float:
-    """What is added where lines out of memory are 3 ns late; pieces of `start_bytes` were measured."""
+    """Return what is added where lines out of memory are 3 ns late; pieces of `start_bytes` were measured."""
     rows = replace(problem.memory_rows, swept_ns=3.0, start_bytes=start_bytes)
     late = replace(problem, memory_rows=rows)
     return begun_ns(late, stage, **decided) - begun_ns(problem, stage, **decided)
@@ -106,7 +106,7 @@ def test_lines_of_results_are_late_though_their_rows_are_followed() -> None:
 
 
 def narrow(tile: int) -> Problem:
-    """The product with vectors of so many columns."""
+    """Return the product with vectors of so many columns."""
     problem = gemm(SIZE)
     option = problem.nests[0].options[0]
     axes = tuple(replace(axis, tile=tile) if axis.name == "n" else axis for axis in option.axes)

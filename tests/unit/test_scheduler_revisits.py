@@ -21,7 +21,7 @@ LARGE = gemm(4096, 1024, 1024)
 
 
 def again_ns(problem: Problem, operand: str = "a", **decided: int) -> float:
-    """The time to come back to rows, in register blocks of 4 x 64 of which all of n but what is decided are
+    """Return the time to come back to rows, in register blocks of 4 x 64 of which all of n but what is decided are
     inside of those over m.
     """
     option = problem.nests[0].options[0]

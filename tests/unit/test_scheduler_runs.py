@@ -18,7 +18,7 @@ M, N, START_NS = 4096, 64, 40.0
 
 
 def short_rows(k: int = 16, gap_bytes: int = 0, next_row: str = "m", m: int = M) -> Problem:
-    """A[m, k] of so many f32 a row, out of memory, in caches that hold none of it."""
+    """Return a[m, k] of so many f32 a row, out of memory, in caches that hold none of it."""
     option = gemm_option(m, N, k)
     a, *others = option.operands
     a = replace(a, next_row=next_row, pitch_bytes=4 * k + gap_bytes)
@@ -36,7 +36,7 @@ def run_of(made: Problem) -> int:
 
 
 def begun_ns(made: Problem, **decided: int) -> float:
-    """What rows of A take to begin, first and again."""
+    """Return what rows of A take to begin, first and again."""
     tiling, names = of_blocks(made, **decided)
     a, level = tiling.space.option.operands[0], len(made.caches) - 1
     first, again = starts(tiling, a, made, level), revisits(tiling, a, made)

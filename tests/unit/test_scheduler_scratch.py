@@ -17,7 +17,7 @@ HEURISTICS = ("greedy", "annealing", "cpsat")
 
 
 def tiled(m: int, n: int, k: int) -> NestOption:
-    """A product of f32 tiles of 1024 bytes, inputs in `spad` and sums in `acc`."""
+    """Return a product of f32 tiles of 1024 bytes, inputs in `spad` and sums in `acc`."""
     option = gemm_option(m, n, k)
     homes = {"a": "spad", "b": "spad", "c": "acc"}
     operands = tuple(
@@ -28,7 +28,7 @@ def tiled(m: int, n: int, k: int) -> NestOption:
 
 
 def with_bytes(option: NestOption, acc: int, spad: int) -> Problem:
-    """The option on a machine with scratchpads of so many bytes."""
+    """Return the option on a machine with scratchpads of so many bytes."""
     return replace(problem(option), scratchpads=(("acc", acc), ("spad", spad)))
 
 

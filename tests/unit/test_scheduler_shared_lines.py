@@ -57,7 +57,7 @@ def test_parts_of_half_a_line_share_as_many_as_there_are_parts() -> None:
 
 
 def with_caches(problem: Problem) -> Problem:
-    """A last cache of 2 MB, and l2 with ways of 128 KB: 32 rows 4096 bytes apart meet in a set of 8."""
+    """Return a last cache of 2 MB, and l2 with ways of 128 KB: 32 rows 4096 bytes apart meet in a set of 8."""
     caches = (CACHES[0], replace(CACHES[1], ways=8), replace(CACHES[2], capacity_bytes=2 << 20))
     return replace(problem, caches=caches)
 

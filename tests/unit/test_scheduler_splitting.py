@@ -23,7 +23,7 @@ def opened(problem: Problem) -> OpenOption:
 
 
 def least_costs(option: OpenOption) -> list[float]:
-    """The cheapest schedule of each register block, of all that there are."""
+    """Return the cheapest schedule of each register block, of all that there are."""
     found = [inf] * len(option.register_blocks)
     axes = option.space.register_axes
     for candidate in all_candidates(option):

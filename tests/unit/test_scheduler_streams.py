@@ -117,7 +117,7 @@ WIDE = {"M": 1, "N": 7680, "K": 2560}
 def swept(
     sizes: dict[str, int] = WIDE, name: str = "gemm_f32", near_ahead: int = 2, **figures: float | None
 ) -> tuple[Problem, NestOption]:
-    """A product whose weights stream, on a machine where long pieces begin anew."""
+    """Return a product whose weights stream, on a machine where long pieces begin anew."""
     stated: dict[str, Any] = {"long_start_ns": 50.0, "swept_start_ns": 0.0, **figures}
     machine = load_machine("x86-avx512-bf16")
     links = tuple(

@@ -19,7 +19,7 @@ COST = times(PACE, COUNT)
 
 
 def cheapest(cost: Cost, cap_ns: float, scale: float) -> tuple[int, dict[str, int]]:
-    """The least value of the cost's term, and what is decided then."""
+    """Return the least value of the cost's term, and what is decided then."""
     model = cp_model.CpModel()
     single = {d.decision: {n: model.new_bool_var("") for n, _ in d.branches} for d in (PACE, COUNT)}
     for literals in single.values():

@@ -43,7 +43,7 @@ def filled(routine: Kernel, sizes: MappingType[str, int], seed: int = 0) -> dict
 
 
 def done(pattern: Pattern, routine: Kernel, mapping: Mapping, cut: Cut, sizes: dict[str, int]) -> bool:
-    """Whether performing gives what the interpreter does."""
+    """Return whether performing gives what the interpreter does."""
     arrays = filled(routine, sizes)
     statement = statements(routine)[0]
     found = perform(statement, pattern, mapping, arrays, cut, size_values(routine, sizes))

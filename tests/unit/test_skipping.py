@@ -44,7 +44,7 @@ def source(name: str) -> Source:
 
 
 def choices(nodes: tuple[Node, ...]) -> list[If]:
-    """All conditions of a program, the outermost first."""
+    """Return all conditions of a program, the outermost first."""
     found: list[If] = []
     for node in nodes:
         if isinstance(node, If):

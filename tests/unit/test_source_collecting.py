@@ -27,7 +27,7 @@ def thresholds() -> Generator[None, None, None]:
 
 @pytest.fixture
 def searched() -> Generator[list[int], None, None]:
-    """The generations that are searched, as they are."""
+    """Yield the generations that are searched, as they are."""
     found: list[int] = []
 
     def note(phase: str, info: dict[str, Any]) -> None:

@@ -22,7 +22,7 @@ from isamap.source import files as door
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with files, and links, beside a file that is not its own."""
+    """Return a folder with files, and links, beside a file that is not its own."""
     (tmp_path / "secret").write_bytes(b"secret")
     made = tmp_path / "folder"
     (made / "in").mkdir(parents=True)

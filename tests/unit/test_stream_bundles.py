@@ -100,7 +100,7 @@ def alone(commands: list[Command]) -> list[BundleCommands]:
 
 
 def read_back(words: list[BundleCommands], machine: Machine, bundle: Bundle) -> tuple[Run, ...]:
-    """The runs of words that were rolled, written and read; what they perform is what the words do."""
+    """Return the runs of words that were rolled, written and read; what they perform is what the words do."""
     runs = roll(words, machine, bundle)
     written = list(encode_runs(runs, machine, bundle, {}))
     found = read_runs(written, 0, machine, bundle, {})
@@ -152,7 +152,7 @@ def test_what_has_no_words_has_no_slot(machine: Machine, bundle: Bundle) -> None
 
 
 def time_of(words: list[list[Command]], machine: Machine, bundle: Bundle) -> float:
-    """When the last of these words is done, by what the description says. Units: ns."""
+    """Return when the last of these words is done, by what the description says. Units: ns."""
     placed: list[Placed] = []
     for at, word in enumerate(words):
         taken: set[int] = set()

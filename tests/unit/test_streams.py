@@ -16,7 +16,7 @@ COMPILE = "isamap compile gemm_f32 --hw generic-c -D M=4 N=4 K=4 --heuristic gre
 
 
 def shell(line: str, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """What `isamap` does in a shell, which may close or lead its streams elsewhere."""
+    """Return what `isamap` does in a shell, which may close or lead its streams elsewhere."""
     command = f'isamap() {{ "{sys.executable}" -m isamap "$@"; }}; {line}'
     environment = {**os.environ, "PYTHONPATH": ROOT, "ISAMAP_CACHE_DIR": str(folder / "cache"), **variables}
     environment.pop("PYTHONUNBUFFERED", None)  # what streams hold is written when a command ends

@@ -41,7 +41,7 @@ def chain(found: Supply | Leaf | None) -> list[str]:
 
 
 def location(found: Supply | Leaf | None) -> Location:
-    """Where a chain without branches begins."""
+    """Return where a chain without branches begins."""
     assert isinstance(found, Supply)
     (source,) = [i for _, i in found.inputs]
     return (
@@ -279,7 +279,7 @@ instructions:
 
 
 def with_load(folder: Path, head: str, loop: str) -> Suppliers:
-    """A machine whose registers `v8` only this load fills."""
+    """Return a machine whose registers `v8` only this load fills."""
     text = f"""isamap: 1
 name: m
 summary: s

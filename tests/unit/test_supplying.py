@@ -21,7 +21,7 @@ def written(value: str, operands: str = "") -> str:
 
 
 def stores(text: str) -> tuple[NestOption, ...]:
-    """The ways to perform it that store a register of sixteen."""
+    """Return the ways to perform it that store a register of sixteen."""
     problem = build_problem(bind(parse_kernel(Source("written.ir", text)), {}), MACHINE, {})
     return tuple(o for o in problem.nests[0].options if "zmm_i32 { i: n }" in o.mapping)
 

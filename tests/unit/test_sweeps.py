@@ -189,7 +189,7 @@ def test_a_search_starts_from_the_schedule_of_a_neighbour(tmp_path: Path) -> Non
 
 
 def swept() -> Sweep:
-    """Two kernels at two values of one figure and two of another."""
+    """Return two kernels at two values of one figure and two of another."""
     values = tuple((size, count) for size in ("1KiB", "2KiB") for count in ("1", "2"))
     good = Line("<good>", tuple(Predicted(ns, gap=gap, status=word) for ns, gap, word in TIMES))
     poor = Line("poor", (Predicted(None, refused="no-mapping"),) * 4)

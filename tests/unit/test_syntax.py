@@ -216,7 +216,7 @@ def parse(head: str, declarations: str, body: str) -> Kernel:
 
 
 def value_of(text: str) -> Expr:
-    """The typed value of an expression over `scalar x: f32`, size M and axis m."""
+    """Return the typed value of an expression over `scalar x: f32`, size M and axis m."""
     kernel = parse("k(M, scalar x: f32)", "out B: f32[M];", f"for m in M {{ B[m] = {text}; }}")
     (loop,) = kernel.body
     assert isinstance(loop, Loop)

@@ -145,7 +145,7 @@ def test_the_ground_floor_imports_no_parser() -> None:
 
 
 def diagnostics_of(read: Callable[[Source], object], text: str) -> tuple[Diagnostic, ...]:
-    """The findings about a text; nothing else than an IsamapError may come out."""
+    """Return the findings about a text; nothing else than an IsamapError may come out."""
     try:
         read(Source("any.ir", text))
     except IsamapError as error:

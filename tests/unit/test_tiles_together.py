@@ -39,14 +39,14 @@ SIZES: dict[str, Size] = {"M": 6, "N": 128, "K": 70}
 
 @pytest.fixture(scope="module")
 def listed() -> str:
-    """A product of which rows of A are longer than the engine takes at once."""
+    """Return a product of which rows of A are longer than the engine takes at once."""
     asked = Request(read_kernel("gemm_s8s8"), "vector-dsp", SIZES, schedule=Source("s.schedule", SCHEDULE))
     program, _ = compile_words(asked)
     return list_program(program, load_machine("vector-dsp"))
 
 
 def moves(listed: str, array: str, buffer: str) -> list[tuple[int, int, str]]:
-    """Where in an array each move into a buffer begins, where it goes, and how much it takes."""
+    """Return where in an array each move into a buffer begins, where it goes, and how much it takes."""
     found = re.findall(rf"dma_in_\w+ +x={array}\+(\d+) z={buffer}\+(\d+) (R=\d+ C=\d+)", listed)
     return [(int(a), int(z), size) for a, z, size in found]
 

@@ -17,7 +17,7 @@ from isamap.transform import make_guards_explicit, statements, tells_apart
 
 
 def lines(routine: Kernel) -> list[str]:
-    """The statements of a kernel as text, with their axes in front."""
+    """Return the statements of a kernel as text, with their axes in front."""
     found: list[str] = []
     for s in statements(routine):
         order = [f"seq {a.name}" for a in s.sequence] + [a.name for a in s.axes]
@@ -26,7 +26,7 @@ def lines(routine: Kernel) -> list[str]:
 
 
 def index(text: str) -> Index:
-    """A sum such as `8*i + j`."""
+    """Return a sum such as `8*i + j`."""
     total = Index.of(0)
     for term in text.split(" + "):
         product = Index.of(1)

@@ -17,7 +17,7 @@ START = "for m in M, n in N { T[m, n] = b[n]; }"
 
 
 def kernel(*body: str) -> Kernel:
-    """A kernel of these statements; T is a temporary, what else is written an output."""
+    """Return a kernel of these statements; T is a temporary, what else is written an output."""
     lines = "\n  ".join(body)
     written = [f"inout {shape}" for name, shape in ARRAYS.items() if f"{{ {name}[" in lines]
     temp = ["temp T: f32[M, N];"] if "T[" in lines else []
@@ -137,7 +137,7 @@ def test_a_sum_over_nothing_takes_nothing_along() -> None:
 
 
 def in_turns(operands: str, *body: str, before: str = "") -> Kernel:
-    """A kernel whose statements stand in one ordered loop."""
+    """Return a kernel whose statements stand in one ordered loop."""
     lines = " ".join(body)
     head = "in A: f32[T, M, K]; in B: f32[K, N]; out Y: f32[T, M, N];"
     text = f"kernel k(T, M, N, K) {{ {head} {operands} {before} seq t in T {{ {lines} }} }}"

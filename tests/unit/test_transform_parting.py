@@ -26,7 +26,7 @@ def of(body: str, operands: str = OPERANDS) -> Kernel:
 
 
 def targets(text: str) -> list[str]:
-    """What the statements of a printed kernel write, in order."""
+    """Return what the statements of a printed kernel write, in order."""
     return [line.split("{ ")[1].split("]")[0] + "]" for line in text.splitlines() if "{ " in line]
 
 

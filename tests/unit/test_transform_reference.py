@@ -23,7 +23,7 @@ def name(text: str) -> str:
 
 
 def steps_of(quoted: str) -> tuple[str, ...]:
-    """The paragraphs of a quotation, each as one line."""
+    """Return the paragraphs of a quotation, each as one line."""
     plain = re.sub(r"^> ?", "", quoted, flags=re.MULTILINE)
     return tuple(" ".join(p.split()) for p in plain.split("\n\n"))
 

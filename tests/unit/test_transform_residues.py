@@ -26,7 +26,7 @@ def of(text: str, **sizes: int) -> Kernel:
 
 
 def shown(kernel: Kernel) -> list[str]:
-    """The statements without their guards, with the axes in front."""
+    """Return the statements without their guards, with the axes in front."""
     return [
         f"{', '.join(f'{a.name} in {a.extent}' for a in s.axes)}: {print_stmt(s.assign).strip()}"
         for s in statements(make_guards_explicit(kernel))
@@ -42,7 +42,7 @@ def plain(statement: str, strict: str = "", n: int = 9, m: int = 7) -> Kernel:
 
 
 def agrees(kernel: Kernel) -> bool:
-    """Whether the kernel computes what it does with its guards made explicit."""
+    """Return whether the kernel computes what it does with its guards made explicit."""
     arrays = make_arrays(kernel, "integers")
     wanted = interpret(kernel, arrays, {})
     found = interpret(make_guards_explicit(kernel), arrays, {})

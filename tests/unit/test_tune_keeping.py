@@ -38,7 +38,7 @@ BANDWIDTHS = tuple(
 
 
 def found(took: Sequence[float | str]) -> int | None:
-    """The figure of the last cache, of what a byte took at once and after each wait."""
+    """Return the figure of the last cache, of what a byte took at once and after each wait."""
     results = [t if isinstance(t, str) else spread(t) for t in took]
     return kept_ns(L3, results, MACHINE, BANDWIDTHS)
 

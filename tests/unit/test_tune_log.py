@@ -64,7 +64,7 @@ def log(tmp_path: Path) -> Log:
 
 
 def writer(log: Log, name: str, count: int, tmp_path: Path) -> subprocess.Popen[str]:
-    """A process that adds records, and says each number once it is kept."""
+    """Return a process that adds records, and says each number once it is kept."""
     (tmp_path / "tests_of_log.py").write_text(
         f"from isamap.tune.evaluating import Record\nRECORD = {RECORD!r}\n"
     )

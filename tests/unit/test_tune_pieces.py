@@ -29,7 +29,7 @@ SIZES = {"l1": 32 << 10, "mem": 64 << 20}
 
 
 def measured(machine: Machine = MACHINE) -> tuple[PieceFigure | Unmeasured | None, list[str]]:
-    """What products say of long pieces, and what is said meanwhile."""
+    """Return what products say of long pieces, and what is said meanwhile."""
     said: list[str] = []
     return piece_figure(machine, SIZES, said.append, np.random.default_rng(1)), said
 
@@ -41,7 +41,7 @@ def timed(
     swept_ns: float = 4e6,
     both_ns: float = 4e6,
 ) -> None:
-    """Calls take so long, by whether schedules have hints and loops in blocks; nothing is compiled."""
+    """Return how long calls take, by whether schedules have hints and loops in blocks; nothing is compiled."""
 
     def compiled(_: object, chosen: Any) -> float:
         (nest,) = chosen.nests

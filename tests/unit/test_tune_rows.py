@@ -42,7 +42,7 @@ def profile(*rows: RowFigure) -> Profile:
 
 
 def link(memory: str, *rows: RowFigure) -> Link:
-    """The link from a memory into a cache, with these figures."""
+    """Return the link from a memory into a cache, with these figures."""
     machine = lay_over(MACHINE, profile(*rows))
     cached = [x for x in machine.links if machine.memories[x.target_memory].kind == "cache"]
     return next(x for x in cached if x.source_memory == memory)
@@ -60,7 +60,7 @@ def test_a_matrix_takes_what_it_is_given_and_its_rows_begin_everywhere(size_byte
 
 
 def took(near: Near | None = None, /, **pieces_ns: float) -> RowFigure:
-    """The figure of pieces that take so long; 20 ns where 16 rows go on, of which computing takes 12."""
+    """Return the figure of pieces that take so long; 20 ns where 16 rows go on, of which computing takes 12."""
     named = {f"r{n}": 20.0 for n in SWEPT} | {"column": 60.0} | pieces_ns
     found = {Product(MANY, N, K, n): Took(named[f"r{n}"], 16.0, 320) for n in SWEPT}
     found[Product(MANY, N, K, K)] = Took(named["column"], 16.0, 320)
@@ -75,7 +75,7 @@ def took(near: Near | None = None, /, **pieces_ns: float) -> RowFigure:
 
 
 def near(piece_ns: float = 12.0, far_lines_ns: float = 4.0, piece_bytes: int = 320) -> Near:
-    """What pieces take out of the second memory, an ns of which are their lines."""
+    """Return what pieces take out of the second memory, an ns of which are their lines."""
     return Near(piece_bytes, dict.fromkeys(SWEPT, piece_ns), 1.0, far_lines_ns)
 
 
@@ -161,7 +161,7 @@ SIZES = {"l1": 32 << 10, "l2": 512 << 10, "l3": 8 << 20, "mem": 16 << 20}
 
 
 def measured(machine: Machine = MACHINE) -> tuple[list[RowFigure | Unmeasured], list[str]]:
-    """What products say of rows, and what is said meanwhile."""
+    """Return what products say of rows, and what is said meanwhile."""
     said: list[str] = []
     took = {name: 0.01 * (number + 1) for number, name in enumerate(SIZES)}
     return list(row_figures(machine, SIZES, took, said.append, np.random.default_rng(1))), said

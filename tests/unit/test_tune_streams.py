@@ -29,7 +29,7 @@ FIGURE = StreamFigure("mem", 1.25, 40.0, 2.5, 90.0)
 
 
 def took(factor: float, start_ns: float, rows_of_a: int) -> Took:
-    """What a product takes by these figures, as the model adds them up."""
+    """Return what a product takes by these figures, as the model adds them up."""
     assert STATED is not None
     traffic_ns, computing_ns = 1e6, 5e4 * rows_of_a
     ns = STATED.traffic_factor * traffic_ns + factor * computing_ns + start_ns * ROWS
@@ -71,7 +71,7 @@ SIZES = {"l1": 32 << 10, "mem": 64 << 20}
 
 
 def measured(machine: Machine) -> tuple[StreamFigure | Unmeasured | None, list[str]]:
-    """What products say of rows that stream, and what is said meanwhile."""
+    """Return what products say of rows that stream, and what is said meanwhile."""
     said: list[str] = []
     return stream_figure(machine, SIZES, said.append, np.random.default_rng(1)), said
 

@@ -161,7 +161,7 @@ def test_only_what_ran_and_has_these_features_is_learned_from() -> None:
 
 
 def dislikes_packing(path: Path) -> Path:
-    """A model by which what packs takes e³ times as long as the analytic one says."""
+    """Return a model by which what packs takes e³ times as long as the analytic one says."""
     tree = Tree((0, -1, -1), (0.0, 0, 0), (1, 0, 0), (2, 0, 0), (0.0, 0.0, 3.0))
     path.write_text(print_trained(Trained(("packing",), Forest(0.0, (tree,)), {})))
     return path

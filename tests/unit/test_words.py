@@ -29,7 +29,7 @@ TEXTS = [
 
 @cache
 def unused() -> dict[str, str]:
-    """Each word that is not used, in lower case, with what the glossary has instead."""
+    """Return each word that is not used, in lower case, with what the glossary has instead."""
     rows = GLOSSARY.read_text(encoding="utf-8").split(HEADING)[1].splitlines()
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows if row.startswith("| ")]
     return {word: instead for words, instead in cells[1:] for word in words.split(", ")}
@@ -45,7 +45,7 @@ def pattern() -> re.Pattern[str]:
 
 
 def findings(text: str) -> list[str]:
-    """The words that are not used, by line, with the term to use."""
+    """Return the words that are not used, by line, with the term to use."""
     for name in QUOTED:
         text = text.replace(name, "")
     found: list[str] = []

@@ -60,12 +60,12 @@ instructions:
 
 
 def block(start: str) -> str:
-    """The text of the block of the guide that begins so."""
+    """Return the text of the block of the guide that begins so."""
     return next(b for b in BLOCKS if b.startswith(start))
 
 
 def described(folder: Path, old: str, new: str) -> Path:
-    """The guide's machine with another text in one place."""
+    """Return the guide's machine with another text in one place."""
     assert WHOLE.count(old) == 1
     path = folder / "my-cpu.yaml"
     path.write_text(WHOLE.replace(old, new), encoding="utf-8")
@@ -89,7 +89,7 @@ def test_the_guide_shows_what_trying_instructions_prints(
 
 
 def without_counts(line: str) -> str:
-    """A line without numbers that follow from how many instructions are inherited."""
+    """Return a line without numbers that follow from how many instructions are inherited."""
     return re.sub(r"\d+ (trials|instructions|ok)", r"# \1", line)
 
 

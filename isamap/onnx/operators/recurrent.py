@@ -192,7 +192,7 @@ class _Way:
         self.body.append(nest({"a": count, **self.units}, f"{target} = {starts(_numbered('a', 0, count))};"))
 
     def of_state(self, first: int, count: int, state: Operand) -> None:
-        """Adds products of weights with a state to the sums of gates that follow each other."""
+        """Add products of weights with a state to the sums of gates that follow each other."""
         depth = self.layer.units
         gate = _numbered("a", first, count)
         target = self.u.at([gate, self.n, self.j])

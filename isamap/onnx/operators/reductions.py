@@ -253,7 +253,7 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
 
 
 def _cumulated(operator: str) -> Lowered:
-    """Sums or products of all elements up to each, along an axis."""
+    """Return the sums or products of all elements up to each, along an axis."""
 
     def lowered(o: Applied) -> Value:
         x, given = o[0], o.integers(1)

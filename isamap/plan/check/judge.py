@@ -284,7 +284,7 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
 
 
 def _forced(operands: Iterable[TileOperand]) -> list[TileOperand]:
-    """Sums whose parts an array does not hold. Others stay in a scratchpad by choice of the scheduler."""
+    """Return the sums whose parts an array does not hold. Others stay in a scratchpad by choice of the scheduler."""
     sums = (operand for operand in operands if operand.is_accumulator and operand.stage_whole)
     return [operand for operand in sums if operand.tensor_bytes < operand.staged_bytes]
 
