@@ -92,7 +92,7 @@ class _Frame:
 
 
 def _ticks(frame: _Frame) -> list[float]:
-    """Return the times at which lines are drawn: 1, 2 and 5 of each decade, or fewer digits where these are too few."""
+    """Return the values at which lines are drawn: 1, 2 and 5 of each decade, or more where these are too few."""
     decades = range(floor(frame.low) - 1, ceil(frame.high) + 1)
     for steps in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 4, 5, 6, 8), [1 + n / 20 for n in range(180)]):
         found = [s * 10.0**d for d in decades for s in steps if frame.low <= log10(s * 10.0**d) <= frame.high]

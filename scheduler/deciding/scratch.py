@@ -117,8 +117,9 @@ def _tiles(space: Choices, axis: TileAxis) -> tuple[Cost, Cost, Cost]:
 
 
 def _sum_tiles(space: Choices, axis: TileAxis, operand: TileOperand) -> Cost:
-    """Return the time of sums that come and go with each register block, unless their tensor is too narrow for them: then they stay
-    while the loops over blocks of summing axes run.
+    """Return the tiles of sums that come and go with each register block.
+
+    Where their tensor is too narrow for them, they stay while the loops over blocks of summing axes run.
     """
     held, block, whole = _tiles(space, axis)
     turns = {x.name: CeilDiv(Const(x.extent), Decision(space.block(x))) for x in space.axes if x.is_reduction}

@@ -127,7 +127,7 @@ def run_batch(batch: list[Attempt], machine: Machine) -> list[Attempt]:
 
 
 def run_natively(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
-    """Return the counts by machine and by the step at which mappings end, stories of wrong ones, and the last seed."""
+    """Return counts by machine and by the step at which mappings end, stories of wrong ones, and the last seed."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     machines = [load_machine(name) for name in native_machines()]
