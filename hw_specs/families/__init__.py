@@ -1,1 +1,1 @@
-"""What descriptions may name of each family of processors: `isamap.machine.allowed` reads it. Data only."""
+"""The names of each processor family that descriptions may use (see `isamap.machine.allowed`). Data only."""

@@ -25,8 +25,7 @@ Shapes = Callable[[str], tuple[Index, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """An addition to the element `index` of an array: `value` at each point of the axes where `guard`
-    holds."""
+    """An addition to an array's element `index`: `value`, at each point of the axes where `guard` holds."""
 
     axes: tuple[Axis, ...]
     index: tuple[Index, ...]

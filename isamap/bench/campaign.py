@@ -72,10 +72,10 @@ def _version(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Campaign(Generic[C]):
-    """What is to be measured. Units: `seconds` of a row's turns, `limit_s` of the solver per row.
+    """The settings of a benchmark run. Units: `seconds` to time a row, `limit_s` of the solver per row.
 
-    `hold` names an instruction set that the baselines are held to. `folder` keeps the rows. `packed` has
-    every contender pack its weights before. No row is begun after so many `minutes`.
+    `hold` names an instruction set to which the baselines are limited. `folder` keeps the rows. `packed`
+    lets every contender pack its weights before. No row is started after `minutes`.
     """
 
     kind: Kind[C]

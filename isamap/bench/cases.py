@@ -1,4 +1,4 @@
-"""What all kinds of benchmarked cases share: suites, how rows are picked, and element types.
+"""The common part of all kinds of benchmarked cases: suites, selection of rows, and element types.
 
 A kind of cases (`kind.py`) has rows of its own: products (`products.py`), recurrent layers (`cells.py`),
 convolutions (`convolutions.py`).
@@ -120,4 +120,4 @@ U8S8 = Form("u8s8", "u8", "i8", "i32", "i32")
 S8 = Form("s8", "i8", "i8", "i8", "i32")
 FORMS = {form.name: form for form in (F32, BF16, BF16_F32, S8S8, U8S8)}
 SIMULATED_FORMS = {"int8": S8, "int8-sums": S8S8, "bf16": BF16, "f32": F32}
-"""What is asked of machines that are simulated: bytes whose sums leave as bytes, or as they are."""
+"""The element types of rows on simulated machines; sums of bytes leave as bytes, or as sums."""

@@ -1,12 +1,11 @@
-"""What this processor could do at best: the peak of the very instruction, the bandwidth of a cache level.
+"""Measure the upper limits of this processor: the peak rate of an instruction, and bandwidths by cache level.
 
-attainable(…)  ->  operations on whole tiles / peak, bytes / bandwidth of where they live: the larger decides
+attainable(…) -> operations on whole tiles / peak, bytes / bandwidth of where they live: the larger decides
 
-The peak of one instruction on this processor: independent chains of it, nothing else in the loop.
-
-The instruction is the one that a compiled kernel's schedule chose; its operands come out of memory once,
-through the supplies that the machine's description offers. Random non-zero data. One that C says in several
-calls is timed as calibration times it: of `add(c, madd(a, b))` compilers keep the addition alone in a loop.
+The peak is measured with independent chains of the instruction that a compiled kernel's schedule chose, and
+nothing else in the loop. Its operands are loaded once, by the loads that the machine's description offers,
+and hold random non-zero data. An emission of several nested C calls is timed as calibration times it,
+because compilers would hoist a part of `add(c, madd(a, b))` out of the loop.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def conv_cases(suite: str, layout: str, parts: Sequence[str] | None = None) -> t
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """How a row's arrays are subscripted: each dimension by what stands in its brackets, and its extent."""
+    """The subscripts of a row's arrays: for each dimension the text in its brackets, and its extent."""
 
     x: Sequence[tuple[str, int]]
     f: Sequence[tuple[str, int]]

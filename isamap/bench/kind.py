@@ -1,9 +1,9 @@
-"""What a kind of benchmarked cases says about itself, once: all else is the same for every kind.
+"""The interface of a kind of benchmarked cases; all other code is the same for every kind.
 
     Kind("recurrent layer", …, libraries={"isamap": …, "torch": …})
 
-A module of a kind makes one, `kinds.py` lists them, and `measure.py` asks it for a row's kernel and arrays,
-for what the row moves at least, and whether a contender's result is right.
+A module of a kind creates one, and `kinds.py` lists them. `measure.py` asks it for a row's kernel and
+arrays, for the least bytes that the row moves, and whether a contender's result is right.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ C = TypeVar("C", bound=Case)
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How rows are measured. `packed` has every contender pack its weights before.
+    """The rules for measuring rows. `packed` lets every contender pack its weights before.
 
-    Units: `seconds` of a row's turns, `memory_bytes` that operands may take, `caches_bytes` of all caches,
+    Units: `seconds` for the timing of a row, `memory_bytes` for all operands, `caches_bytes` of all caches,
     `limit_s` of the solver.
     """
 
@@ -44,10 +44,11 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a row moves at least. Units: bytes.
+    """The least data movement of a row. Units: bytes.
 
-    `held` are all operands, `weights` those of the weights; `read` is what a call reads and writes, from
-    where `live` bytes live. `operations` is None where the instruction's whole tiles are counted.
+    `held` are all operands, `weights` those of the weights. `read` is the bytes that a call reads and
+    writes, out of the `live` bytes in use. `operations` is None if the instruction's whole tiles are
+    counted.
     """
 
     held: int

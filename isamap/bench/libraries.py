@@ -59,7 +59,7 @@ HOLDS: dict[str, Mapping[str, str]] = {
     },
     "avx512_vnni": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_VNNI", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E1"},
 }
-"""What holds the baselines to an instruction set; they read it when they start."""
+"""The environment variables that limit the baselines to an instruction set; they read them at start."""
 
 
 def threads_environment(threads: int) -> dict[str, str]:

@@ -1,9 +1,9 @@
-"""What the cost model says of each row beside what was measured, and how far the two agree on a machine.
+"""Compare the cost model's predictions with measured times, and report their agreement on a machine.
 
     agreements(rows)[0]  ->  Agreement(figures="stated", rows=31, spearman=0.994, kendall=0.94, …)
 
-Predicted is the cost of the very schedule that ran: by the figures that the description states, and by those
-of the calibrated profile where there is one. Measured is the least time of all rounds.
+The prediction is the cost of the schedule that ran, by the description's stated parameters, and by those of
+the calibrated profile if there is one. The measurement is the least time of all rounds.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ LEAST_ROWS = 3
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How predictions and measurements agree over rows, one set of figures at a time.
+    """The agreement of predictions with measurements over rows, for one set of parameters.
 
-    `spearman` and `kendall` (tau-b) are rank correlations, 1 where both orders are the same; None where one
-    of them has only ties. `median_relative_error` is that of |predicted - measured| / measured,
-    `predicted_over_measured` the geometric mean: below 1 the model promises too much.
+    `spearman` and `kendall` (tau-b) are rank correlations, 1 if both orders are the same; None if one of
+    them has only ties. `median_relative_error` is that of |predicted - measured| / measured.
+    `predicted_over_measured` is the geometric mean of the ratio: below 1 the model is too optimistic.
     """
 
     figures: str

@@ -1,10 +1,10 @@
-"""Whether a contender's C is the product, judged by elements in f64 and by a randomised test of all of it.
+"""Check a contender's matrix product: sampled elements in f64, and a randomised test of all of it.
 
-The test is Freivalds' (1977): C·v = A·(B·v) for random v of -1 and 1 costs far less than the product. By
-rounding both sides differ by E·v. Where every element of E keeps to what single elements are held to, its row
-sums are bounded by Hoeffding's inequality (1963): |Σ e_j v_j| exceeds SPREAD·‖e‖ with a probability below
-2·exp(-SPREAD²/2), 3·10⁻¹⁴. By Cauchy and Schwarz ‖e‖, over the columns of a block of B, is at most
-4·2⁻²³·(‖a_i‖·‖B‖_F + ‖before_i‖), and a step of ‖c_i‖ more where C is narrower than the sum.
+The test is Freivalds' (1977): C·v = A·(B·v) for random v of -1 and 1 costs far less than the product. The
+rounding errors E make both sides differ by E·v. If every element of E is within the bound of single
+elements, Hoeffding's inequality (1963) bounds the row sums: |Σ e_j v_j| exceeds SPREAD·‖e‖ with a
+probability below 2·exp(-SPREAD²/2), 3·10⁻¹⁴. By Cauchy and Schwarz ‖e‖, over the columns of a block of B,
+is at most 4·2⁻²³·(‖a_i‖·‖B‖_F + ‖before_i‖), plus one step of ‖c_i‖ if C is narrower than the sum.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ PAGE = mmap.PAGESIZE
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one operand lies. Units: bytes; `step` from one copy of the ring to the next."""
+    """The place of one operand. Units: bytes; `step` is from one copy of the ring to the next."""
 
     path: str
     shape: tuple[int, ...]

@@ -93,7 +93,7 @@ class SimulatedRow:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedRules:
-    """How rows are made. Units: `limit_s` of the solver per row."""
+    """The rules for simulating rows. Units: `limit_s` of the solver per row."""
 
     machine: str
     limit_s: float

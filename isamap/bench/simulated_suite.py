@@ -30,7 +30,7 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCampaign(Generic[C]):
-    """What is to be simulated. `folder` keeps the rows; no row is begun after so many `minutes`.
+    """The settings of a simulation run. `folder` keeps the rows; no row is started after `minutes`.
 
     Units: `limit_s` of the solver per row.
     """

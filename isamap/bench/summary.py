@@ -1,8 +1,8 @@
-"""What the rows come to: geometric means of the paired ratios per class, rows that are slower, the roofline.
+"""Summarise rows: geometric means of the paired ratios per class, slower rows, and the roofline.
 
-summarise(rows)["overall"]  ->  {"torch": 1.31, "best": 1.27}
+summarise(rows)["overall"] -> {"torch": 1.31, "best": 1.27}
 
-The rows as a table for people, and as CSV.
+The module also formats rows as a table and as CSV.
 
 row  m x n x k        form  isamap GFLOP/s  torch  ratio                   of roofline
   3  1760x128x1760 NN  f32           201.3  176.4  1.14 (1.10 .. 1.19)            88 %

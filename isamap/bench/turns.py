@@ -23,7 +23,7 @@ LONG_NS = 200_000_000
 
 
 class Timed(Protocol):
-    """What takes part: by its name, and the nanoseconds of so many calls from one copy of the operands on."""
+    """A contender: its name, and a function that returns the nanoseconds of a number of calls."""
 
     @property
     def name(self) -> str: ...
@@ -78,7 +78,7 @@ WIDE = 0.03
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """How many times longer the other takes: the median over rounds with its 95 % interval."""
+    """The time of the other contender over ours: the median over rounds with its 95 % interval."""
 
     value: float
     low: float

@@ -1,8 +1,7 @@
-"""What a command answers: one JSON object, or text for people.
+"""Print the answer of a command: one JSON object, or text for people.
 
-Findings for people go to standard error, in colour on a terminal.
-
-Texts that a command writes where it was told to: whole or not at all, and over nothing by accident.
+Findings for people go to standard error, in colour on a terminal. Output files are written completely or
+not at all, and never replace a file without permission.
 """
 
 from __future__ import annotations

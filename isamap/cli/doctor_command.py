@@ -14,7 +14,7 @@ from isamap.source import IsamapError
 from isamap.version import __version__
 
 Row = tuple[bool, str, str]
-"""Whether it is fine, what it is, and what was found."""
+"""Whether the check passed, its name, and its result."""
 
 
 def doctor_command(as_json: AsJson = False) -> Answer:

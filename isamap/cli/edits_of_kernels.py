@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where a changed kernel goes: a file, or standard output where none is named."""
+    """The destination of a changed kernel: a file, or standard output without a path."""
 
     path: str | None
     overwrite: bool

@@ -176,7 +176,7 @@ def _chain(word: str) -> tuple[File, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Where predictions are made and kept, and which are known.
+    """The place where predictions are computed and kept, with those that are known.
 
     `where` is a number of processes here, or the address of a scheduler.
     """

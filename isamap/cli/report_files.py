@@ -1,4 +1,4 @@
-"""What `compile --report` and `--trace` write: one file by its ending, or a folder with every picture."""
+"""Write the files of `compile --report` and `--trace`: one file by its ending, or a folder of pictures."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ TraceFile = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is to be written beside the code; None for what is not."""
+    """The reports to write; None for those that were not requested."""
 
     report: str | None
     trace: str | None

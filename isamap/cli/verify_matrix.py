@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How a program is compared: on which data, beside guard pages or not, under which emulator."""
+    """The way to compare a program: the data, with or without guard pages, and the emulator."""
 
     fills: tuple[str, ...]
     guard: bool
@@ -49,7 +49,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """How many processes fill the matrix, where cells are kept, and whether those there are of use."""
+    """The number of processes that fill the matrix, the folder of cells, and whether to reuse those there."""
 
     jobs: str | None
     folder: str | None
@@ -155,7 +155,7 @@ WORDS: Mapping[Verdict, tuple[str, str]] = {
     "no-schedule": ("–", "without a schedule"),
     "not-run": ("not run", "not run"),
 }
-"""How a verdict begins a line, and what it is called in a sum."""
+"""For each verdict the word at the beginning of its line, and its word in the totals."""
 
 
 def _text(cells: Sequence[Cell]) -> str:

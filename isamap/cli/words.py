@@ -21,7 +21,7 @@ SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""
 BEST = "best"
 FILLED = {"--transform": BEST, "--tune": "8"}
-"""What an option stands for where no number follows."""
+"""The value of an option that is given without a number."""
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _NUMBER = re.compile(r"[+-]?[0-9]{1,24}")

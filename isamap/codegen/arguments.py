@@ -72,7 +72,7 @@ def _refused(name: str, dtype: DType, wanted: str, given: object) -> UsageProble
 
 
 POISON = 0xA5
-"""What lies where a program has to write, and where it must not: what it forgets shows, and what it adds."""
+"""The initial byte of outputs and guard areas: it reveals elements not written, and writes out of bounds."""
 
 _MOST_WORK = 100_000
 """Steps after which numpy stops looking for an element that two arrays share; matrices take a few."""

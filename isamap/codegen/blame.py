@@ -1,9 +1,9 @@
-"""Which emission a compiler does not accept: from its messages back to the description.
+"""Trace a compiler's error messages back to the emission in the description that caused them.
 
     gemm_f32.c:63:14: error: implicit declaration of function '_mm256_fmad_ps'; did you mean …
 
-names a function that the `emit` of fma_ymm_f32 calls, which stands in my-cpu.yaml:52:15. A message that names
-none is about a line of the emitted C, and that line calls one.
+names a function that the `emit` of fma_ymm_f32 calls, which is at my-cpu.yaml:52:15. A message without a
+name refers to a line of the emitted C, and that line calls a function.
 """
 
 from __future__ import annotations

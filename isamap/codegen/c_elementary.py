@@ -218,7 +218,7 @@ static inline $F exponent_$n($F x) {
 }
 """,
 }
-"""What definitions are made of, by the names of the functions."""
+"""The building blocks of definitions, by the names of their functions."""
 
 
 def _called(name: str) -> tuple[str, ...]:

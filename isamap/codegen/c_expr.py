@@ -22,9 +22,9 @@ _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "a
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What names mean where an expression stands; `used` collects the helper functions that it calls.
+    """The meaning of names at an expression; `used` collects the helper functions that it calls.
 
-    `load` gives the stored element that an access reads, as a C expression.
+    `load` returns the stored element that an access reads, as a C expression.
     """
 
     name: Namer

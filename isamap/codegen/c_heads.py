@@ -1,13 +1,13 @@
-"""What the functions of a file are marked with: attributes that a machine's target asks for.
+"""Mark the functions of a C file with the attributes that a machine's target requires.
 
-Of a machine whose instructions work in a mode of their own,
+For a machine whose instructions work in a special mode:
 
     static inline void load_tile_0(const float *a, int64_t a_s0) __arm_streaming __arm_inout("za") {
     __arm_locally_streaming __arm_new("za") int gemm(const gemm_args *args, …) {
 
-The first is called by functions of the file alone, with what they hold in registers; the other by callers,
-also a function that is handed on by its address. Heads stand at the beginning of a line, and end in `) {`:
-all writers of C here do so.
+Only functions of the file call the first one, with values in registers. Callers outside call the second; a
+function whose address is passed on is treated like it. A head starts at the beginning of a line and ends in
+`) {`; all writers of C in this package keep to that.
 """
 
 from __future__ import annotations

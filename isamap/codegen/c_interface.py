@@ -38,11 +38,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """How a compiled program is called.
+    """The calling interface of a compiled program.
 
-    `sizes` are the numbers that the program was made for, `symbols` (name, low, high) those that the caller
-    gives. `takes_pool` says that it has parts for several threads. `lengths` are what the hardware is asked
-    before anything is touched.
+    `sizes` are the numbers for which the program was compiled, `symbols` (name, low, high) those that the
+    caller passes. `takes_pool` says that it has parts for several threads. `lengths` are the hardware
+    lengths that it reads before it touches any data.
     """
 
     name: str

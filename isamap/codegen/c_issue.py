@@ -50,10 +50,10 @@ def call_of(entry: MachineInstruction, *, model: bool) -> EmitCall | None:
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What names mean where an issue stands: C identifiers, values, element types of tensors and buffers.
+    """The meaning of names at an issue: C identifiers, values, element types of tensors and buffers.
 
-    `beside_loop` where a loop's body holds the issue and another loop: what compilers move in front of both
-    occupies a register through the inner one. `turning` is what counts the iterations of that outer loop.
+    `beside_loop` is true if a loop's body contains the issue and another loop: a value that compilers hoist
+    in front of both occupies a register during the inner loop. `turning` is the counter of that outer loop.
     """
 
     names: Names

@@ -1,4 +1,4 @@
-"""What a program returns: that it is done, or why it has not begun."""
+"""The status codes of a program: success, or the reason why it has not started."""
 
 from __future__ import annotations
 
@@ -16,4 +16,4 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("WRONG_LENGTH", "this processor's vectors are not as long as the program was made for"),
     ("BAD_INDEX", "an input of indices holds a value that is out of its range, or below the one before it"),
 )
-"""What the function returns, by number, and what it means."""
+"""The status codes in numeric order, with their meanings."""

@@ -1,13 +1,13 @@
-"""What was made once and need not be made again: files under the sha256 of all that their content depends on.
+"""The cache: files under the sha256 of all inputs of their content.
 
     cache = Cache.open("libraries")
     cache.find(key)  # the path of a verified file, or None
 
 Objects are named by the sha256 of their content, which is checked at every use; a key is a small file that
-names an object. Both are written beside their place and renamed into it, so that a process may be killed at
-any moment. A folder that cannot be used raises `Unkept`, which costs a warning where the result is there.
+names an object. Both are written under a temporary name and then renamed, so that a process may be killed
+at any moment. A folder that cannot be used raises `Unkept`; the result is then returned with a warning.
 
-What the cache holds: its kinds with their sizes, entries that are damaged, and how to be rid of it all.
+The module also lists the kinds in the cache with their sizes, finds damaged entries, and clears the cache.
 """
 
 from __future__ import annotations

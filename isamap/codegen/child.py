@@ -36,7 +36,7 @@ from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, mo
 from isamap.source.process import Process, end_process, has_ended, start_process
 
 SLOWER = 100
-"""How many times as long as a processor an emulator may take until it counts as hung."""
+"""The slowdown of an emulator compared with a processor above which it counts as hung."""
 _SHELLS_ADD = 128
 _MOST_SIGNALS = 64
 
@@ -125,7 +125,7 @@ class NotSetUp(RunProblem):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a child process may use. Units: `memory_bytes` on top of the data."""
+    """The resource limits of a child process. Units: `memory_bytes` in addition to the data."""
 
     seconds: float = 120
     memory_bytes: int = 4 << 30
@@ -133,7 +133,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What runs, as messages name it."""
+    """The program that runs, as messages name it."""
 
     name: str
     library: Path
@@ -232,7 +232,7 @@ def _inherited(job: dict[str, Any]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """How a child ended, what it answered, if it did, and the first of what it said on standard error."""
+    """The exit code of a child, its answer if it gave one, and the start of its standard error."""
 
     code: int
     answer: dict[str, Any] | None

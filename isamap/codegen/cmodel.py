@@ -41,7 +41,7 @@ from isamap.ir.ops import OPS
 
 @dataclass(frozen=True, slots=True)
 class ModelOperand:
-    """How an operand is passed: by value, as the result, or as a pointer with the strides that may vary."""
+    """The passing of an operand: by value, as the result, or as a pointer with the strides that may vary."""
 
     operand: Operand
     by_value: bool

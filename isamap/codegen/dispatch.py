@@ -20,7 +20,7 @@ from isamap.machine.allowed import permission_numbers, told
 from isamap.source import Diagnostic, UsageProblem
 
 NO_MACHINE = 64
-"""What is returned where no machine fits; the programs themselves return smaller numbers."""
+"""The status that is returned if no machine fits. The programs themselves return smaller numbers."""
 
 _X86 = (
     "sse", "sse2", "ssse3", "popcnt", "avx", "avx2", "fma", "f16c", "bmi2", "adx", "gfni", "avx512f",
@@ -44,7 +44,7 @@ RUN_TIME_NAMES: dict[str, str] = {
     "amx_bf16": "amx-bf16",
     "amx_int8": "amx-int8",
 }
-"""What gcc and clang call a feature in `__builtin_cpu_supports`."""
+"""The names of features in `__builtin_cpu_supports` of gcc and clang."""
 
 
 @dataclass(frozen=True, slots=True)

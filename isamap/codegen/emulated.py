@@ -1,16 +1,17 @@
-"""What a program for another architecture is asked, and what it answers: bytes on its standard streams.
+"""Run a program for another architecture under an emulator, with calls and results on its standard streams.
 
-The program needs nothing of the other architecture but an emulator of its instructions: emitted functions are
-linked statically with `isamap_served.c`, which reads calls and writes results. Numbers have 64 bits, least
-byte first. A request is a count of calls. Each of them has a header: the length of the function's name, the
-place of operands (free, before a page that must not be touched, or behind one), and how many operands and
-numbers there are. The name and the numbers follow; then for each operand how many bytes it has, how many lie
-between it and the page, how many an element has, and its bytes, the least of each element first: a program
-for a processor of the other order turns them, and turns results back. A result is a status, the bytes of
+The program needs only an emulator of the other architecture's instructions: emitted functions are linked
+statically with `isamap_served.c`, which reads calls and writes results. Numbers have 64 bits, least byte
+first. A request is a count of calls, and then the calls. Each call has a header: the length of the
+function's name, the place of operands (free, before a page that must not be touched, or behind one), and
+the number of operands and numbers. The name and the numbers follow. Then each operand follows: its bytes,
+the gap between it and the page, the bytes of an element, and the data, least byte of each element first. A
+program for a big-endian processor swaps them, and swaps results back. A result is a status, the bytes of
 workspace, and the bytes of all operands.
 
-A program's numbers are the members of its struct of arguments: for an address which operand's, else the bits
-of the value. Where they lie in it, and how long an address is, the compiler for that architecture knows.
+A program's numbers are the members of its struct of arguments: for an address the number of its operand,
+else the bits of the value. The compiler for that architecture knows their offsets and the size of an
+address.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ MOST_SIZES = 64  # of calls that are known
 
 @dataclass(frozen=True, slots=True)
 class _Held:
-    """What has to stay as long as a program works on it."""
+    """The objects that must stay alive while a program uses them."""
 
     call: Call
     arguments: ctypes.Structure

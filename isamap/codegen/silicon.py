@@ -53,7 +53,7 @@ _MODEL_FLAGS = ("-O1", "-std=c11")
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was found about one instruction, after so many trials."""
+    """The verdict on one instruction after its trials."""
 
     instruction: str
     verdict: Verdict

@@ -1,9 +1,8 @@
-"""What instructions are tried on: parameters at their limits and inside, random and awkward numbers.
+"""Test cases of instructions on hardware: limits of parameters, random and special numbers.
 
-Whether what an instruction gave is what its semantics say: bit by bit, or within what its words allow.
-
-Not-a-numbers are equal whatever their payload. `numerics` words of an instruction, and functions that are
-only accurate to some units in the last place, widen what is accepted; nothing else does.
+The comparison with the semantics is bit by bit. It is wider only for instructions with `numerics`, and for
+functions that are accurate to some units in the last place. All not-a-numbers are equal, whatever their
+payload.
 """
 
 from __future__ import annotations

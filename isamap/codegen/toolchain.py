@@ -134,7 +134,7 @@ _OF_COMPILER = {
 _PARSES_ONCE = ("gcc",)
 SECONDS = 300  # that a compiler gets
 _ONLY_READS = {"zig": ("-S", "-emit-llvm", "-o", "read.ll")}
-"""What makes a compiler read C only. Behind `-fsyntax-only` zig links, and builds a C library for that."""
+"""The options with which a compiler only checks C. With `-fsyntax-only` zig links, and builds a C library."""
 MODEL_FLAGS = ("-O2", "-std=c11")
 _POOL_FLAGS = ("-O2", "-std=c11")
 CROSS = "zig"

@@ -1,11 +1,11 @@
-"""Which blocks the statements of a kernel share where the model is to choose: `--transform`.
+"""Choose the blocks that the statements of a kernel share, for `--transform`.
 
     p by 2, p by 14, none        each planned quickly; the cheapest by the model
 
-Axes are those of the last statement along which something shrinks that the kernel itself declares, one inside
-the other; blocks are as long as what shrinks, and what several statements go through in turns, fits into half
-of a cache, the rest of which is for what streams by. Inside ordered loops of the kernel's own nothing is
-chosen but strips (`isamap.driver.strips`): what these keep in caches is not priced.
+The candidates are nested axes of the last statement along which a temporary of the kernel shrinks. Blocks
+are long enough that the shrunk temporaries, and the arrays that several statements pass through, fit into
+half of a cache; the other half is for streamed data. Inside ordered loops of the kernel only strip-mining
+is chosen (`isamap.driver.strips`), because the model does not price their cache reuse.
 """
 
 from __future__ import annotations

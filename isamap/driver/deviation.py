@@ -1,8 +1,8 @@
-"""How far a result is from what it should be, and whether its bound says anything.
+"""Compare a result with the expected values, and decide whether its error bound is meaningful.
 
-The element nearest to the bound, or furthest beyond, speaks for all. With 65504 as f16's largest number,
-65530 ± 20 may come out as 65504 or as inf; 70000 ± 20 only as inf. A bound of 4.3 for values between -1 and 1
-says nothing.
+The element nearest to its bound, or furthest beyond it, represents the result. With 65504 as f16's largest
+number, 65530 ± 20 may be 65504 or inf; 70000 ± 20 only inf. A bound of 4.3 for values between -1 and 1 is
+meaningless.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _same(a: Array, b: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Vague:
-    """What an output may be off by, and how large its values are: too much for them."""
+    """An error bound of an output that is too large to find errors, and the size of the output's values."""
 
     bound: float
     size: float

@@ -1,10 +1,10 @@
-"""What is to be seen of a compilation, put together: its schedule, access counts, passes, what is slow in it.
+"""Assemble the explanation of a compilation: its schedule, access counts, passes, and slow statements.
 
-Each pass of lowering is written to a folder as it is made, so that before a failure all up to it is there:
-01-loops.txt 02-hold.txt 03-stage.txt … 11-workspace.txt. Statements that a machine performs slowly, though it
-has instructions that are faster, are warned of:
+The state after each pass of lowering is written to a folder as soon as it exists, so that it is there after
+a failure: 01-loops.txt 02-hold.txt 03-stage.txt … 11-workspace.txt. A statement that the machine performs
+slowly, although it has faster instructions, causes a warning:
 
-y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw);   help: `--transform` takes the zero points out
+y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw); help: `--transform` takes the zero points out
 """
 
 from __future__ import annotations

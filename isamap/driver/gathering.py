@@ -41,7 +41,7 @@ WALKS = 8
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to gather: rows on a machine with a profile. Units: `limit_s` for finding the best of a row."""
+    """The samples to gather: rows on a machine with a profile. Units: `limit_s` for the search of one row."""
 
     rows: tuple[SampleRow, ...]
     machine: str
@@ -56,7 +56,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a visit of a row brought: new samples, and what did not run; `refused` is why there is none."""
+    """The samples of one row: the number of new and of failed ones; `refused` says why there is none."""
 
     row: SampleRow
     count: int

@@ -1,9 +1,9 @@
-"""What a call from Python gives, checked before anything begins: sizes, decisions, counts, names and flags.
+"""Check the arguments of a call from Python: sizes, decisions, counts, names, flags and machines.
 
-given_sizes({"M": np.int64(4), "N": "1..64@16"})  ->  {"M": 4, "N": "1..64@16"}
-given_sizes({"M": 4.0})                           ->  refused: `M` is a whole number, or a range …
+given_sizes({"M": np.int64(4), "N": "1..64@16"}) -> {"M": 4, "N": "1..64@16"} given_sizes({"M": 4.0}) ->
+refused: `M` is a whole number, or a range …
 
-Machines as callers from Python name them: by a shipped name, a path, or "host".
+A machine is a shipped name, a path, or "host".
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Which arrays a forward pass keeps for its derivative: those that are dearer to compute again, by price.
+"""Choose the arrays that a forward pass keeps for its derivative: those that cost more to compute again.
 
-    choose_kept(kernel, (), (), "host", {"T": 8, …})    ->  kept=("u", "h_1"), and what each choice costs
+    choose_kept(kernel, (), (), "host", {"T": 8, …})    ->  kept=("u", "h_1"), and the cost of each choice
 
-A choice costs what is predicted of the forward kernel, with its stores, and of the backward kernel together.
+The cost of a choice is the predicted time of the forward kernel, with its stores, and of the backward kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isamap.source import Source
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What is predicted of a choice of arrays to keep. Units: nanoseconds."""
+    """The predicted time of a choice of arrays to keep. Units: nanoseconds."""
 
     kept: tuple[str, ...]
     forward_ns: float

@@ -49,10 +49,10 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What was found; `reason` says why nothing was verified, or what is wrong.
+    """The result of one kernel on one machine; `reason` says why nothing was verified, or the error.
 
-    `scalar` are those of `instructions` that perform one iteration at a time, `utilisation` the share of busy
-    lanes where most is done. Units: seconds.
+    `scalar` are those of `instructions` that perform one iteration at a time. `utilisation` is the share of
+    busy lanes of the instruction with the most work. Units: seconds.
     """
 
     key: str

@@ -1,14 +1,14 @@
-"""What a result should be and how far it may be off: the interpreter's values, and the rules for errors.
+"""Compute the expected result of a kernel and its error bounds, with the interpreter.
 
-Integers are bit-exact. Floats: |error| ≤ 4·2⁻²³·Σ|a||b| for sums in f32 (2⁻⁵² for f64, and so on) of random
-data, whose signs cancel; as far as they do not, and on all other data, K·2⁻²³ of a sum of K terms more, which
-bounds every order of summing. A product of K factors is off by K·2⁻²³ of itself. One unit in the last place
-is added where a result is rounded to a narrower type. Where every partial sum is a small integer, floats are
-bit-exact, too.
+Integers must be equal bit by bit. For floats, |error| ≤ 4·2⁻²³·Σ|a||b| for sums in f32 (2⁻⁵² for f64, and
+so on) of random data, whose signs cancel. For terms that do not cancel, and on all other data, a sum of K
+terms has an additional K·2⁻²³, which bounds every order of summation. A product of K factors has a relative
+error of K·2⁻²³. A result that is rounded to a narrower type has one more unit in the last place. If every
+partial sum is a small integer, floats must be equal bit by bit, too.
 
-An integer that a float was rounded to may be what any float within these bounds is rounded to. Where they
-reach beyond the largest number of the output's type, its overflow is right, too, and nothing else where they
-lie beyond it.
+An integer to which a float was rounded may be the rounding of any float within these bounds. If the bounds
+include values beyond the largest number of the output's type, an overflow is also right; if all values lie
+beyond it, only an overflow is right.
 """
 
 from __future__ import annotations

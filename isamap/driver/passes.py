@@ -1,4 +1,4 @@
-"""Which kernels of models are worth a rewrite: those that pass over temporaries may do so in blocks."""
+"""Decide which kernels of models to rewrite: kernels with temporaries may be computed in blocks."""
 
 from __future__ import annotations
 

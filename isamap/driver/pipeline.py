@@ -46,14 +46,14 @@ def unseen(_name: str, _state: State) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Compilation:
-    """What the stages made; those behind the last stage that ran are None.
+    """The results of the compilation's stages; those behind the last stage that ran are None.
 
-    `kernel` has its sizes bound; `canonical` has its guards made explicit besides, and is what is scheduled.
-    `matches` are its mappings, none where the problem was recalled. `passed` is what the pass of lowering
-    left that was to be the last. `rewrite` is the form that was compiled, with its steps; none for the kernel
-    as written. `origin` says where the schedule is from. `versions` are the compilations, up to their
-    schedules, among which the sizes of a call choose; then the schedule here is that of the last one.
-    `own_lengths` are lengths of vectors that the program has another schedule for.
+    `kernel` has its sizes bound; `canonical` also has explicit guards, and is the kernel that is scheduled.
+    `matches` are its mappings, none if the problem came from the cache. `passed` is the state after the
+    requested last pass of lowering. `rewrite` is the variant that was compiled, with its steps; None for
+    the kernel as written. `origin` is the source of the schedule. `versions` are compilations, up to their
+    schedules, among which the sizes of a call choose; `schedule` is then that of the last one.
+    `own_lengths` are vector lengths for which the program has a separate schedule.
     """
 
     kernel: Kernel

@@ -1,8 +1,9 @@
-"""What a description promises of kernels: the predicted time of each, by what, and how busy that is.
+"""Predict the time of kernels on a described machine: the time, its instruction, and the lanes in use.
 
-gemm_f32 M=128 N=128 K=128   on edge-npu   ->   12.4 µs by multiply_f32, 100 % of its lanes
+gemm_f32 M=128 N=128 K=128 on edge-npu -> 12.4 µs by multiply_f32, 100 % of its lanes
 
-Many predictions run on all cores, each in a process of its own, or on a cluster: descriptions are read there.
+Many predictions run on all cores, each in a process of its own, or on a cluster. Each process reads the
+descriptions itself.
 """
 
 from __future__ import annotations
@@ -51,11 +52,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What is predicted of a case; `ns` is None where `refused` says by its code why there is nothing.
+    """The prediction of a case. If there is none, `ns` is None and `refused` is the code of the reason.
 
-    `instructions` perform the statements that compute, `utilisation` is the share of busy lanes of the one
-    with most iterations. `status` is the solver's word for `schedule`, a text, and `gap` is the fraction of
-    `ns` by which it may be above the optimum. Units: nanoseconds.
+    `instructions` perform the statements that compute, and `utilisation` is the share of busy lanes of the
+    one with most iterations. `status` is the solver's result for `schedule`, a text. `gap` is the largest
+    fraction of `ns` by which it may exceed the optimum. Units: nanoseconds.
     """
 
     ns: float | None

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 RUNNERS_UP = 5
-"""How many schedules a report compares where none were asked for."""
+"""The default number of schedules that a report compares."""
 
 
 def rank_schedules(request: Request, problem: Problem) -> Ranking:

@@ -1,4 +1,4 @@
-"""What a compilation is asked to do, and what the answer depends on."""
+"""The request of a compilation, and the digest of all inputs that its result depends on."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ Watch = Callable[[str], None]
 
 @dataclass(slots=True)
 class Clock:
-    """How long each stage took: of one inside another, only the inner one. Units: `seconds`."""
+    """The time of each stage, without the stages inside it. Units: `seconds`."""
 
     watch: Watch = lambda _: None
     seconds: dict[str, float] = field(default_factory=dict[str, float])

@@ -46,7 +46,7 @@ FINALISTS = 4
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a winner is the answer to: a kernel with sizes bound and guards explicit, on a machine."""
+    """The key of a tuned schedule: a kernel with sizes bound and guards explicit, on a machine."""
 
     request: Request
     kernel: Kernel

@@ -37,7 +37,7 @@ GAP_BYTES = 64
 GAPPED_BYTES = 1 << 28
 
 MOST_MOVED = 4096
-"""How far a size that breaks `where` is moved at most."""
+"""The largest change of a size that breaks `where`."""
 """Larger data with gaps lies dense instead: rows of one byte take 65 times as much with them."""
 
 

@@ -29,7 +29,7 @@ LONG = 16
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """What an issue reads and writes: values by name, then arrays; and whether it is many operations."""
+    """The values and arrays that an issue reads and writes, and whether it consists of many operations."""
 
     reads: frozenset[str]
     writes: frozenset[str]

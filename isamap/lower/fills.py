@@ -1,4 +1,4 @@
-"""What tiles hold where their operand has no element: in all of them, or what a copy leaves over."""
+"""Fill the cells of a tile that have no element of the operand: all of them, or those that a copy leaves."""
 
 from __future__ import annotations
 

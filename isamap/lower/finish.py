@@ -1,8 +1,8 @@
-"""When a sum begins and when it is finished, and what is performed then: the statements that it takes along.
+"""Find where a sum starts and where it is finished, and emit the statements that are fused with it there.
 
-With `for k by 256 { ...; hold; ... }` around it, a tile is brought in and written back four times for
-K = 1024. Its first contents are a companion's only where k has come to 0, and only where all of k has been
-summed is what companions make of it written.
+With `for k by 256 { ...; hold; ... }` around it, a tile is loaded and written back four times for K = 1024.
+A fused statement supplies its initial value only at k = 0, and the epilogue of fused statements is written
+only after all of k has been summed.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What a nest writes of its tiles: `partial` sums, and `whole` ones.
+    """The values that a nest writes from its tiles: `partial` sums, and `whole` (finished) ones.
 
-    `first` is the accumulator with what a companion lets it start from, and that written to the sum's array.
-    `beginning` is the instruction that starts it from 0 by itself, "" for none. Of sums in registers that
-    rest in a scratchpad, `begins_held` and `ends_held` say that these registers are set to what they start
-    from, and that what is written of finished ones is computed from there.
+    `first` is the accumulator with the initial value of a fused statement, and that value written to the
+    sum's array. `beginning` is the instruction that starts the sum from 0 by itself, "" for none. For sums
+    in registers whose backing memory is a scratchpad, `begins_held` says that these registers are set to
+    the initial value, and `ends_held` that the epilogue is computed from registers.
     """
 
     partial: tuple[Written, ...]

@@ -1,7 +1,8 @@
-"""Whether a program for several lengths is, at each of them, the program that was made for it.
+"""Check that a program for several vector lengths equals, at each length, the program compiled for it.
 
-Shares no code with the join. At one length its symbols are numbers and its conditions on the length are
-decided; what is left has to be the other program, node by node, but for names, notes and shapes of values.
+The check shares no code with the join. At one length the program's symbols are numbers, and its conditions
+on the length are decided. The remaining nodes must equal the other program, except for names, notes and
+shapes of values.
 """
 
 from __future__ import annotations

@@ -1,23 +1,21 @@
-"""Where the buffers of a lowered program lie in its workspace: what is never needed at one time may share.
+"""Compute lifetimes of workspace buffers, and place buffers so that disjoint ones share bytes.
 
-    workspace_buffers(program, machine)   what a packer is asked: sizes, lives, alignment
-    place_buffers(program, offsets)       the program with its answer
+    workspace_buffers(program, machine)   the packing problem: sizes, lifetimes, alignment
+    place_buffers(program, offsets)       the program with its solution
 
-Buffers whose size is known only at run time keep a place of their own behind all others.
-
-From when to when each workspace buffer of a lowered program is needed.
+Buffers whose size is known only at run time have a place of their own behind all others.
 
     stage a { a_tiles0 = … }          time 0
     for m { … a_tiles0 …              times 1 to 3
             store c_tiles1, copy it } times 4 to 6
     stage b { b_tiles2 = … }          time 7
 
-Times number the leaves of the program. A buffer lives in the innermost body that holds all of its uses,
-from the first node there that uses it to the last, loops among them as a whole: a_tiles0 from 0 to 3,
-c_tiles1 from 4 to 6, in every iteration of the loop anew. Where what comes first is a read, the contents come
-from the iteration before, and the buffer lives as long as that loop. So does an array of the kernel, any
-element of which may wait there for a later iteration, unless its first statement in the loop writes all of
-it.
+Times number the leaves of the program. A buffer lives in the innermost body that contains all of its uses,
+from the first node there that uses it to the last; a loop counts as a whole. Here a_tiles0 lives from 0 to
+3, and c_tiles1 from 4 to 6, anew in every iteration of the loop. If the first use is a read, the contents
+come from the previous iteration, and the buffer lives as long as that loop. An array of the kernel also
+lives that long, since any element may be read in a later iteration, unless its first statement in the loop
+writes all of it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a nest is made from, and what surrounds a step of it while its nodes are made: data only."""
+"""The context of a step that is expanded to nodes: the nest, its place, and its buffers. Data only."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What surrounds a step.
+    """The context of a step.
 
-    `staged` are the buffers that are filled here, `shared` those that iterations of a loop around share;
-    `around` is the place outside each loop (by number) around; `dealt` is the work that loops further inside
-    perform share by share; `held` are the sums in registers, none outside of `hold`.
+    `staged` are the buffers that are filled here, `shared` those that iterations of an outer loop share.
+    `around` is the place outside each outer loop, by number. `dealt` is the work that inner loops perform
+    in slices. `held` are the accumulators in registers, none outside of `hold`.
     """
 
     place: Place

@@ -76,8 +76,11 @@ def program_of(
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is lowered: a canonical kernel bound to sizes, the nests of its schedule in the order of their
-    statements, where moves are found, and what gives names."""
+    """The input of lowering.
+
+    It has a canonical kernel bound to sizes, the nests of its schedule in the order of their statements,
+    the source of data movements, and the source of names.
+    """
 
     kernel: Kernel
     machine: Machine

@@ -1,4 +1,4 @@
-"""What is computed of sums in a scratchpad on their way out, in a buffer of another one.
+"""Emit the epilogue of sums in a scratchpad, computed on their way out in another scratchpad.
 
 dma_in_f32 x=scale z=c_out1; requantise_columns x=c_tiles0 s=c_out1 y=c_out0; dma_out_i8 x=c_out0 y=Y
 """

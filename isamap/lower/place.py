@@ -1,4 +1,4 @@
-"""Where a piece of a nest stands: how far each axis has come, what is left, and every loop's counter."""
+"""The position of a piece of a nest: the offset and remainder along each axis, and each loop's counter."""
 
 from __future__ import annotations
 

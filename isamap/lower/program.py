@@ -1,6 +1,7 @@
-"""What the middle of the compiler hands to code generation: loops, buffers, and instruction issues.
+"""The lowered program: the loops, buffers and instruction issues that lowering gives to code generation.
 
-A program for one kernel, one machine and one schedule. `C[m, n] += …` on a machine with a vector unit becomes
+A program is for one kernel, one machine and one schedule. `C[m, n] += …` on a machine with a vector unit
+becomes
 
     For("n1", trips=4) {
       v0 = load_zmm_f32(a = C[256*m1 + 16*n1])          Issue
@@ -8,10 +9,8 @@ A program for one kernel, one machine and one schedule. `C[m, n] += …` on a ma
       store_zmm_f32(z = v0, a = C[256*m1 + 16*n1])      Issue
     }
 
-Index expressions are over loop variables (trip counters from 0), sizes left symbolic, and the element strides
-of the kernel's tensors where those are not constant.
-
-Names of variables, values and buffers of one program, each given once.
+Index expressions are over loop variables (trip counters from 0), symbolic sizes, and the element strides of
+the kernel's tensors that are not constant. Each name of a variable, value or buffer is unique in a program.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from isamap.match import tensor_strides
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What a packed tensor begins with: how `source`, an input of the kernel, is laid out behind it.
+    """The header of a packed tensor: the layout of the data behind it. `source` is an input of the kernel.
 
     `layout` are the digits of a digest, `sizes` the run-time sizes that were packed, as 64-bit numbers. The
-    header is whole cache lines, so that the elements lie as the tensor itself does.
+    header is whole cache lines, so that the elements have the alignment of the tensor itself.
     """
 
     source: str
@@ -238,11 +237,11 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What trip `now` of `trips` performs of some work, as much as each other one, up to a piece.
+    """The slice of some work that iteration `now` of `trips` performs; slices are equal up to one piece.
 
-    Each part of the body is loops around each other, `depths` of which count its pieces. Trips come one
-    after the other, so that a share begins where the one before ended: counters go on, and nothing is
-    divided. `nth` counts the pieces of a share that is looked at by itself (`isamap.lower.shares`).
+    Each part of the body is a loop nest, of which the `depths` outermost loops count its pieces. Iterations
+    run in order, and each slice begins at the end of the previous one: counters continue, and nothing is
+    divided. `nth` counts the pieces of a slice that is lowered by itself (`isamap.lower.shares`).
     """
 
     work: str
@@ -258,9 +257,9 @@ Node = Issue | Configure | Fill | Hint | Declare | For | Parallel | If | Block |
 
 @dataclass(frozen=True, slots=True)
 class Lengths:
-    """What a program asks the hardware when it is called: the constant of the machine, and what it may be.
+    """A machine constant that a program reads from the hardware at run time, with its possible values.
 
-    `name` is what the program calls the `constant`. `tables` are numbers by name with their values, one for
+    `name` is the program's name of the `constant`. `tables` are numbers by name with their values, one for
     each of `values`.
     """
 

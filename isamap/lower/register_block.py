@@ -89,7 +89,7 @@ def in_place(nest: Nest, scope: Scope, acc: OperandTile, place: Place) -> Memory
 
 
 Brought = dict[tuple[object, ...], OperandRef]
-"""What operands are known as here, by where their tiles lie and how much of them is valid."""
+"""The loaded operands, by the places of their tiles and the number of valid elements."""
 
 
 def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:

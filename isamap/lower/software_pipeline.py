@@ -36,7 +36,7 @@ from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pip
 from isamap.source import Diagnostic, UsageProblem
 
 ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
-"""Whether an operand of a role is read, and whether it is written."""
+"""For each role of an operand, whether it is read, and whether it is written."""
 
 
 def innermost_loops(nodes: tuple[Node, ...]) -> Iterator[For]:

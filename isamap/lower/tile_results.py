@@ -1,4 +1,4 @@
-"""What leaves the registers of a tile: by a chain of instructions, or one element after the other."""
+"""Store the results of a tile from registers: by a chain of instructions, or one element after the other."""
 
 from __future__ import annotations
 

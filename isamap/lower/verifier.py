@@ -53,7 +53,7 @@ def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Around:
-    """What is known where a node stands: symbols that have a value, arrays, declared values, work begun."""
+    """The names in scope at a node: symbols with values, arrays, declared values, and work that has begun."""
 
     machine: Machine
     symbols: frozenset[str]

@@ -30,8 +30,11 @@ SUFFIXES = (".yaml", ".yml")
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What is known of a text. `regions` are the pieces of it that are of the language; `paths` are files of
-    other texts, by the names under which spans know them; `memories`, `units` and `sources` may be named.
+    """The analysis of a text.
+
+    `regions` are the pieces of it that are written in the language. `paths` are the files of other texts,
+    by the names under which spans know them. `memories`, `units` and `sources` are names that the text may
+    use.
     """
 
     source: Source

@@ -1,8 +1,10 @@
-"""Where names stand in a text of the language, and what each is: for hovering, and for going to a definition.
+"""Find the names in a text of the language with their definitions: for hovering, and for "go to definition".
 
     C[m, n] += A[m, k] * B[k, n];       the `A`   ->   Use(span, Definition("A", "in A: f32[M, K]", …))
 
 Built of the syntax tree, so that a text whose types are wrong has its names all the same.
+
+The symbols come from the syntax tree, so that a text with type errors has them as well.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from isamap.syntax import ast
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a name is: `text` says it, `span` is where; None for what is built in."""
+    """The definition of a name: `text` describes it, `span` is its place; None for built-in names."""
 
     name: str
     text: str

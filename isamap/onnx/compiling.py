@@ -49,12 +49,12 @@ MAX_DEVICES = 16
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or two before its first one."""
 SOURCE = "kernel"
-"""What a text is called, as in `isamap.compile`, whose results are these as well."""
+"""The name of a text, as in `isamap.compile`, which has the same results."""
 
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """How the kernels of a model are compiled."""
+    """Options for compiling the kernels of a model."""
 
     machine: str = "host"
     heuristic: str = "greedy"

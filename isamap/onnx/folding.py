@@ -1,4 +1,4 @@
-"""What needs no input of the model, computed now by ONNX's reference evaluator."""
+"""Fold constants: compute nodes that need no input of the model with ONNX's reference evaluator."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _BY_NUMPY = frozenset(
 
 @dataclass(slots=True)
 class Room:
-    """How much may still be computed while a model is read: in proportion to its nodes and weights."""
+    """The remaining budget of constant folding, in proportion to the model's nodes and weights."""
 
     size_bytes: int
     work: int

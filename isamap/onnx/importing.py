@@ -31,7 +31,7 @@ MOST_FILLED = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of each node, and the program, where all were taken."""
+    """The result of an import: each node, and the program if all nodes were accepted."""
 
     name: str
     taken: tuple[Taken, ...]

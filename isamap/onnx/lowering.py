@@ -34,13 +34,13 @@ MOST_CALLS = 12
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What became of a node: "kernel", "move", "view", "known", "function", or "refused" with the reason."""
+    """The treatment of a node: "kernel", "move", "view", "known", "function", or "refused" with a reason."""
 
     node: Node
     where: str
     why: str = ""
     constant: str = ""
-    """Of a refused one, the input whose value would help."""
+    """For a refused node, the input whose value would help."""
 
 
 class Refused(Exception):

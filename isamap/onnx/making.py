@@ -35,10 +35,10 @@ class OutOfOrder(Exception):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """What runs along an edge: a tensor of the program, or an array that is known before it runs.
+    """The value on an edge of the graph: a tensor of the program, or an array that is known before it runs.
 
-    The type is "" for one that no kernel computes with. `tensor` is "" where only the array is there. `order`
-    are the axes as they lie in memory, the outermost first; () where that is the order of the sizes.
+    The type is "" for one that no kernel computes with. `tensor` is "" if only the array exists. `order`
+    are the axes as they lie in memory, the outermost first; () if that is the order of the sizes.
     """
 
     dtype: str

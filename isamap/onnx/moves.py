@@ -1,7 +1,7 @@
-"""Which numbers a move may have: what `isamap_moves.c` is told has to be what its tensors hold.
+"""Check the numbers of a move against its tensors, before they are passed to `isamap_moves.c`.
 
-It checks every index that is data, and believes its numbers; so these are checked here, of models as of graph
-files.
+The C code checks every index that is data, but relies on its other numbers. Therefore these are checked
+here, for models and for graph files.
 """
 
 from __future__ import annotations

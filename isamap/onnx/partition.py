@@ -1,9 +1,10 @@
-"""Which operations are one kernel, in which order they run, and what stays near: decided together, by prices.
+"""Partition a model's operations into kernels: decide groups, their order, and cache residence together.
 
     Partition("cpsat", prices, limit_s=10)(steps, results)     as `fused`, and keeps the plan that it made
 
-From each step upwards all groups are written that a kernel may be; the cost model prices each, and CP-SAT
-chooses. What the greedy rule does is where it starts, so that nothing is dearer than that by the model.
+From each step upwards, all groups that may form one kernel are listed. The cost model prices each group,
+and CP-SAT chooses. The search starts from the result of the greedy rule, so the plan is never worse by the
+model.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TRIES = 4
 
 @dataclass(frozen=True, slots=True)
 class Parted:
-    """What was chosen, from what, and beside what: the plans of no fusion and of the greedy rule."""
+    """The chosen plan with its problem, and two plans for comparison: no fusion, and the greedy rule's."""
 
     problem: GraphProblem
     plan: GraphPlan

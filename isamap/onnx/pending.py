@@ -20,7 +20,7 @@ PLACE = re.compile("«([0-9]+)»")
 
 
 Border = tuple[tuple[int, int], ...]
-"""How many elements are read before and behind an array, by its axes as they lie."""
+"""The number of elements that are read before and behind an array, by its axes as they lie."""
 
 
 @dataclass(frozen=True, slots=True)

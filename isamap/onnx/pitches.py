@@ -1,10 +1,10 @@
-"""How far rows of a tensor lie apart between steps: a line further where they would share a few cache sets.
+"""Choose row distances of tensors between steps, with one line of padding where rows would share cache sets.
 
     f32[1, 7, 7, 512] on a cache whose ways hold 4096 bytes      2112 bytes from row to row, not 2048
 
-A convolution reads rows side by side. Where their distance divides what a way holds, they fall into the same
-sets and evict each other (docs/decisions/0068-rows-of-models.md). Kernels take the distance from their
-caller, so that it costs them nothing; moves, views of other rows, and what the caller of the model owns keep
+A convolution reads several rows together. If their distance divides the size of a cache way, they map to
+the same sets and evict each other (docs/decisions/0068-rows-of-models.md). Kernels take the distance from
+their caller, so that it costs them nothing. Moves, views of other rows, and the caller's own arrays keep
 dense rows.
 """
 

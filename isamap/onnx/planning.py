@@ -1,9 +1,9 @@
-"""Where the tensors between steps lie in one workspace, and where kernels have theirs.
+"""Place the tensors between steps, and the workspaces of kernels, in one workspace.
 
     plan(program, {"gemm_1f": 4096})     {"t0": 0, "t1": 1024, "#3": 2048}, 6144
 
-A tensor lives from the step that writes it until behind the last that reads it; the workspace of a kernel as
-long as its step.
+A tensor lives from the step that writes it until behind the last that reads it. The workspace of a kernel
+lives as long as its step.
 """
 
 from __future__ import annotations

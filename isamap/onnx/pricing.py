@@ -1,4 +1,4 @@
-"""What groups of steps cost: kernels by the cost model, as greedily scheduled; moves by their bytes."""
+"""Price groups of steps: kernels by the cost model, as greedily scheduled, and moves by their bytes."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ LEAST_HOLED_BYTES = 1 << 20
 NEWEST_OPSET = 28
 
 _FIELDS = ("float_data", "int32_data", "string_data", "int64_data", "raw_data", "double_data", "uint64_data")
-"""Where a tensor may hold its numbers."""
+"""The fields in which a tensor may store its numbers."""
 _BITS = {21: 4, 22: 4, 23: 4, 25: 2, 26: 2, 27: 6, 28: 6}
 """Of types whose elements share bytes, by the numbers of `TensorProto.DataType`."""
 _VALUES = {

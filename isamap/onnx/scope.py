@@ -1,4 +1,4 @@
-"""Where a node stands: the values that it sees by name, versions of operators, and how deep in functions."""
+"""The scope of a node: the values that it sees by name, operator versions, and the depth of functions."""
 
 from __future__ import annotations
 

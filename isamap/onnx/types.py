@@ -44,7 +44,7 @@ SAID = {
     25: "uint2",
     26: "int2",
 }
-"""How the others are called."""
+"""The names of the other types."""
 
 _SPELLED = {"int4": "i4", "uint4": "u4"}
 

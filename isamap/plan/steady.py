@@ -72,8 +72,7 @@ class Steady:
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A modulo schedule: the start of each operation in its iteration, and the initiation interval, in
-    ticks."""
+    """A modulo schedule: each operation's start in its iteration, and the initiation interval, in ticks."""
 
     interval: int
     starts: tuple[int, ...]

@@ -28,7 +28,7 @@ _BRACKETS = {"ceiling(": ("⌈", "⌉"), "floor(": ("⌊", "⌋"), "(": ("(", ")
 
 @dataclass(frozen=True, slots=True)
 class ClosedForm:
-    """What one level does for one operand. Units: elements; None where no formula holds for all sizes."""
+    """The accesses of one level to one operand as formulas. Units: elements; None if no formula is exact."""
 
     level: str
     operand: str

@@ -1,4 +1,4 @@
-"""What a compilation decided, for people: one block per statement.
+"""Report the decisions of a compilation as text: one block per statement.
 
 gemm_f32 on x86-avx512: M = 64, N = 64, K = 64
 
@@ -9,11 +9,8 @@ statement 0: C[m, n] += A[m, k] * B[k, n];
   staged b around k
   holds  24 of 32 zmm for c
 
-The tensors that a program takes packed: what packs them, how they are laid out, how large they are.
-
-The workspace of a program: what lies where, from when to when.
-
-Pipelines in words: every how long an iteration starts, and what is proven about that.
+Further parts are the packed tensors with their layouts and sizes, the workspace with each buffer's place
+and lifetime, and the pipelines with their initiation intervals and proofs.
 """
 
 from __future__ import annotations
@@ -106,7 +103,7 @@ def _unshared_bytes(program: LoweredProgram) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pipelined:
-    """What was found for the main loop of a statement; `solved` is None where nothing was."""
+    """The pipeline of a statement's main loop; `solved` is None if there is none."""
 
     statement: int
     steady: Steady | None

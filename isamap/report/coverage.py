@@ -1,4 +1,4 @@
-"""Which kernels a machine's instructions compute, as a matrix of counts with totals.
+"""Report the kernels that a machine's instructions compute, as a matrix of mapping counts.
 
 coverage of matmul-16x16x16: 2 kernels, 3 statements, 1 computing instruction
 
@@ -7,10 +7,10 @@ conv2d_nchw         98       98
 depthwise       0/0/42   0/0/42
 total          98/0/42  98/0/42
 
-A cell holds whole/split/degenerate, zeros at its end left out. Mappings with an operand that is computed
-first have a column of their own: an instruction that has no others has none.
+A cell is whole/split/degenerate, without trailing zeros. Mappings with an operand that is computed first
+have a separate column if an instruction has both kinds.
 
-Several machines beside each other: what each computes of the same kernels.
+The overview compares several machines on the same kernels.
 
 kernel       dot-16  gemv-16  matmul-16x16x16
 gemm_f32          1        4                2

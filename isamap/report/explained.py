@@ -1,12 +1,12 @@
-"""What is to be seen of a schedule: what bounds it, its tree, its time in parts, roofline, runners-up.
+"""Explain a schedule: its bottleneck, its loop tree, its time in parts, its roofline, and runners-up.
 
-The schedules behind the best one: what each costs by the model, and what it decides otherwise.
+The runners-up have their modelled costs, and the decisions in which they differ.
 
 number  cost_ns  more   decides otherwise
 1       65962.8
 2       66034.3  0.1 %  block.n 200 to 96, stage.b 0 to 1
 
-Where the time of a schedule goes by its model, with what bounds it in one sentence.
+The time in parts comes from the cost model, and one sentence names the bottleneck.
 
 bound by the fma units: 87 % of the time; next: traffic from l2, most of it of b, 61 %
 

@@ -1,4 +1,4 @@
-"""What differs between two machines: memories, links, units and instructions, each as text before and after.
+"""Compare two machines: changed memories, links, units and instructions, as text before and after.
 
 memory spad   scratchpad(bytes = 262144, banks = 4)   scratchpad(bytes = 524288, banks = 4)
 unit execute  1                                       2
@@ -24,7 +24,7 @@ COST = "cost of"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What differs of one thing; None where a machine does not have it."""
+    """A difference in one item; `before` or `after` is None if that machine does not have it."""
 
     what: str
     name: str

@@ -50,7 +50,7 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What the instructions of a unit read and write, by the memories that views lie on."""
+    """The memories that a unit's instructions read and write. A view counts as its base memory."""
 
     reads: frozenset[str]
     writes: frozenset[str]

@@ -1,12 +1,10 @@
-"""What is known about a kernel's mappings, for the views: how busy an instruction is, what moves, the cost.
+"""Compute facts about a kernel's mappings for reports: utilisation, data movement, cost, and counts.
 
-What moves is looked for one mapping at a time, and only of the mappings that a view shows: it is a search.
-
-How many mappings there are: of a statement, of an instruction, of a kernel.
+The search for data movement is slow, so it runs only for the mappings that a report shows.
 
 A statement that only copies or fills (`T[i] = X[i]`, `T[i] = 0`) is performed by moves. Its mappings are
-counted with it, and not with the kernel: what a kernel's count says is in how many ways it is computed. A
-mapping of several statements counts with each of them, and once with the kernel.
+counted for the statement, but not for the kernel, whose count is the number of ways to compute it. A
+mapping of several statements counts for each of them, and once for the kernel.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from isamap.plan.trial import Evaluation
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What one heuristic answered, and how long it took. Units: seconds."""
+    """The answer of one heuristic, and its time. Units: seconds."""
 
     heuristic: str
     schedule: Schedule
@@ -78,9 +78,9 @@ def attempt_json(attempt: Attempt) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class NestChange:
-    """What differs in one statement: lines of both texts, and the costs where a model can say them.
+    """The difference in one statement: lines of both texts, and the costs if a model can price them.
 
-    `unpriced` is why it cannot, for the one before and the one after; "" where it can. Units: nanoseconds.
+    `unpriced` says why it cannot, for the one before and the one after; "" if it can. Units: nanoseconds.
     """
 
     statement: int
@@ -148,7 +148,7 @@ def _number(value: float | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Verdicts:
-    """What one evaluator said, by the nests of a schedule. `recalled` are those that it said before."""
+    """The evaluations of one evaluator, by the nests of a schedule. `recalled` are those from the cache."""
 
     evaluator: str
     said: Mapping[tuple[NestSchedule, ...], Evaluation]
@@ -166,10 +166,10 @@ class Verdicts:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How an evaluator's order and the model's agree over schedules that are not the same.
+    """The agreement of an evaluator's order with the model's, over schedules that are not the same.
 
     `tau` is Kendall's tau-b (Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945), None
-    where one of the two tells nothing apart. `first_over_best` is how much slower the model's first choice is
+    if one of the two has only ties. `first_over_best` is how many times slower the model's first choice is
     than the best of all.
     """
 

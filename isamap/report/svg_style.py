@@ -1,4 +1,4 @@
-"""How pictures look: one set of colours for light and dark, which follow the reader's mode."""
+"""The style of pictures: one set of colours for light and dark mode, which follow the reader's mode."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def _series(sweep: Sweep) -> list[_Series]:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where values are drawn: places of the first figure's values across, a range of times down."""
+    """The coordinate frame of a plot: the first parameter's values across, a range of times down."""
 
     across: tuple[float, ...]
     low: float

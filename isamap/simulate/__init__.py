@@ -1,4 +1,4 @@
-"""What programs and mappings compute, found by interpreting the meaning of every instruction."""
+"""Simulate programs and mappings by interpreting the meaning of every instruction."""
 
 from isamap.simulate.issue import CannotPad, perform, size_values
 from isamap.simulate.lanes import Cut

@@ -1,11 +1,11 @@
-"""How long a lowered program takes, by events: each issue on its unit, its operands, its lines of memory.
+"""Time a lowered program by discrete events: issues on units, operand dependences, memory lines.
 
     simulate(program, machine, problem)  ->  Simulation(total_ns=1.07e7, ...)
 
-Loops are run until two iterations take the same time; the iterations that are left are not run but counted,
-so that a product of 1024³ takes seconds. Where it errs: see `LEFT_OUT`.
+A loop runs until two iterations take the same time. Its other iterations are not run but counted, so that a
+product of 1024³ takes seconds. `LEFT_OUT` lists the effects that the simulation omits.
 
-The simulated cost: a schedule lowered, and its program run by events.
+The evaluator `simulated` lowers a schedule and returns the simulated time of its program.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ MOST_TURNS = 16
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """What a program's time is made of.
+    """The simulated time of a program, and its parts.
 
-    Units: `total_ns`; `busy_ns` per unit; `moved_bytes` per level towards the one before it. `issues` of the
-    whole program, of which `run` were looked at.
+    Units: `total_ns`; `busy_ns` per unit; `moved_bytes` per level towards the one before it. `issues`
+    counts the whole program, of which `run` were simulated one by one.
     """
 
     total_ns: float

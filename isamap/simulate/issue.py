@@ -34,7 +34,10 @@ class CannotPad(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """What all issues share: `arrays` are read; `held`, the target in the type of its sum, is written."""
+    """The shared inputs of all issues.
+
+    `arrays` are read. `held` is the target, in the type of its sum, and is written.
+    """
 
     statement: Statement
     pattern: Pattern

@@ -1,8 +1,8 @@
-"""Which kernel iteration each lane of an issue stands for, and which lanes stand for none.
+"""Find the kernel iteration that each lane of an issue performs; some lanes perform none.
 
-With `k` on an instruction axis of 4 lanes and extent 6 there are two issues: lanes 0 … 3 stand for k = 0 … 3,
-then lanes 0 and 1 for k = 4 and 5, and lanes 2 and 3 for nothing. Several kernel axes on one instruction axis
-are fused: lane a stands for the a-th of their points, counted from where the issue begins.
+With `k` on an instruction axis of 4 lanes and extent 6 there are two issues: lanes 0 … 3 perform k = 0 … 3,
+then lanes 0 and 1 perform k = 4 and 5, and lanes 2 and 3 nothing. Several kernel axes on one instruction
+axis are fused: lane a performs the a-th of their points, counted from the first point of the issue.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Sizes = MappingType[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """How a mapping's iterations are cut into issues: one of its variants.
+    """A variant of a mapping: the division of its iterations into issues.
 
-    `groups` are the mapping's, kernel axes in the order in which they are fused and instruction axes in that
-    of the digits of the fused number, outermost first; empty means as the mapping writes them. `params` are
-    values of the instruction's integer parameters. `tiles` says how many lanes of an instruction axis are
-    used, all where it says nothing; on axes that share their kernel axes fewer lanes also change for what the
-    others stand. With `masked`, an axis as long as a parameter says is made shorter at the end; else, and
-    where it cannot be, lanes beyond the end are padded.
+    `groups` are the mapping's, with kernel axes in the order of their fusion and instruction axes in the
+    order of the digits of the fused number, outermost first; empty means as the mapping writes them.
+    `params` are values of the instruction's integer parameters. `tiles` gives the number of lanes used of
+    an instruction axis; the default is all. On axes that share their kernel axes, fewer lanes also change
+    the iterations of the others. With `masked`, an axis whose length is a parameter is made shorter at the
+    end. Otherwise, lanes beyond the end are padded.
     """
 
     params: Sizes = field(default_factory=dict[str, int])

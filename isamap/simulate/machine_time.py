@@ -22,10 +22,10 @@ from isamap.simulate.reuse import Weights
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """What an issue reads or writes in a scratchpad. Units: `place` and `size` in bytes of it.
+    """An access of an issue to a scratchpad. Units: `place` and `size` in bytes of it.
 
-    `banks` are its banks, as units from `first_bank` on, and `runs` where the bytes lie in them; none where
-    the memory does not state how fast they are.
+    `banks` are its banks, as units from `first_bank` on, and `runs` the places of the bytes in them; none
+    if the memory does not state their speed.
     """
 
     memory: str

@@ -1,8 +1,8 @@
-"""What a simulation did, and when: issues on their units, lines on links, iterations that were not run.
+"""Record the events of a simulation: issues on units, lines on links, iterations that were counted.
 
     record(program, machine, problem)  ->  Recorded(issued=(Issued("dma_in_i8", 0 ns, …), …), …)
 
-Iterations that are counted, not run, stand as one `Repeated`; what they move is counted all the same.
+Iterations that are counted, not run, are recorded as one `Repeated`; their data movement is included.
 """
 
 from __future__ import annotations

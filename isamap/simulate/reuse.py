@@ -1,13 +1,13 @@
-"""Which memory level serves each access of a program, from how much is touched between two uses of a line.
+"""Find the memory level that serves each access, from the bytes touched between two uses of a line.
 
     for m0 { for k0 { load B[k0] } }      a line of B is used again one iteration of m0 later;
-                                          what an iteration touches fits into l2: from the second on,
+                                          the bytes of an iteration fit into l2: from the second on,
                                           l2 serves it
 
-An access under loops asks from the innermost loop outward. A loop along which it stands still brings it back
-to the same line one iteration later; one along which it moves by less than a line, for a part of its
-iterations; one along which it moves further, never. What no loop brings back may have been touched by another
-access of the same array before, or else by the previous call.
+The search for the previous use of a line goes from the innermost loop outward. A loop that does not move
+the access returns it to the same line one iteration later. A loop that moves it by less than a line does so
+for a part of its iterations, and a loop that moves it further never does. If no loop returns the access to
+its line, another access of the same array may have touched it before, or else the previous call.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from isamap.machine.encodings import TOKENS, Quantity
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an operand lies in a memory. Units: `address` and `strides`, one per axis, in bytes."""
+    """The place of an operand in a memory. Units: `address` and `strides`, one per axis, in bytes."""
 
     memory: str
     address: int

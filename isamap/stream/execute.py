@@ -91,7 +91,7 @@ def _memories(program: ProgramFile, given: Mapping[str, Array]) -> dict[str, _Me
 
 
 _Result = tuple[Operand, Array, Placed]
-"""What a command writes of an operand."""
+"""The values that a command writes to an operand."""
 
 
 def _perform(at_once: Sequence[Placed], state: _State) -> None:

@@ -1,4 +1,4 @@
-"""Where a program's arrays lie: tensors and buffers of the workspace in memory, others in scratchpads."""
+"""Lay out a program's arrays: tensors and workspace buffers in main memory, other buffers in scratchpads."""
 
 from __future__ import annotations
 

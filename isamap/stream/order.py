@@ -1,7 +1,7 @@
-"""What has to happen before what: the last commands to read and to write each byte, and what a unit knows.
+"""Order commands: find the last command that accessed each byte, and the commands that a unit waits for.
 
-A unit performs its commands in order; of another unit it knows as much as tokens have told it. Known is the
-number of the last command of each unit that is done: then all before it there are.
+A unit performs its commands in order. It learns of other units' progress by tokens only. Its knowledge is
+the number of the last finished command of each unit, which implies all earlier ones of that unit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Touched:
     units: tuple[int, ...]
     """The unit of each command."""
     count: int
-    """How many units there are."""
+    """The number of units."""
     _writers: dict[str, Array] = field(default_factory=dict[str, Array])
     _readers: dict[tuple[str, int], Array] = field(default_factory=dict[tuple[str, int], Array])
 

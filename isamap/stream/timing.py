@@ -1,7 +1,7 @@
-"""When units are done with a program whose tokens alone keep them in order, by the costs of its machine.
+"""Time a program whose commands only tokens keep in order, by the costs of its machine.
 
-A command begins when its unit is free, what it takes tokens of and what it reads is done, and its bytes can
-cross the link that units share; it gives its tokens when it is done.
+A command starts when its unit is free, the tokens that it takes are there, the data that it reads is there,
+and the link that units share has room for its bytes. It gives its tokens when it ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from isamap.stream.words import END, decode, decode_end
 
 @dataclass(frozen=True, slots=True)
 class StreamTime:
-    """How long a program takes, and how long it keeps each unit busy. Units: ns."""
+    """The time of a program, and the busy time of each unit. Units: ns."""
 
     total_ns: float
     busy_ns: Mapping[str, float]
@@ -93,7 +93,7 @@ def link_time(command: Command, machine: Machine) -> tuple[str, float] | None:
 # --- when words with slots are performed, one behind the other ---
 
 Times = Callable[[Command, Machine], tuple[float, float]]
-"""How long a command keeps its unit busy, and when it is done. Units: ns."""
+"""A function that returns the time for which a command keeps its unit busy, and its end. Units: ns."""
 Crossing = Callable[[Command, Machine], tuple[str, float] | None]
 """The memory behind the shared link that its bytes cross, and for how long. Units: ns."""
 

@@ -25,7 +25,7 @@ Pairs = dict[tuple[str, str], list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class _Assignment:
-    """What is known while commands are gone through in order."""
+    """The state while commands are visited in order."""
 
     units: tuple[str, ...]
     queues: dict[tuple[str, str], TokenQueue]

@@ -29,7 +29,7 @@ from isamap.stream.command_words import (
 from isamap.stream.order import Array, room
 
 END = "end"
-"""What the words at the end of a program are called."""
+"""The name of the encoded instructions at the end of a program."""
 
 
 def encode_all(commands: Sequence[Command], machine: Machine, places: Places) -> list[int]:
@@ -163,7 +163,7 @@ def _is_whole(operand: Operand, register: Register, machine: Machine) -> bool:
 # --- Commands put into the slots of words, each as early as what it needs and a free slot allow ---
 
 MOST_AHEAD = 8
-"""How many words a command may go back to at most: what stands there is on its way already."""
+"""The largest number of words by which a command may move back. Words behind it are in flight already."""
 
 
 @dataclass(slots=True)
@@ -227,7 +227,7 @@ def _free(words: Sequence[Sequence[SlotCommand]], first: int, slots: Sequence[in
 # --- Words that repeat, found and left to the loops of the hardware ---
 
 MOST_LOOPED = 64
-"""How many words a loop has at most: longer ones are not looked for."""
+"""The largest number of words of a hardware loop. The search ignores longer ones."""
 
 
 def roll(words: Sequence[BundleCommands], machine: Machine, bundle: Bundle) -> list[Run]:

@@ -140,4 +140,4 @@ ANCHORS: Mapping[str, Filled] = {
 
 SEVERAL: Mapping[str, Several] = {"convolution_backward.default": convolution_backward, **RECURRENT}
 SEARCHED = frozenset(("convolution_backward.default",))
-"""What is worth a search, where no heuristic is named."""
+"""The operations whose kernels are searched if no heuristic is named."""

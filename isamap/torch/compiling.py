@@ -159,7 +159,7 @@ def _same(found: Sequence[Any], wanted: Any) -> bool:
 
 
 GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
-"""How many gates a layer has, by torch's name of it."""
+"""The number of gates of a layer, by torch's name of it."""
 
 
 def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:

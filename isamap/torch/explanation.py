@@ -1,4 +1,4 @@
-"""Where each node of a model runs, as a table.
+"""Explain where each node of a model runs, as a table.
 
 node     operation         result           ran
 addmm    addmm.default     float32 [3, 16]  kernel 0: addmm_relu

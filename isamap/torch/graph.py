@@ -1,4 +1,4 @@
-"""What is asked of a node of torch.fx: its name, its type, how its result lies."""
+"""Query nodes of torch.fx: the name, the type, and the layout of the result."""
 
 from __future__ import annotations
 

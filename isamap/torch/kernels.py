@@ -19,9 +19,9 @@ from isamap.source import Diagnostic, IsamapError, UsageProblem
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How kernels are compiled, as `torch.compile(…, options={…})` says it.
+    """The options of `torch.compile(…, options={…})`.
 
-    Where no heuristic is named, what is worth a search gets one.
+    If no heuristic is named, kernels that are worth a search get one.
     """
 
     machine: str = "host"

@@ -26,7 +26,7 @@ _MATRICES: Mapping[str, tuple[int, ...]] = {
     "addmm.default": (2,),
     **dict.fromkeys(RECURRENT, (3, 4)),
 }
-"""Which arguments of an operation, which one sum reads, a kernel may take packed."""
+"""The arguments of an operation that a kernel may take packed if a single sum reads them."""
 
 
 def weights_of(graph: Any) -> frozenset[Any]:

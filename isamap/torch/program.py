@@ -30,7 +30,7 @@ from isamap.tune.turns import take_turns
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """Where a node of a graph runs: in a kernel, by torch ("eager"), or "nowhere", as a view does."""
+    """The place where a node of a graph runs: in a kernel, by torch ("eager"), or "nowhere" (a view)."""
 
     node: str
     operation: str
@@ -163,7 +163,7 @@ def _is_begun(node: Any, of: dict[Any, Performed]) -> bool:
 TORCH = "torch"
 
 KNOWN: dict[str, Choice] = {}
-"""What this process has found or recalled, which holds where nothing can be kept, too."""
+"""The choices that this process has found or read. They remain if nothing can be stored."""
 
 
 @dataclass(frozen=True, slots=True)

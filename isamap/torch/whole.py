@@ -32,7 +32,7 @@ from isamap.torch.program import Program, Ran, make_program, ran_of
 from isamap.torch.running import Values, as_foretold, making
 
 MOST_MADE = 8
-"""How often a library is made: weights that go on changing are sooner packed kernel by kernel."""
+"""The limit on rebuilding a library. Weights that change more often are packed kernel by kernel."""
 
 
 def whole_program(graph: Any, options: Options, made: list[Whole] | None = None) -> Program:

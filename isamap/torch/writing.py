@@ -1,4 +1,4 @@
-"""What anchors write to: the statements of a kernel in the making, and how they name elements."""
+"""Build the statements of a kernel from anchors, and the expressions for elements of tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Axes = Sequence[str]
 
 
 class Writer(Protocol):
-    """What anchors write to."""
+    """The kernel under construction, to which anchors write."""
 
     def read(self, node: Any, index: Sequence[str], *, padded: str = "") -> str:
         """Return an element of a tensor in the type that torch computes in, with what it is outside of it."""

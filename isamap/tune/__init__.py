@@ -1,1 +1,1 @@
-"""What is measured: calibration, and the profiles that it leaves."""
+"""Measurements: calibration, profiles, measured schedules, and the tuning database."""

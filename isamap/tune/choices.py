@@ -1,9 +1,9 @@
-"""Which was faster for a group of operations of a model, our kernel or the calls of a library: kept choices.
+"""Store, for a group of operations of a model, whether our kernel or the calls of a library are faster.
 
-    Choices.open().keep(choice)   in the place of the one before
+    Choices.open().keep(choice)   replaces the previous choice
     Choices.open().find(key)      the choice of an equal question, or None
 
-An SQLite file beside the tuning database, and private like it.
+The store is an SQLite file in the folder of the tuning database, and private like it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OURS = "isamap"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What performs a group of operations: `chosen` is "isamap" or the library's name.
+    """The implementation of a group of operations: `chosen` is "isamap" or the library's name.
 
     `ratio` is the library's time over ours, the median over rounds. Units: `ours_ns` and `theirs_ns` in
     nanoseconds of one call; `time` in UTC, ISO 8601.

@@ -141,10 +141,10 @@ def _unusable(path: Path, why: str) -> Unkept:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What trials have in common, and what the log says of it.
+    """The common inputs of trials, as the log records them.
 
-    `versions` are those of everything that made the code and found the schedules; `profile` names the
-    measured figures that the machine was described with, "" for none.
+    `versions` are those of everything that made the code and found the schedules. `profile` names the
+    measured parameters of the machine, "" for none.
     """
 
     kernel_sha256: str

@@ -1,7 +1,7 @@
-"""What one calibration measures, figure by figure; `profile` holds them together.
+"""The results of one calibration, parameter by parameter; `profile` combines them.
 
-Each is of this processor, and most say of which memory or instruction they are. What could not be measured
-says why.
+Each result belongs to this processor, and most name a memory or an instruction. A parameter that could not
+be measured has a reason instead.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class BandwidthFigure:
 
 @dataclass(frozen=True, slots=True)
 class CacheFigure:
-    """What a cache of the description has here; `reported_bytes` is what the system says of it.
+    """The measured properties of a cache; `reported_bytes` is its size as the system reports it.
 
-    None is not known: the description's holds. `said` is where the figures come from. A line not touched for
-    longer than `kept_ns` is lost. Units: bytes and nanoseconds.
+    None means unknown, and the description's value remains. `said` is the origin of the values. A line not
+    touched for longer than `kept_ns` is lost. Units: bytes and nanoseconds.
     """
 
     memory: str
@@ -91,14 +91,14 @@ class RowReading:
 
 @dataclass(frozen=True, slots=True)
 class RowFigure:
-    """What it takes to begin rows of a memory, as its link's `rows` states it, in pieces of `piece_bytes`.
+    """The time to start rows of a memory in pieces of `piece_bytes`, as its link's `rows` states it.
 
-    `hinted_start_ns` is None where nothing can be hinted, `crowded_ns` and `crowded_piece_ns` where the
-    memory is not the one behind the nearest cache, or products do not say. `swept_count` is as measured: half
-    of the pages that are translated at once is the most of it that is laid over a machine. A piece of rows
-    that are followed takes `swept_ns` longer than one of a near memory; of `hinted_swept_count` rows, one
-    that is asked for early `hinted_swept_ns` (0 rows: as long), and `hinted_traffic_factor` of what its lines
-    take counts beside computing (None: as much as of others).
+    `hinted_start_ns` is None if nothing can be hinted. `crowded_ns` and `crowded_piece_ns` are None if the
+    memory is not the one behind the nearest cache, or if the products do not show them. `swept_count` is as
+    measured; applied to a machine, it is at most half of the pages that are translated at once. A piece of
+    rows that are followed takes `swept_ns` longer than one of a near memory. Of `hinted_swept_count` rows,
+    a prefetched piece takes `hinted_swept_ns` (0 rows: as long). `hinted_traffic_factor` is the part of
+    their lines' time that is added to computing (None: as much as of others).
     """
 
     memory: str
@@ -119,9 +119,9 @@ class RowFigure:
 
 @dataclass(frozen=True, slots=True)
 class StreamFigure:
-    """What rows along a sum take that stream from a memory, as its link's `streams` states it.
+    """The time of rows along a sum that stream from a memory, as its link's `streams` states it.
 
-    Units: nanoseconds a row; factors are how much of computing counts beside.
+    Units: nanoseconds a row; factors are the part of computing that is added.
     """
 
     memory: str
@@ -133,8 +133,10 @@ class StreamFigure:
 
 @dataclass(frozen=True, slots=True)
 class PieceFigure:
-    """What beginning a long piece of a row takes that streams from a memory, unasked and hinted, and what
-    beginning a row does of which each load reads its own to the end, likewise. Units: nanoseconds.
+    """The time to start a long piece of a row that streams from a memory, with and without hints.
+
+    `swept_start_ns` and `hinted_swept_start_ns` are the time to start a row if each load reads its own row
+    to the end. Units: nanoseconds.
     """
 
     memory: str

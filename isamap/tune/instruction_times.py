@@ -1,4 +1,4 @@
-"""Which timings of instructions a calibration makes, on which numbers, and what their times mean."""
+"""Choose the timings of instructions in a calibration and their data, and interpret the measured times."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ MAKE = "make one with `isamap tune gather` and `isamap tune train`"
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """What training leaves: trees over features of these names, and the card."""
+    """The result of training: trees over features of these names, and the model card."""
 
     names: tuple[str, ...]
     forest: Forest

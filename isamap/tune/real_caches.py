@@ -1,26 +1,24 @@
-"""What the caches of a description really have on this processor.
+"""Measure the usable capacity of caches on this processor, and the time for which they keep lines.
 
-The operating system says how large each cache is; the caches of a description are the system's in order, the
-nearest first. That is not all: a guest is told the size of the whole last cache, of which others have their
-part. So the last one counts as far as it can be read like a cache. Where 48 MiB in 12 ways are reported,
+The operating system reports the size of each cache; the description's caches correspond to the system's in
+order, the nearest first. A guest sees the size of the whole last cache, which it shares with others. The
+capacity that counts is the size up to which reads run at the speed of a cache. For 48 MiB in 12 ways,
 
     2.5   3     4     6     9     12    18    24    MiB are read in sequence at
     32.5  31.9  31.7  31.3  24.0  14.1  11.4  11.5  bytes per ns,
 
-so 6 MiB are read like a cache: three quarters of 8 MiB, or of two ways, which are the figure. In sequence
-most of what is missed is fetched ahead, so that a little longer may be much longer in pieces of rows
-(docs/decisions/0020-memory-model.md). What others on a shared host do only makes reads slower: a probe takes
-no longer than any larger one did, whatever disturbed it.
+so 6 MiB are read like a cache. They are three quarters of 8 MiB, or of two ways, which is the result. In
+sequence most misses are prefetched, so a small slowdown here may be a large one in pieces of rows
+(docs/decisions/0020-memory-model.md). Load of other guests only makes reads slower, so each probe counts as
+no slower than any larger one.
 
-How long caches keep lines that are not touched, where other programs share them.
-
-A guest of a large machine shares its last cache with strangers, and maybe its core. A buffer that is read
-over and over stays near; one that a schedule comes back to after a few milliseconds of computing is gone. So
-it is read, then nothing is touched for a while, then it is read again by the clock. 8 MiB in the last cache
-of a guest with two cores of thirty-two,
+A guest of a large machine shares its last cache with other guests, and perhaps its core. A buffer that is
+read repeatedly stays near, but a buffer that is used again after some milliseconds of computing is evicted.
+The probe reads a buffer, waits, and times a second read. 8 MiB in the last cache of a guest with two cores
+of thirty-two,
 
     0     0.3   1     3     10    ms after they were read, are read again at
-    30    30    24    13    11    bytes per ns, of which the last is what memory gives.
+    30    30    24    13    11    bytes per ns, of which the last is the speed of memory.
 """
 
 from __future__ import annotations

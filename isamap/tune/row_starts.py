@@ -1,12 +1,12 @@
-"""What beginning rows takes that come out of each memory, while something is computed on them.
+"""Measure the time to start rows from each memory while a kernel computes on them.
 
     C[m, n] += A[m, k] * B[k, n], with all B in one memory; a register block reads a piece of each row of B:
 
-    for n by 80 { hold; for k by 1 { … } }                   the next piece is of another row, and is begun
-    for k by 16 { for n by 80 { hold; for k by 1 { … } } }   16 rows go on with their next pieces, if followed
+    for n by 80 { hold; for k by 1 { … } }                   the next piece is of another row, and is started
+    for k by 16 { for n by 80 { hold; for k by 1 { … } } }   16 rows continue with their next pieces
 
-Loads that wait for nothing begin rows for nothing, as what executes out of order runs ahead of them; so these
-are kernels of the language that are matched, scheduled and compiled like any other.
+Loads without dependences would hide the start of rows by out-of-order execution. Therefore the measurement
+uses kernels of the language that are matched, scheduled and compiled like any other.
 """
 
 from __future__ import annotations

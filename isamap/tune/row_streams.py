@@ -1,21 +1,20 @@
-"""What rows along a sum take that stream from memory, with and without hints about the next ones.
+"""Measure rows and pieces of rows that stream from memory, with and without prefetch hints.
 
     C[m, n] += A[m, k] * B[n, k], with 64 MiB of B, 4 rows of A and 16
 
-Four products say it: those of 16 rows what computing adds, those of 4 what is left beside it for each row.
-Where 16 take longer to compute than to come from memory, nothing streams, and there are fewer.
-Pieces of rows, which lie across a sum, are measured with all others (`row_starts`).
-
-What beginning a long piece of a row takes that streams from memory: unasked, hinted, swept, and both.
+Four products measure rows along a sum: those with 16 rows show the part of computing that is added, those
+with 4 the remaining time of each row. If 16 rows take longer to compute than to load from memory, nothing
+streams, and fewer rows are used. Pieces of rows, which lie across a sum, are measured in `row_starts`.
 
     C[m, n] += A[m, k] * B[k, n], with 64 MiB of B and one row of A
 
-A register block reads up to 2 KB of each row of B, and the next piece lies pages away. Some processors
-follow a piece so long from its first lines on, and hints only cost; others begin anew for each. Without a
-loop inside, a block reads a line or two of a few rows, and each of its loads goes on with its row in the
-next block, for which the next few rows may be hinted as well. All are timed, in turns: what each takes longer
-than the model has it without beginnings, shared among what it begins, is what beginning takes. What else the
-model errs by is in it.
+This product measures the start of a long piece: without hints, hinted, swept, and both. A register block
+reads up to 2 KB of each row of B, and the next piece is pages away. Some processors follow such a piece
+from its first lines on, and hints only cost; others start anew for each. Without an inner loop, a block
+reads a line or two of a few rows, and each of its loads continues with its row in the next block, for which
+the next few rows may be hinted as well. All four are timed in alternation. The result is the measured time
+minus the model's time without starts, divided by the number of starts; it includes the model's other
+errors.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ kernel streams() {{
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """What a product took, and by the model its traffic and what it computes. Units: nanoseconds."""
+    """The measured time of a product, and its modelled traffic and computing time. Units: nanoseconds."""
 
     ns: float
     traffic_ns: float

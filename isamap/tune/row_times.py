@@ -1,10 +1,9 @@
-"""What the times of products say of rows that come out of a memory: `row_starts` measures them.
+"""Derive row parameters from the times of products, which `row_starts` measures.
 
-pieces of a column - pieces that follow others                    to begin a piece
-pieces of 16 rows of A - of 4, over what these compute more       how much of computing shows
-pieces of 4 rows of A - what shows of their computing             how much of their traffic shows
-pieces that follow others - the same out of a near memory         how late they come, hinted or not
-hinted pieces - what shows of computing on near ones              how much of their traffic shows
+pieces of a column - pieces that follow others to start a piece pieces of 16 rows of A - of 4, over what
+these compute more the exposed part of computing pieces of 4 rows of A - the exposed part of their computing
+the exposed part of their traffic pieces that follow others - the same from a near memory their delay,
+hinted or not hinted pieces - the exposed part of computing on near ones the exposed part of their traffic
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """What a piece of a row takes, and what all issues on it take by themselves. Units: ns; bytes."""
+    """The time of a piece of a row, and that of all issues on it by themselves. Units: ns; bytes."""
 
     per_piece_ns: float
     issues_ns: float
@@ -56,10 +55,10 @@ class Took:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """What pieces take out of the second memory, by how many rows are read before their next pieces; what of
-    that are their lines, and what these take from farther on.
+    """The time of pieces from the second memory, by the number of rows read before their next pieces.
 
-    Units: nanoseconds and bytes.
+    `lines_ns` is the part of it for their lines, and `far_lines_ns` the time of these lines from farther
+    memory. Units: nanoseconds and bytes.
     """
 
     piece_bytes: int

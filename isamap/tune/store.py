@@ -1,17 +1,15 @@
-"""Where profiles are kept: files in the user's data folder, one for each calibration.
+"""Store profiles: files in the user's data folder, one for each calibration, and shipped profiles.
 
-A file's name says machine, description, processor and time; it is written beside its place and renamed into
-it, so that a process may be killed at any moment.
-
-SQLite files in the user's data folder: private, open to several processes, whole after a kill.
+A file's name contains machine, description, processor and time. It is written under a temporary name and
+then renamed, so that a process may be killed at any moment.
 
     with opened(path, tables, 1, refuse) as connection, connection: ...   one transaction
 
-What was acknowledged is there for good: the write-ahead log is synced at every commit.
+opens an SQLite file of the data folder: private, shared between processes, consistent after a kill. The
+write-ahead log is synced at every commit, so that committed data is permanent.
 
-Profiles that isamap ships: what was measured on one processor stands for its family.
-
-They are used for shipped machines only: a description that a user writes states its figures itself.
+A shipped profile was measured on one processor and is used for its family, on shipped machines only. A
+description that a user writes states its parameters itself.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from isamap.source import real_number
 
 LEAF = -1
 MOST_TREES, MOST_NODES = 2000, 1023
-"""What a file may hold: a file is a stranger's."""
+"""Limits on the contents of a file, which may come from an untrusted source."""
 LARGEST_SUM = 300.0
 """The largest sum of `start` and the trees: e to its power, a factor of a cost, is a float."""
 

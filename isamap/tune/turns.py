@@ -16,7 +16,7 @@ from isamap.tune.winners import Rounds
 
 TURN_NS = 20_000_000
 READING_NS = 50_000
-"""What lies between two readings of a clock, at least: one of a thread's own takes part of a microsecond."""
+"""The least time between two readings of a clock. Reading a thread's own clock takes a part of 1 µs."""
 LIMIT_NS, LEAST_ROUNDS = 1_000_000_000, 5
 """After so long no round begins but those without which none can win: of slow calls."""
 

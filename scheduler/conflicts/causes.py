@@ -1,6 +1,6 @@
-"""What keeps an option from having a schedule, in words with the numbers: one function per cause.
+"""Explain why an option has no schedule, with the numbers: one function per cause.
 
-Each looks at a Space whose fixed decisions are in conflict, and returns what it finds, or None.
+Each function inspects a Space whose fixed decisions conflict, and returns the cause that it finds, or None.
 """
 
 from __future__ import annotations

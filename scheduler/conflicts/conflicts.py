@@ -37,7 +37,7 @@ NEAR = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether a statement has a schedule with some decisions fixed."""
+    """The question whether a statement has a schedule with some decisions fixed."""
 
     problem: Problem
     nest: NestProblem

@@ -1,4 +1,4 @@
-"""What is said where scratchpads are too small: the least that an option needs, with its parts.
+"""Explain that scratchpads are too small: the least bytes that an option needs, with their parts.
 
 statement 0 has no schedule: 4608 bytes of `spad` are needed at least, and there are 4096
 """
@@ -18,7 +18,7 @@ from isamap.source import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What an assignment needs of each scratchpad that is too small for it. Units: bytes."""
+    """The bytes that an assignment needs of each scratchpad that is too small for it. Units: bytes."""
 
     space: Space
     made: Assignment

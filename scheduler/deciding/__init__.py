@@ -1,1 +1,1 @@
-"""What may be decided about an option: values, what they may not do together, and loops made of them."""
+"""The decisions about an option: their values, their constraints, and the loops that they lead to."""

@@ -1,9 +1,11 @@
-"""What there is to decide about an option, listed once: for floors, for boxes and for the solver's literals.
+"""List the decisions about an option once: for lower bounds, for boxes and for the solver's literals.
 
     choices_of(space, ({"m": 6}, {"m": 4}))
     ->  stage of a: 0, 2     block and unrolling of m: (96, 6), (48, 6) or (64, 4)     order of m and k: 0, 1
 
 Blocks of registers beside which there are the same ways to make a choice are of one kind.
+
+Register blocks that have the same ways to make a choice are of one kind.
 """
 
 from __future__ import annotations

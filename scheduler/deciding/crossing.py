@@ -1,12 +1,13 @@
-"""What may cross iterations, as decisions: buffers filled one iteration early, results written back one late.
+"""Decisions about software pipelining: buffers filled one iteration early, deferred write-back of results.
 
     nest0.ahead.b = 1       stage b ahead 1;
     nest0.ahead.b = 2       stage b ahead 1 into k;
     nest0.spread.c = 1      stage c; spread write c into k;
 
-All need two copies of a buffer. They are searched where a unit moves the data by itself, ahead beside the sum
-where the unit that sums has its registers to itself; elsewhere, where the unit that computes copies too, they
-cost more than they save, and are 0 unless a person fixes them.
+All need two copies of a buffer. They are searched if a separate unit moves the data, and for copies that
+are interleaved with a sum if the summing unit does not share its registers. In other cases the unit that
+computes also copies, and pipelining costs more than it saves; the decisions are then 0 unless a person
+fixes them.
 """
 
 from __future__ import annotations

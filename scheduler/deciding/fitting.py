@@ -1,4 +1,4 @@
-"""Which register blocks fit into the registers: asked once for all options whose operands take as many.
+"""Find the register blocks that fit into the registers, once for all options with equal register needs.
 
 fitting((Taker("zmm", 1, (True, False)), Taker("zmm", 1, (False, True)), Taker("zmm", 1, (True, True), True)),
         (("zmm", 32),), (64, 4), 64)  ->  ((2, 2), (2, 3), (2, 4), (3, 2), …)

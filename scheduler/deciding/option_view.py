@@ -1,4 +1,4 @@
-"""What modules that say what may be decided have to know of an option: a `Space` gives it, and asks them."""
+"""The interface of an option to the modules that list its decisions. A `Space` implements it."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""What may be decided about single operands beside how they are staged: a table of kinds of decisions.
+"""The table of decisions about single operands, other than their staging.
 
     nest0.ahead.b = 1       stage b ahead 1;
     nest0.spread.c = 1      stage c; spread write c into k;
     nest0.prefetch.a = 2    prefetch a ahead 1 into l2;
     nest0.rows.b = 1        stage b by rows;
 
-A kind says what values there are, what they need, and how they stand in a schedule. Spaces, the solver's
+A kind of decision gives its values, their constraints, and their place in a schedule. Spaces, the solver's
 literals and constraints, heuristics, nests, prices of given schedules, `--fix`, rankings and conflicts read
-the table. A new kind is a module that says this, a line here, and its name in `isamap.plan.decisions`.
+the table. A new kind is a module that defines it, a line here, and its name in `isamap.plan.decisions`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What takes least of scratchpads under a register block: whether anything fits is seen by these alone.
+"""Find the assignments with the least scratchpad use under a register block: if none fits, nothing does.
 
-Smaller blocks never take more; operands read in place take nothing. One thing has two sides: a sum that is
-cut needs less of its inputs, but has to rest somewhere where its tensor is too narrow for it.
+Smaller blocks never need more, and operands read in place need nothing. Only cutting a sum has two effects:
+its inputs need less, but its partial sums need a backing memory if its tensor's type is too narrow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What may be decided about one option of a statement: register blocks, cache blocks, loop orders, stages.
+"""The decisions about one option of a statement: register blocks, cache blocks, loop orders, stages.
 
     register_blocks(option, {"zmm": 32})  ->  ({"m": 6, "n": 4}, {"m": 5, "n": 5}, ...)
 

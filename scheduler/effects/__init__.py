@@ -1,1 +1,1 @@
-"""What takes time: the table of effects, and a module for each formula or a few that belong together."""
+"""The effects that take time: the table of effects, and a module for each formula or group of formulas."""

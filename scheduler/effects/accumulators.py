@@ -1,4 +1,4 @@
-"""What it takes to bring sums into registers and out of them again."""
+"""Price the loads of accumulators into registers, and their stores."""
 
 from __future__ import annotations
 

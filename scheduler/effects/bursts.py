@@ -1,28 +1,28 @@
-"""What shows of inputs that are used faster than they come from afar.
+"""Price the exposed load time of inputs that are used faster than they arrive from far memory.
 
-Computing hides traffic only where it stands:
+Computing hides traffic only if both happen at the same time:
 
     for m by 153 {
       for n by 48 {
         for m by 9 {       17 times with the same 48 columns of B: the first time they come from afar,
           for k by 1 {     while 9 x 48 products of each row of them are computed, and then they are near
 
-A row of 48 numbers takes 15 ns out of memory at 12.4 bytes per ns; its 27 issues take 4. What is left shows,
-however much is computed in the sixteen register blocks behind. So of each byte counts what it takes longer
-than all issues that a register block has for it, out of where it comes from:
+Loading a row of 48 numbers takes 15 ns from memory at 12.4 bytes per ns; its 27 issues take 4. The
+difference is exposed, however much the sixteen register blocks behind compute. Each byte therefore counts
+for the time by which it takes longer than all issues of a register block on it, at its source:
 
-    bytes out of l3 * max(0, 1 / 32 - issues)  +  bytes out of memory * what is left of 1 / 12.4 beyond that
+    bytes out of l3 * max(0, 1 / 32 - issues)  +  bytes out of memory * the remainder of 1 / 12.4 beyond that
 
-Rows along a sum are short, and no sooner fetched ahead than they are over. Out of memory computing hides them
-where it takes as much longer as a machine says of such rows that stream (`row_computing_factor`): twice as
-long, mostly. What was packed before has no rows, whichever way its tensor had them.
+Rows along a sum are short, and end before the prefetcher reaches full speed. Computing hides their loads
+from memory if it takes longer by the factor that the machine states for such rows (`row_computing_factor`),
+mostly twice as long. Data that was packed before has no rows.
 
-An input that is used once takes all of its traffic, as it does where traffic bounds the whole. Of several
-inputs the one counts of which most shows: what hides one line cannot hide another as well, and how much of
-both comes together is not known. So a faster unit never costs more.
+An input that is used once counts with all of its traffic elsewhere, as does an input whose traffic bounds
+the whole. If several inputs are exposed, only the one with the most exposed time counts: their overlap is
+not known, and with this rule a faster unit never costs more.
 
-Where it errs: inputs that leave out three axes and more (filters of convolutions) and windows that overlap
-show nothing here.
+Known errors: inputs that leave out three axes and more (filters of convolutions), and overlapping windows,
+have no exposed time here.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _hides(option: NestOption, operand: TileOperand, problem: Problem, is_far: b
 
 @dataclass(frozen=True, slots=True)
 class _Byte:
-    """What a byte out of a memory takes, and what of it shows already. Units: nanoseconds.
+    """The time of a byte from a memory, and the part that is already exposed. Units: nanoseconds.
 
     Issues that take `hides` times as long hide all of it.
     """

@@ -1,8 +1,8 @@
-"""What copies into staging buffers take: by the instructions that compute, or by units of their own.
+"""Price copies into staging buffers, by the instructions that compute or by separate units.
 
-A block that fits is used while it is near; a larger one, or a whole copy, goes out to where it fits, and
-comes back. In the order of the buffer a copy comes back to each row for every register block's columns, by
-rows once for all columns of a block.
+A block that fits stays in a near cache until it is used. A larger one, or a whole copy, is written to a
+memory where it fits, and read again. A copy in the order of the buffer returns to each row for every
+register block's columns; a copy by rows reads each row once for all columns of a block.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""What it costs to read pieces of rows out of the sets into which results were just stored.
+"""Price conflict misses: pieces of rows that are read from the cache sets of results just stored.
 
     for n by 32 {             columns of B[k, n] and C[m, n], whose rows lie 4 KB apart, or twice that
-      for m by 3 {              the next rows of C, beside the last ones in the same sets of the nearest cache
+      for m by 3 {              the next rows of C, in the same sets of the nearest cache as the last ones
         hold;
-        for k by 1 { … }        loads of B at the distance of whole pages from what was stored last
+        for k by 1 { … }        loads of B at the distance of whole pages from the last stores
 
-Such loads wait for the stores, and these for lines that other rows of C have evicted. Where the loop over
-columns stands inside instead, the next register block reads other sets.
+Such loads wait for the stores, and the stores for lines that other rows of C have evicted. If the loop over
+columns is inside instead, the next register block reads other sets.
 
 Measured on a Zen 4 guest: 24 to 37 ns for each register block, of 3 and 4 rows, 64 to 256 bytes wide,
-whatever it computes; next to nothing where B or C has rows a line longer, begins half a page later, or C has
-no more rows than a set has ways (docs/decisions/0025-conflict-misses.md). The link into the nearest cache
-states it (`crowded_ns`), and `isamap hw calibrate` measures it.
+whatever it computes. The cost is close to 0 if rows of B or C are a line longer, if one of them starts half
+a page later, or if C has no more rows than a set has ways (docs/decisions/0025-conflict-misses.md). The
+link into the nearest cache states it (`crowded_ns`), and `isamap hw calibrate` measures it.
 
-Where it errs: tensors are taken to begin at the same place of a page, as large ones that are allocated by
-themselves do; inputs whose rows lie along a sum are not looked at.
+Known errors: the model assumes that all tensors start at the same offset of a page, as large ones that are
+allocated separately do. It ignores inputs whose rows lie along a sum.
 """
 
 from __future__ import annotations

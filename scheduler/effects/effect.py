@@ -1,8 +1,9 @@
-"""What an effect is: something that takes time, how it counts beside others, and what has to be known of it.
+"""The definition of an effect: something that takes time, how it combines with others, and its inputs.
 
     Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,))
 
-`effects` is the table of all of them; price, shares, floors and the report's words are read from it.
+`effects` is the table of all effects. The price, the shares, the lower bounds and the report's words are
+read from it.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _inputs(option: NestOption) -> tuple[TileOperand, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What a machine may state or not: how its description calls it, and whether it is stated."""
+    """A machine parameter that an effect needs: its name in descriptions, and whether it is stated."""
 
     words: str
     is_stated: Callable[[Problem], bool]

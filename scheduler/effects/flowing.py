@@ -1,13 +1,13 @@
-"""What moves through scratchpads by units of their own: how long they are busy, and what waits for them.
+"""Price data movement through scratchpads by separate units: their busy time, and the waits for them.
 
     load    A  ##A ##A ##A ##A          a DMA engine fills one copy of a buffer while the other is read;
     execute     ###### ###### ######    sums of a block are taken out while those of the next are computed
     store              ##     ##   ##
 
-Units work side by side, each through its own work in order, so that the busiest bounds the whole, but for
-what waits: the first buffers are filled before anything is computed, the last results leave behind it, and
-where a buffer has one copy, its next contents wait until the last sweep over it has come past them. Sums that
-stay in one copy are read before the next ones begin there.
+Units work in parallel, each through its own work in order, so the busiest unit bounds the whole. Some waits
+are added: the first buffers are filled before anything is computed, and the last results leave after it. If
+a buffer has one copy, its next contents wait until the last sweep has read the old ones. Sums that stay in
+one copy are read before the next ones start there.
 """
 
 from __future__ import annotations

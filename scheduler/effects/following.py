@@ -1,15 +1,15 @@
-"""Which rows the prefetcher follows: through loops that go on with them, or by loads of their own.
+"""Decide which rows the prefetcher follows: through loops that continue them, or by separate loads.
 
     for k by 8 {                  eight rows of B[k, n]
-      prefetch b ahead 1 into l2;   the next eight, dealt to the iterations of the loop inside
-      for n by 32 {                 goes on with each of them to its end
+      prefetch b ahead 1 into l2;   the next eight, interleaved with the inner loop's iterations
+      for n by 32 {                 continues each of them to its end
         hold;
-        unroll k by 1 { … }       no loop over rows: each load has its own
+        unroll k by 1 { … }       no loop over rows: each load has its own row
       }
     }
 
-In a loop over rows one load jumps from row to row, and only as many are followed as a memory states. Judged
-in docs/decisions/0024-prefetch-hints.md.
+In a loop over rows, one load jumps from row to row, and the prefetcher follows only as many rows as the
+memory states. Validated in docs/decisions/0024-prefetch-hints.md.
 """
 
 from __future__ import annotations

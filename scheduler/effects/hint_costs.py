@@ -1,4 +1,4 @@
-"""What hints about an input's later iterations take, and what hangs on whether it is asked for early."""
+"""Price prefetch hints for later iterations of an input, and select costs by whether hints are given."""
 
 from __future__ import annotations
 

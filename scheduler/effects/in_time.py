@@ -1,12 +1,12 @@
-"""Whether pieces of rows that are hinted have come when they are used: whether enough is computed meanwhile.
+"""Decide whether hinted pieces of rows arrive before their use: whether enough is computed meanwhile.
 
     for n by 48 {
       prefetch b ahead 2 into l2;     48 columns of 64 rows of B[k, n], two iterations later
-      for m by 8 { hold; … }          and what one computes on 48 columns: so long may their lines take
+      for m by 8 { hold; … }          the computation on 48 columns: the time that their lines may take
 
-Where the register blocks of other axes stand outside that loop instead, or a block of such an axis is
-narrow, each iteration computes little, and memory is behind as without hints. It also is where that loop
-has few iterations: the first ones come after none that could hint at their pieces
+If the register blocks of other axes are outside that loop instead, or a block of such an axis is narrow,
+each iteration computes little, and lines arrive as late as without hints. The same is true if that loop has
+few iterations, since no earlier iteration hints at the pieces of the first ones
 (docs/decisions/0024-prefetch-hints.md).
 """
 

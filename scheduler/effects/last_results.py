@@ -1,4 +1,4 @@
-"""What of sums in a scratchpad leaves it behind all that is computed."""
+"""Price the results that leave a scratchpad after all computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What shows of work that should hide: no processor overlaps perfectly."""
+"""Price overlap inefficiency: the exposed part of work that should be hidden."""
 
 from __future__ import annotations
 

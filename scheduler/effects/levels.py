@@ -1,14 +1,13 @@
-"""What caches miss, and what all levels of memory take for it: each line counts where it comes from.
+"""Price cache misses: each line counts with the time of all memory levels on its way.
 
     out of l2         10 MB at 249 bytes/ns     of which 6 MB lie in l2
     out of l3          4 MB at  94 bytes/ns     of which 3 MB lie in l3
     out of memory      1 MB at  39 bytes/ns     6 MB / 249 + 3 MB / 94 + 1 MB / 39, at least each level's own
 
-Transfers hide behind what is computed, but not behind each other: a line that memory sends passes all caches
-on its way, and while a cache takes it, it gives none. That is the ECM model of levels that do not overlap;
-bandwidths are those of reading in order, which include the way through the levels before. What reads each
-line once from memory takes what memory takes, no more. Judged on 129 products in
-docs/decisions/0010-order-of-schedules.md.
+Transfers overlap with computing, but not with each other: a line from memory passes all caches, and a cache
+that receives a line does not send one. This is the ECM model of levels that do not overlap. Bandwidths are
+those of sequential reads, which include the nearer levels. Data that is read once from memory takes only
+memory's time. Validated on 129 products in docs/decisions/0010-order-of-schedules.md.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ from isamap.scheduler.effects.torn_lines import torn
 
 @dataclass(frozen=True, slots=True)
 class Misses:
-    """What one cache misses: where that lies, and per operand the time for its lines, to begin its rows, and
-    for both.
+    """The misses of one cache.
 
-    Of rows in pieces, `computing_factor` is what of computing on them counts beside, `traffic_factor` what of
-    their lines, and `hinted_traffic_factor` what of those of hinted pieces. Units: bytes per nanosecond, and
-    nanoseconds.
+    `source` is the memory behind it, and `bandwidth` that memory's. Per operand, `lines` is the time of its
+    lines, `begun` the time to start its rows, and `costs` the sum of both. For rows in pieces,
+    `computing_factor` is the part of computing that is added, `traffic_factor` the part of the lines' time,
+    and `hinted_traffic_factor` that part for hinted pieces. Units: bytes per nanosecond, and nanoseconds.
     """
 
     source: str

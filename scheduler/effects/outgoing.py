@@ -1,15 +1,16 @@
-"""What copies cost that leave the near caches before they are used: out to where a block fits, and back.
+"""Price copies that leave the near caches before they are used: written to a farther level, and read again.
 
 A block of 9 MiB does not stay in a cache of 1 MiB until it is used. Writing it takes the bandwidth of the
-cache behind, reading it again as much; a block of all 75 MiB of the weights goes out to memory. A block
-beyond the nearest cache goes out to the second; that it comes back is among the misses. Packing 8 MB of bf16
+next cache, and reading it again takes as much; a block of all 75 MiB of the weights goes to memory. A block
+larger than the nearest cache goes to the second one; its return is among the misses. Packing 8 MB of bf16
 by rows took 0.24 to 0.44 ns a line longer into 64 and 128 KB than into 16 and 32
 (docs/decisions/0052-copy-orders.md).
 
-Results that are copied stay in their buffer for all of a sum. Where blocks of the sum read 40 MiB of weights
-meanwhile, what was copied goes out to memory before the first of them adds to it, and comes back behind the
-last one: 128 x 7680 bf16 in a buffer of 4 MiB, whose lines are written four bytes at a time, took 2.5 ms to
-copy in and out, register block by register block 1.1 (Zen 4; docs/decisions/0020-memory-model.md).
+Results that are copied stay in their buffer for all of a sum. If blocks of the sum read 40 MiB of weights
+meanwhile, the copy is evicted to memory before the first of them adds to it, and is read again after the
+last one. Example: 128 x 7680 bf16 in a buffer of 4 MiB, whose lines are written four bytes at a time, took
+2.5 ms to copy in and out, and 1.1 ms register block by register block (Zen 4;
+docs/decisions/0020-memory-model.md).
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
-"""What copies cost that cross iterations of loops, by the analytic model.
+"""Price software-pipelined copies, by the analytic model.
 
-    a unit moves the data by itself     its time is one more of those of which the longest counts; on top
-                                        come what the first iteration waits for, and the iterations that share
-                                        the work
-    the unit that computes copies       the same time as before, and `share_ns` for each share
-    beside the sum, where its unit      as if a unit moved the data, but for loads into registers, with which
-    has its registers to itself         copies take turns; and `share_turns_count` for each step
+    a unit moves the data by itself     its time is one more of those of which the longest counts; the wait of
+                                        the first iteration, and the iterations that share the work, are added
+    the unit that computes copies       the same time as before, and `share_ns` for each slice
+    interleaved with the sum, if its    as if a unit moved the data, but loads into registers are added to the
+    unit has its registers to itself    copies' time; and `share_turns_count` for each step
                                         of the sum
-    beside the sum, elsewhere           the same time as before, and as much for each step
+    interleaved with the sum, else      the same time as before, and as much for each step
 
-On a processor that copies with the same instruction stream, packing that was dealt to the iterations of the
-loop inside never hid: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a register block
-slower. `docs/decisions/0012-crossing-turns.md` has the reasons.
+On a processor that copies with the same instruction stream, packing that was interleaved with the inner
+loop's iterations was never hidden: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a
+register block slower. `docs/decisions/0012-crossing-turns.md` has the reasons.
 
-Where it errs: each register block is taken to perform a share, of copies that a loop around several of them
-shares too; that a buffer has two copies counts for how far out it goes, not for what it evicts.
+Known errors: each register block is assumed to perform a slice, also of copies that a loop around several
+blocks shares. The second copy of a buffer counts for the level to which it is written, not for what it
+evicts.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""What comes of inputs in pieces of rows, and what of computing on it shows beside.
+"""Price inputs that are read in pieces of rows, and the computation on them.
 
     for n by 48 { hold; for k by 1 { … } }     a piece of each of 64 rows of B[k, n]
 
-    shown part of their lines' time + shown part of computing
+    exposed part of their lines' time + exposed part of computing
 
-Both parts are those of the memory that the pieces come out of (`traffic_factor`, of hinted pieces
-`hinted_traffic_factor`, and `computing_factor` of its link's `rows`). A piece that is used again out of a
-nearer memory is one of a row there as well. Rows along a sum are read on while their register block computes,
-and so are rows that loads follow: all of that hides.
-Judged in docs/decisions/0020-memory-model.md and docs/decisions/0024-prefetch-hints.md.
+Both parts are parameters of the memory from which the pieces come (`traffic_factor`, for hinted pieces
+`hinted_traffic_factor`, and `computing_factor` of its link's `rows`). A piece that is used again from a
+nearer memory is a piece of a row there as well. Rows along a sum are read while their register block
+computes, and so are rows that loads follow: their time is hidden. Validated in
+docs/decisions/0020-memory-model.md and docs/decisions/0024-prefetch-hints.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What register blocks cost, each by itself: sums, loads and chains of one block do not hide in another's.
+"""Price register blocks one by one: sums, loads and chains of one block do not hide in another's.
 
-A whole block of 9 x 3 sums has 12 loads beside 27 sums. The block at the end of an axis that has 9 x 1 left
-has 10 loads beside 9 sums: its loads bound it, however few there are elsewhere.
+A whole block of 9 x 3 sums has 12 loads for 27 sums. The remainder block at the end of an axis, 9 x 1, has
+10 loads for 9 sums: its loads bound it, even if loads bound no other block.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Where a statement's tensors are when it begins, and what it costs to begin to read rows of them there.
+"""Model the memory in which a statement's tensors are at its start, and price the start of rows there.
 
-A kernel is called after something has written its operands, or again on the same ones: they are in the
-nearest cache that holds them all. What the caches before that one miss comes from there; beyond it nothing
-is read. One that is called with others each time finds none there (`--cold`); what it writes itself it does.
+A kernel is called after other code has written its operands, or again on the same ones: they are in the
+nearest cache that holds them all. Misses of nearer caches are served from there; farther levels are not
+read. A kernel that is called with other operands each time (`--cold`) finds none there, except for data
+that it writes itself.
 
-Each time that reading turns to another row, the prefetcher has to begin anew. Rows of 512 bytes out of
-the last cache take twice the time of one long row; out of memory, a line per row runs at a tenth of the
-bandwidth. How long that takes out of each memory is stated by the machine, as the `rows` of its links. Short
-rows that follow each other without a gap are a run: 13,000 products of 150 rows of 72 bytes out of memory
-take 57, 21 and 35 ms on an Emerald Rapids guest with scalars, bf16 and f32 vectors (57, 24 and 45 by the
-model; 145, 47 and 61 where each row counts).
+Each time that the reads turn to another row, the prefetcher starts anew. Rows of 512 bytes from the last
+cache take twice the time of one long row; from memory, a line per row runs at a tenth of the bandwidth. The
+machine states that time for each memory, as the `rows` of its links. Short rows that follow each other
+without a gap are a run: 13,000 products of 150 rows of 72 bytes from memory take 57, 21 and 35 ms on an
+Emerald Rapids guest with scalars, bf16 and f32 vectors (57, 24 and 45 by the model; 145, 47 and 61 if each
+row counted).
 """
 
 from __future__ import annotations

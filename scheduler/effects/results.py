@@ -1,4 +1,4 @@
-"""What it costs to begin rows of results out of far caches, whenever a register block takes a piece of each.
+"""Price the start of rows of results in far caches, each time a register block takes a piece of each row.
 
     for k by 256 {            C[m, n] comes back for each block of the sum
       for n by 16 {             64 bytes of each of 240 rows
@@ -6,21 +6,21 @@
           hold;
           for k by 1 { ... }
 
-The first products of a register block wait for its sums, and what is computed afterwards hides nothing of
-that. Pieces of results are begun as those of inputs are (`residence`), which `isamap hw calibrate`
-measures; where the loop over columns stands inside, the prefetcher follows the few rows. What is
-staged is copied a few rows at a time, or line by line of its tiles' rows, which takes no longer, and so each
-row of a part is begun once; where a register block takes all of the sum, its own part is all that is copied
-at once, and is begun as if it were in place.
+The first products of a register block wait for its sums, and later computation cannot hide that wait.
+Pieces of results start as those of inputs do (`residence`), which `isamap hw calibrate` measures. If the
+loop over columns is inside, the prefetcher follows the few rows. Staged results are copied a few rows at a
+time, or line by line of their tiles' rows, which takes no longer; so each row of a part starts once. If a
+register block takes all of the sum, only its own part is copied at once, and rows start as if they were in
+place.
 
 Measured on a Zen 3 guest (AVX2, register blocks of 6 x 16 f32): a block takes 107 ns longer with C in the
-last cache and 125 with C in memory than with C in the second one, for sums of 64 and of 200 alike, where
-the bandwidth of its lines is 18 and 29 ns (docs/decisions/0020-memory-model.md).
+last cache and 125 with C in memory than with C in the second one, for sums of 64 and of 200 alike. The
+bandwidth of its lines explains only 18 and 29 ns (docs/decisions/0020-memory-model.md).
 
-Where rows are followed, lines come late all the same, as those of inputs do: each time that a piece takes
-one, so that pieces of 96 bytes, which end in the middle of a line, have more of them than pieces of 64
-(docs/decisions/0020-memory-model.md). Where the next piece comes while the line is near, it is late
-once, and of pieces of 12 bytes not each begins anew.
+If rows are followed, lines are still late, as those of inputs are: once for each line that a piece loads.
+Pieces of 96 bytes, which end in the middle of a line, load more lines than pieces of 64
+(docs/decisions/0020-memory-model.md). If the next piece comes while the line is near, the line is late only
+once; of pieces of 12 bytes not each one starts anew.
 """
 
 from __future__ import annotations

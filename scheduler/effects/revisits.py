@@ -1,4 +1,4 @@
-"""What it costs to come back to rows that a cache has lost, where a sum reads them in place.
+"""Price the return to rows that a cache has evicted, when a sum reads them in place.
 
     for n by 160 {              16 times
       stage b;
@@ -7,13 +7,13 @@
           hold;
           for k by 4 { … }
 
-Traffic counts such rows by their bytes, and takes most of it to hide. Their beginnings do not: a register
-block reads all of its rows side by side, a few bytes of each per iteration, so that the prefetcher is slow
-to follow, and out-of-order execution has no iterations left to compute meanwhile.
+The traffic of such rows counts by bytes, and is mostly hidden. The start of the rows is not: a register
+block reads all of its rows together, a few bytes of each per iteration. The prefetcher is therefore slow to
+follow, and out-of-order execution has no other iterations to compute meanwhile.
 
-Measured on Zen 5, one thread: rows of 1.8 to 4 KB, 5 or 6 of them side by side, against the same loops with
-the next rows asked for early, or with the same rows again: 16 to 52 ns for a row of f32, 43 to 88 for one of
-bytes. The link into the cache from which rows come back at once states what a machine takes (`again_ns`).
+Measured on Zen 5, one thread: rows of 1.8 to 4 KB, 5 or 6 of them together, against the same loops with the
+next rows prefetched, or with the same rows again: 16 to 52 ns for a row of f32, 43 to 88 for one of bytes.
+The link into the cache from which rows return states the time of a machine (`again_ns`).
 """
 
 from __future__ import annotations

@@ -27,11 +27,11 @@ FUSED = "fused statements"
 
 
 class Counts(Enum):
-    """How the time of a part counts beside the others.
+    """The way in which the time of a part combines with the others.
 
-    `LONGEST` hides others, or is hidden: of all these the longest counts. `WITHIN` is part of some of them,
-    never longer than they are, and only named by itself. `BEYOND` is one of them, and named by how much it is
-    longer than those before it. `ON_TOP` is added.
+    `LONGEST` parts overlap: of all these the longest counts. A part `WITHIN` is a part of some of them,
+    never longer than they are, and only listed. A part `BEYOND` counts only the time by which it is longer
+    than every part listed before it. `ON_TOP` is added.
     """
 
     LONGEST = "longest"

@@ -1,19 +1,19 @@
-"""What it costs to compute on inputs that stream through from memory, asked for early or not.
+"""Price computation on inputs that stream from memory, with and without prefetch hints.
 
-    time = 0.6 traffic + 1.8 computing      1.1 computing where lines are asked for early (`fetching`)
+    time = 0.6 traffic + 1.8 computing      1.1 computing if lines are hinted (`fetching`)
            (at least the traffic)
 
-These are the figures of Zen 5; a machine states its own, as the `streams` of a link.
+These are the parameters of Zen 5; a machine states its own, as the `streams` of a link.
 
-Processors prefetch by themselves along lines that follow each other, and out-of-order execution has no
-more under way than its window holds. A row of 10 KB is over before the first is at full speed; pieces of rows
-that lie pages apart are left to the window, which has the fewer lines under way the more there is to compute
-for each. That is why computing does not hide behind such traffic. Where no loop runs inside a register block
-of a few rows, each load goes on with its own row in the next one, and is followed.
+Processors prefetch along lines that follow each other, and out-of-order execution has only as many loads in
+flight as its window holds. A row of 10 KB ends before its loads reach full speed. Pieces of rows that are
+pages apart depend on the window alone, which holds fewer lines the more is computed on each. That is why
+computing does not overlap with such traffic. If no loop runs inside a register block of a few rows, each
+load continues with its own row in the next block, and the prefetcher follows it.
 
-Measured on Zen 5 by schedules for 7680 x n x 2560 with weights out of memory, f32 and bf16, one to four rows,
-register blocks of 64 to 256 columns (docs/decisions/0020-memory-model.md). With one row there is
-little to compute, and asking gains nothing: it shows with all of its own time.
+Measured on Zen 5 by schedules for 7680 x n x 2560 with weights in memory, f32 and bf16, one to four rows,
+register blocks of 64 to 256 columns (docs/decisions/0020-memory-model.md). With one row there is little to
+compute, and hints gain nothing: all of their own time is exposed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What it takes to bring inputs into registers: loads, hints about later ones, lost pages."""
+"""Price operand loads into registers: the loads, prefetch hints, and page visits."""
 
 from __future__ import annotations
 

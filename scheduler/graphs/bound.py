@@ -1,12 +1,12 @@
-"""What no plan of a graph costs less than: the linear relaxation of the choice of groups.
+"""Bound the cost of every plan of a graph from below: the linear relaxation of the choice of groups.
 
-    minimise  sum of costs of the groups that are taken
-    where     of one root no more than one, and one where the root's results have to be in memory
-              a group that reads what another root writes takes one of that root
-              each node is computed by a group at least, as its results are needed
+    minimise  sum of costs of the groups that are chosen
+    where     at most one group per root, and exactly one if the root's results have to be in memory
+              a group that reads the result of another root needs a group of that root
+              each node is in at least one group, as its results are needed
 
-Order, room and what is far from the cache are left out. Large graphs are cut into pieces: what reads across a
-cut demands nothing, so that the sum of their bounds is one of the whole.
+The bound ignores order, capacity and cache residence. Large graphs are cut into pieces. Reads across a cut
+require nothing, so the sum of the pieces' bounds is a bound for the whole.
 """
 
 from __future__ import annotations

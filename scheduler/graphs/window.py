@@ -245,7 +245,7 @@ def _hold(made: Model) -> None:
 
 
 class _Room:
-    """What lives in a memory, in units that are rounded so that nothing is promised that does not fit."""
+    """The lifetimes in a memory, in units that are rounded so that a solution always fits."""
 
     def __init__(self, made: Model, capacity_bytes: int) -> None:
         self.made, self.capacity = made, capacity_bytes // SCALE

@@ -1,10 +1,10 @@
-"""Where buffers with known lifetimes lie in a memory: the backtracking packer and CP-SAT in turn.
+"""Place buffers with known lifetimes in a memory: the backtracking packer and CP-SAT in alternation.
 
     allocate(buffers, 1048576)     {"a": 0, "b": 4096, …}
 
-Both are fast on most instances and hopeless on a few, not on the same ones, so that neither gets long at
-first. Node limits and the solver's own measure of effort say when to change over, so that the answer does not
-depend on the clock.
+Both are fast on most instances and very slow on a few, but not on the same ones, so each has little time at
+first. Node limits and the solver's own measure of effort decide when to change over, so that the answer
+does not depend on the clock.
 
 pack([a: 0..2 of 64, b: 2..4 of 64])     {"a": 0, "b": 0}: the least workspace, or little more
 """

@@ -84,7 +84,7 @@ class OutOfNodes(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How a search goes about it: `rank` orders buffers, least first; `nodes` limits the placements."""
+    """The strategy of a search: `rank` orders buffers, least first; `nodes` limits the placements."""
 
     branching: Branching
     rank: Callable[[int], float]

@@ -1,9 +1,9 @@
-"""What any schedule costs by a model, hand-written ones too: from loops back to the decisions behind them.
+"""Price any schedule by a model, also a hand-written one: derive its decisions from its loops.
 
-A schedule that the decisions cannot express, one with three loops over an axis, say, has no price; `unpriced`
-says why. One that was made for other sizes is read as what it does at these (`normal`). Prefetches cost their
-hints, wherever they stand, and gain nothing, as the order of the innermost loop does: that is what was
-measured of both. In which pieces rests are performed that only the run knows costs nothing either.
+A schedule that no decisions express, such as one with three loops over an axis, has no price; `unpriced`
+says why. A schedule made for other sizes is read by its effect at these sizes (`normal`). Prefetches in
+other places than decisions allow cost their hints and gain nothing, and the order of the innermost loop has
+no effect, as measured. The pieces of remainders that only run time knows cost nothing either.
 """
 
 from __future__ import annotations

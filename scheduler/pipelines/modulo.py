@@ -123,7 +123,7 @@ def _shortened(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solv
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """Where each operation starts: `slots` within the interval, `turns` later, `starts` in all."""
+    """The start of each operation: `slots` within the interval, `turns` intervals later, `starts` in all."""
 
     model: cp_model.CpModel
     slots: Sequence[cp_model.IntVar]
@@ -283,7 +283,7 @@ def in_sequence(steady: Steady) -> Pipeline | None:
 
 @dataclass(slots=True)
 class _Table:
-    """What each unit has taken of each slot of the interval."""
+    """The reservation table: the number of slots of the interval that each unit has in use."""
 
     steady: Steady
     interval: int

@@ -1,4 +1,4 @@
-"""What the caller asks of the solver's process, and what it answers: data only."""
+"""Messages between the caller and the solver's process: data only."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUNNING = "RUNNING"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When to stop. Units: seconds of wall clock, and the solver's own measure of effort."""
+    """The limits of a search. Units: seconds of wall clock, and the solver's own measure of effort."""
 
     wall_s: float
     effort: float
@@ -38,11 +38,12 @@ class Search:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the solver has: a schedule, better than those before, and what is proven so far.
+    """An intermediate or final result of the solver: a better schedule, and the proven bound.
 
-    `status` is the solver's word, or RUNNING while it looks on; `contender` is -1 where it has no schedule.
-    `denials` is how many times it said that there is none, although one was known; `is_stopped` says that
-    the clock ended the search. Units: `bound_ns` in nanoseconds, `effort` in the solver's own measure.
+    `status` is the solver's word, or RUNNING while the search continues; `contender` is -1 without a
+    schedule. `denials` counts how often the solver reported infeasibility although a schedule was known.
+    `is_stopped` says that the clock ended the search. Units: `bound_ns` in nanoseconds, `effort` in the
+    solver's own measure.
     """
 
     status: str

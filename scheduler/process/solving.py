@@ -30,7 +30,7 @@ Tell = Callable[[Found], None]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How the solver works."""
+    """The parameters of the solver."""
 
     presolve: bool
     linearization: int

@@ -1,4 +1,4 @@
-"""What greedy and CP-SAT share: options of a statement under a cost model, open or decided completely."""
+"""The options of a statement under a cost model, open or completely decided; greedy and CP-SAT share them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What no schedule undercuts, for every register block of an option at once; costs of many moves at once.
+"""Compute lower bounds for all register blocks of an option at once, and costs of many moves at once.
 
-One pass over the cost expression with arrays instead of one pass per register block: an option has hundreds.
+One pass over the cost expression with arrays replaces one pass per register block; an option has hundreds.
 """
 
 from __future__ import annotations

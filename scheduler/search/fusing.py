@@ -1,8 +1,8 @@
-"""Which statements a sum takes along: decided together with its mapping, exactly.
+"""Decide which statements are fused with a sum, exactly, and together with its mapping.
 
-A statement costs what its own nest costs, or what it adds to the tiles of the sum that takes it along. Both
-are numbers once its own nest is solved, so that each option of the sum has a cheapest choice, whose cost is
-added to that of the option before the options are compared.
+A statement costs either its own nest, or its addition to the tiles of the sum with which it is fused. Both
+are numbers once its own nest is solved. Each option of the sum therefore has a cheapest choice of fused
+statements, whose cost is added to that of the option before the options are compared.
 """
 
 from __future__ import annotations

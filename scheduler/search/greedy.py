@@ -34,7 +34,7 @@ TRIED_AT_ONCE = 64
 SAME = 1e-9
 
 Changes = frozenset[tuple[str, int]]
-"""What is decided otherwise."""
+"""The decisions that differ."""
 Tried = set[Changes]
 """Changes of an assignment that do not pay: asked of it again, they are not priced again."""
 

@@ -104,10 +104,9 @@ _Waiting = tuple[float, int, Outline]
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What prices the mappings of a statement. `saved_ns` is what taking others along may save.
+    """The prices of a statement's mappings. `saved_ns` is the most that fusing other statements may save.
 
-    `bare` is the problem without statements; `floor` is what the model says that one iteration costs at
-    least.
+    `bare` is the problem without statements. `floor` is the model's lower bound on one iteration.
     """
 
     frame: Frame

@@ -1,4 +1,4 @@
-"""What differs from a schedule of a statement in one decision, or in its register block."""
+"""Neighbours of a schedule of one statement: one decision differs, or the register block."""
 
 from __future__ import annotations
 

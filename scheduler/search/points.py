@@ -1,11 +1,11 @@
-"""What a search by measuring walks through: complete schedules as points, and the moves between them.
+"""The search space of measuring searches: complete schedules as points, and the moves between them.
 
     space = SearchSpace.around(problem, model, fixed, first, listed)
-    point = space.changed(space.first, rng)      one decision otherwise, in one statement
+    point = space.changed(space.first, rng)      one decision changed, in one statement
     space.schedule(point)                        to be lowered, compiled, measured
 
-Each point is feasible: tiles fit into registers and scratchpads, and what is fixed is kept. It holds a
-candidate for each group of statements: a nest, and what it takes along. Decisions, moves and costs are
+Each point is feasible: tiles fit into registers and scratchpads, and fixed decisions are kept. A point has
+a candidate for each group of statements: a nest, and its fused statements. Decisions, moves and costs are
 those of the built-in heuristics.
 """
 

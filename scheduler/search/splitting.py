@@ -39,9 +39,9 @@ Made = Mapping[str, Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What no schedule with each register block undercuts, and the best schedule met on the way, if any.
+    """The lower bound for each register block, and the best schedule found on the way, if any.
 
-    No floor is above that schedule's cost. Units: `floors_ns` in nanoseconds.
+    No bound is above that schedule's cost. Units: `floors_ns` in nanoseconds.
     """
 
     floors_ns: tuple[float, ...]

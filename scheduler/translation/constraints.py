@@ -1,9 +1,9 @@
-"""What decisions may not do together, each said once: a constraint holds where one of its facts does.
+"""Constraints between decisions, each stated once: a constraint holds if one of its facts does.
 
-    (Is("nest0.ahead.b", (0,)), Is("nest0.stage.b", (1,)))      what is filled early is staged per block
+    (Is("nest0.ahead.b", (0,)), Is("nest0.stage.b", (1,)))      a buffer filled early is staged per block
 
-It is read for decisions that are made, as a clause of the solver's model, and for boxes, in which decisions
-may be open. Where what a person fixed breaks it, a sentence explains.
+A constraint is evaluated for complete decisions, as a clause of the solver's model, and for boxes, in which
+decisions may be open. If a person's fixed decisions break it, its sentence explains the conflict.
 """
 
 from __future__ import annotations

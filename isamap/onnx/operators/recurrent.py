@@ -51,11 +51,11 @@ MOST_AHEAD = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """What all directions have in common."""
+    """The properties that all directions of a layer share."""
 
     kind: str
     directions: tuple[bool, ...]
-    """Of each, whether it goes backwards."""
+    """For each direction, whether it runs backwards."""
     steps: int
     batch: int
     features: int

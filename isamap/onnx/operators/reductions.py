@@ -19,7 +19,7 @@ from isamap.onnx.operators.windows import lowest
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """What a reduction goes over: sizes of its result, with and without axes that are gone, and indices."""
+    """The range of a reduction: the sizes of its result with and without reduced axes, and its indices."""
 
     kept: tuple[int, ...]
     shape: tuple[int, ...]
@@ -48,7 +48,7 @@ def _axes(o: Applied, since: int) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """How elements are combined: from what on, by which operator, what of each, and what of the result."""
+    """A reduction: its initial value, its operator, the term of each element, and the final expression."""
 
     start: str
     operator: str

@@ -88,7 +88,7 @@ MOST_PLACES = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """How an axis is resized: from so many elements to so many, by what factor, of which part."""
+    """The resizing of one axis: its size before and after, the factor, and the part that is used."""
 
     before: int
     behind: int
@@ -99,7 +99,7 @@ class Along:
 
 @dataclass(frozen=True, slots=True)
 class Interpolation:
-    """How values between elements are made."""
+    """The interpolation of values between elements."""
 
     mode: str
     places: str

@@ -33,7 +33,7 @@ _WORDS = {"bilinear": "linear", "bicubic": "cubic"}
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """How an axis of an image is read: its size, the borders of what is inside, and beside them."""
+    """The sampling of one image axis: its size, and the treatment of places at and beyond its borders."""
 
     size: int
     mode: str

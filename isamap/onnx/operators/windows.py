@@ -16,7 +16,7 @@ from isamap.onnx.operators.products import accumulator, finished
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Where windows lie: by axis of the image its size, those of the window, and of the result."""
+    """The geometry of windows: for each axis the sizes of the image, the window, and the result."""
 
     image: tuple[int, ...]
     window: tuple[int, ...]

@@ -1,8 +1,8 @@
-"""Which lines of the emitted code, in C and in words, belong to which of the schedule.
+"""Link lines of the emitted code, in C and in encoded instructions, to lines of the schedule.
 
       for (int64_t k0 = 0; …          own s0.k.0  inside s0 s0.m.0
 
-Of C it is the layout that is read: a scope begins with `{`, and says in a comment what it is.
+For C the layout is parsed: a scope starts with `{`, and a comment there names it.
 """
 
 from __future__ import annotations

@@ -52,11 +52,12 @@ class Pane:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What is shown, in this order.
+    """The content of a report page, in this order.
 
-    `figures` are numbers with their units by what they say. `explained` has the mapping, its tree of loops,
-    time in parts, rooflines and runners-up. `timeline` is None where `no_timeline` says why. `accesses` is a
-    table, its header first, of bytes per statement, level and operand. `notes` are warnings of the compiler.
+    `figures` are numbers with their units, by label. `explained` has the mapping, its tree of loops, time
+    in parts, rooflines and runners-up. `timeline` is None if `no_timeline` gives a reason. `accesses` is a
+    table, its header first, of bytes per statement, level and operand. `notes` are warnings of the
+    compiler.
     """
 
     kernel: str

@@ -1,4 +1,4 @@
-"""Which lines of a kernel and of its schedule belong together; those of the code: `code_links`.
+"""Link lines of a kernel to lines of its schedule; `code_links` does the same for the code.
 
 for m in M, n in N, k in K {        own s0.m.0 s0.n.0 s0.k.0        kernel
   for k by 1 {                      own s0.k.0  inside s0 s0.m.0    schedule

@@ -1,4 +1,4 @@
-"""What lies in each memory, from when to when: scratchpads over simulated time, the workspace over leaves.
+"""Report the contents of each memory: scratchpads over simulated time, the workspace over program leaves.
 
 A buffer stays from its first access to its last one, or until another buffer takes its bytes.
 """

@@ -1,4 +1,4 @@
-"""What tells a file that isamap wrote from one that was changed since: a digest of the file, inside it.
+"""Stamp files with a digest of their content, which shows whether a file was changed since isamap wrote it.
 
 The digest is of the text with zeros in its place.
 """
@@ -10,7 +10,7 @@ import re
 
 _MARK = "isamap sha256:"
 STAMP = _MARK + 64 * "0"
-"""What a text has where its digest is to stand; the first one counts."""
+"""The placeholder for the digest in a text; only the first one is replaced."""
 _STAMPED = re.compile(_MARK + r"(?P<digest>[0-9a-f]{64})")
 
 

@@ -1,11 +1,11 @@
-"""What units and transfers do over time, from a recorded simulation: bars on tracks.
+"""Draw the activity of units and transfers over time, from a recorded simulation: bars on tracks.
 
 load           ████████████▌
 dram → spad    ██████
 execute              ▐█▌   ▐█▌  ██
 
-A bar on a unit's track is the time for which an issue books the unit; on the track of a link, an issue that
-moves data along it.
+A bar on a unit's track is the time for which an issue books the unit. A bar on the track of a link is an
+issue that moves data along it.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ from isamap.simulate.recording import Carried, Recorded
 
 @dataclass(frozen=True, slots=True)
 class LevelBytes:
-    """What is read from a level and written to it. Units: bytes; `arrays` by name, read and written together.
+    """The bytes that are read from a level and written to it; `arrays` by name, both together. Units: bytes.
 
-    Of a cache the model knows what comes from it, and not which of it goes back.
+    For a cache the model knows the bytes read from it, but not which of them are written back.
     """
 
     level: str
