@@ -1,3 +1,3 @@
-"""The one place that says which version this is: the build, `--version` and manifests read it."""
+"""The version of isamap, read by the build, `--version` and manifests."""
 
 __version__ = "0.1.0"

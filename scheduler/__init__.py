@@ -1,4 +1,4 @@
-"""From a Problem to a Schedule, by heuristics and by CP-SAT; the only importer of OR-Tools."""
+"""Solve scheduling problems by heuristics and by CP-SAT; the only package that imports OR-Tools."""
 
 from isamap.plan.plugins import check_name, known_names, load_cost_model, load_heuristic
 from isamap.scheduler.answer import schedule

@@ -1,4 +1,4 @@
-"""A Problem answered: the door to this package.
+"""Answer a Problem with a Schedule: the entry point of this package.
 
 schedule(problem)                                   CP-SAT, hinted by greedy
 schedule(problem, heuristic="greedy")               at once

@@ -1,4 +1,4 @@
-"""CP-SAT decides a statement: mapping, register block, cache blocks, loop orders, staging, all at once.
+"""Schedule a statement with CP-SAT: mapping, register block, cache blocks, loop orders and staging at once.
 
 It starts from what greedy found: options and register blocks whose floor lies above that cost are proven
 useless and left out, its decisions are the hint, and it stays the answer when nothing better turns up.

@@ -1,4 +1,4 @@
-"""A schedule of which a person keeps parts: what is named stays as it is, the rest is solved.
+"""Complete a partial schedule: keep the parts that a person named, and solve for the others.
 
     complete(problem, schedule, {"nest0.unroll": None, "nest0.block.k": 256}, solve)
 

@@ -1,4 +1,4 @@
-"""The K cheapest distinct schedules of a problem by a modelled cost, and how many of them are proven to be.
+"""Rank the K cheapest distinct schedules of a problem by a cost model, with the number of proven ranks.
 
 Per statement a pool of schedules grows around the best ones known; the solver looks for one outside of the
 list that is cheaper than the last inside, until it proves that there is none. The lists of several statements

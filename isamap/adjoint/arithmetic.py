@@ -1,4 +1,4 @@
-"""Expressions of derivatives, put together without what changes nothing: products with 1, sums with 0."""
+"""Build simplified expressions of derivatives, without products with 1 and sums with 0."""
 
 from __future__ import annotations
 

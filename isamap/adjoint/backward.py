@@ -1,4 +1,4 @@
-"""The statements of a kernel backwards: the adjoints of results, handed on to what they are computed from."""
+"""Reverse-mode differentiation of a kernel's statements: propagate adjoints of results to inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arrays that are built once: where values of a kernel's arrays are kept while its statements are read."""
+"""Arrays in single-assignment form: the storage of each value while a kernel's statements are read."""
 
 from __future__ import annotations
 

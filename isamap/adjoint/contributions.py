@@ -1,4 +1,4 @@
-"""Statements that add to the adjoints of an array, gathered where that can be.
+"""Statements that add to the adjoints of an array, written as gathers where possible.
 
     y[p] += x[p*2 + r - 1] * w[r]      for p in P, r in R
 

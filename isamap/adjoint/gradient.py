@@ -1,4 +1,4 @@
-"""The kernel that computes derivatives of another one: its statements backwards, over arrays built once."""
+"""Build the kernel that computes derivatives of another one: its statements in reverse order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of arrays that nothing in a kernel has, and of axes that mean nothing else where they are used."""
+"""Fresh names for arrays and axes of a derivative's kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kernel in which each array is built once and only then read: what a derivative is taken of.
+"""Convert a kernel to single-assignment form, in which each array is written once: the input of derivatives.
 
     seq t in T {                                  for n { h_1[0, n] = h[n]; }
       for n { u[n] = x[t, n]; }                   seq t in T {

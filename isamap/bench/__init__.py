@@ -1,4 +1,4 @@
-"""The benchmark that the project lives by: emitted code beside the installed libraries, in one run."""
+"""The benchmark: emitted code compared with installed libraries, in one run."""
 
 from isamap.bench.campaign import Campaign, run_campaign
 from isamap.bench.cases import SUITES, pick_rows

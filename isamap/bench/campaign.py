@@ -1,4 +1,4 @@
-"""All rows of a benchmark, one after the other, kept as they come: what was stopped goes on where it was.
+"""Run all rows of a benchmark one after the other, and store each, so that a stopped run can be resumed.
 
 Where a benchmark ran, so that its figures can be read later.
 """

@@ -1,4 +1,4 @@
-"""The recurrent layers of DeepBench as cases: how they are run here, and when a result is right.
+"""The recurrent layers of DeepBench as cases: how they run here, and the check of their results.
 
     LSTM of 2048 units, 16 sequences, 25 steps  ->  CellCase(position=8, cell="lstm", steps=8, of_steps=25, …)
 

@@ -1,4 +1,4 @@
-"""A contender seen from outside: a process that runs only while it is its turn."""
+"""The parent's handle of a contender: a process that runs only when it is timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of one contender: is told a task, prepares it, and times calls when it is asked to.
+"""The process of one contender: it receives a task, prepares it, and times calls on request.
 
 python -m isamap.bench.contender_process NAME THREADS READ WRITE PARENT
 

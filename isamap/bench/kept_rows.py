@@ -1,4 +1,4 @@
-"""Rows of a benchmark, one after the other, each on disk before the next begins: what was stopped can go on.
+"""Rows of a benchmark on disk, each stored before the next one starts, so that a stopped run can be resumed.
 
 rows.jsonl          a line of JSON per row, written when the row is done
 environment.json    where it ran

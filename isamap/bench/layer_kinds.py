@@ -1,4 +1,4 @@
-"""Kinds of cases as machines run them that this computer cannot: texts, arrays, results, and smaller copies.
+"""Kinds of cases for machines that this computer cannot run: texts, arrays, results, and smaller copies.
 
     LAYER_KINDS["convolution"].is_right(case, S8, {"X": …, "F": …, "Y": …})
 

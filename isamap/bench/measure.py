@@ -1,4 +1,4 @@
-"""One row measured: compiled, prepared by all contenders, verified, and timed in turns."""
+"""Measure one row: compile it, prepare all contenders, verify their results, and time them in alternation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contenders whose weights are packed before, outside the clock: what each library offers for that.
+"""Contenders whose weights are packed before the clock starts, by each library's own functions.
 
 torch packs with oneDNN (`_reorder_linear_weight`) and gives its result as a new tensor: nothing has it
 written in place, so that making that tensor is part of each call. MKL packs with `cblas_…_pack`.

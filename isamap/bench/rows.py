@@ -1,4 +1,4 @@
-"""The result of one row, as it is kept."""
+"""The stored result of one row."""
 
 from __future__ import annotations
 

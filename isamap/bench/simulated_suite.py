@@ -1,4 +1,4 @@
-"""All rows of a suite on a machine that is simulated, kept as they come, and what they come to.
+"""Run all rows of a suite on a simulated machine, store them, and summarise them.
 
 row  images * filters             instructions  simulated µs  analytic µs  ratio  …  of the roofline  bound by
   1  1x64x56x56 * 64x1x1 s1 p0             700          30.0         25.5   0.85  …             85 %  memory

@@ -1,4 +1,4 @@
-"""The turns of contenders: in another order each round, long against the clock, C filled anew before each.
+"""Time contenders in alternation: another order each round, long against the clock, C refilled each time.
 
 Times of contenders that took turns, as numbers to be believed: medians, paired ratios, intervals.
 

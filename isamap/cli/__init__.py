@@ -1,4 +1,4 @@
-"""The command line: `isamap COMMAND …`. What need not wait for imports is answered before them."""
+"""The command line: `isamap COMMAND …`. Requests that need no imports are answered before any import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`isamap bench …`: emitted code beside the installed libraries, all rows of a suite.
+"""`isamap bench …`: compare emitted code with installed libraries on all rows of a suite.
 
 A command is a `Suite` of the table below, and takes those of the options that concern its kind of cases.
 """

@@ -1,4 +1,4 @@
-"""`isamap cache`: what was kept of earlier results, whether it is whole, and how to be rid of it."""
+"""`isamap cache`: list cached results, check their integrity, and clear them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`isamap hw calibrate`: what instructions and memories take on this processor, measured and kept."""
+"""`isamap hw calibrate`: measure instructions and memories on this processor, and store a profile."""
 
 from __future__ import annotations
 

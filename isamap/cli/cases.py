@@ -1,4 +1,4 @@
-"""Kernels with sizes, as commands take them that predict: `--kernel 'gemm_f32 M=64 N=64 K=64'`."""
+"""Parse kernels with sizes for commands that predict: `--kernel 'gemm_f32 M=64 N=64 K=64'`."""
 
 from __future__ import annotations
 

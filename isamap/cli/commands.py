@@ -1,4 +1,4 @@
-"""The commands and where they live; typer sees only the one that was asked for."""
+"""The table of commands. Typer imports only the requested one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several schedules in `isamap schedule`: the K best by a model, and what evaluators say of them."""
+"""Several schedules in `isamap schedule`: the K best by a model, and their evaluations."""
 
 from __future__ import annotations
 

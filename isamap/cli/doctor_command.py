@@ -1,4 +1,4 @@
-"""`isamap doctor`: what this computer has, what it lacks, and what to do about it."""
+"""`isamap doctor`: check this computer's tools, and say how to install missing ones."""
 
 from __future__ import annotations
 

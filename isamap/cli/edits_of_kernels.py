@@ -1,4 +1,4 @@
-"""`isamap match --fix` and `--transform`: the kernel's text changed so that more of a machine matches it."""
+"""`isamap match --fix` and `--transform`: edit a kernel's text so that more of a machine matches it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`isamap hw new`: a description to begin with, commented, that passes `isamap hw check`.
+"""`isamap hw new`: write a commented template of a description that passes `isamap hw check`.
 
     isamap hw new edge --kind matrix --set rows=32   ->   edge.yaml
 

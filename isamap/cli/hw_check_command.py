@@ -1,4 +1,4 @@
-"""`isamap hw check`: whether a description is right; with `--run`, whether instructions do what it says.
+"""`isamap hw check`: check a description; with `--run`, compare instructions with their stated meanings.
 
 Instructions run here, emulated, or as plain-C models.
 """

@@ -1,4 +1,4 @@
-"""`isamap hw list` and `detect`: which machines are described, and which one this computer is."""
+"""`isamap hw list` and `detect`: list the described machines, and find the one that fits this computer."""
 
 from __future__ import annotations
 

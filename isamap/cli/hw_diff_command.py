@@ -1,4 +1,4 @@
-"""`isamap hw diff A B`: what another description changes, in the machine and for kernels.
+"""`isamap hw diff A B`: list the differences between two machines, and their effect on kernels.
 
 kernel    before   after    ratio  by                    utilisation
 gemm_f32  9.1 µs   5.4 µs   0.60   fma_xmm → fma_ymm     100 %

@@ -1,4 +1,4 @@
-"""`isamap hw show`: what is in a machine, as text, as JSON, or as a picture.
+"""`isamap hw show`: print the content of a machine, as text, as JSON, or as a picture.
 
 What it takes beside instructions and bandwidths is printed as
 

@@ -1,4 +1,4 @@
-"""`isamap hw sweep`: predicted times while figures of a description change, on all cores, resumable.
+"""`isamap hw sweep`: predict times while parameters of a description change, on all cores, resumable.
 
 memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512  status   gap
 64KiB                                     360 µs  OPTIMAL  0.0 %

@@ -1,4 +1,4 @@
-"""`isamap match`: every way in which a machine's instructions perform a kernel, and why the others do not.
+"""`isamap match`: list all mappings of a kernel onto a machine's instructions, and explain the rejections.
 
 Of several kernels, or folders of them, against one machine a coverage matrix.
 """

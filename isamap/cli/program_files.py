@@ -1,4 +1,4 @@
-"""Files of words on the command line: what `compile --emit` writes, and `verify` and `run` read again."""
+"""Encoded programs on the command line: `compile --emit` writes them, `verify` and `run` read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The request that the words of `compile`, `run` and `verify` make."""
+"""Build a compilation request from the arguments of `compile`, `run` and `verify`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the words of a command line to an exit code: the one place where failures become answers.
+"""Run a command line and return its exit code: the single place that turns failures into answers.
 
 What is saved when isamap itself fails: enough to do it again, in the private cache, sent nowhere.
 """

@@ -1,4 +1,4 @@
-"""`isamap schedule`: what heuristics find, side by side; `schedule diff`: what an edit changed."""
+"""`isamap schedule`: compare the schedules of several heuristics; `schedule diff`: explain an edit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`isamap bench …` on a machine that this computer cannot run: a table by the simulator."""
+"""`isamap bench …` on a machine that this computer cannot run: a table of simulated times."""
 
 from __future__ import annotations
 

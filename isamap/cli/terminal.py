@@ -1,4 +1,4 @@
-"""Standard input and output as they were handed over: closed, full, without a reader, of any encoding.
+"""Standard input and output in any state: closed, full, without a reader, in any encoding.
 
 An answer that cannot be written is said on standard error, and the exit code is not 0; a reader that has
 gone, as `head` does, wants no more and is told nothing.

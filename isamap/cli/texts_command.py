@@ -1,4 +1,4 @@
-"""`isamap fmt` and `isamap explain`: texts of the language in their canonical form, and codes in words."""
+"""`isamap fmt` and `isamap explain`: format texts of the language, and explain diagnostic codes."""
 
 from __future__ import annotations
 

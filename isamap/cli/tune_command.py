@@ -1,4 +1,4 @@
-"""`isamap tune`: the winners of `--tune`, and all that was evaluated so far.
+"""`isamap tune`: list the tuned schedules of `--tune`, and all evaluations so far.
 
 `tune log` is for people and for training models with it.
 """

@@ -1,4 +1,4 @@
-"""The words of a command line that need no parser: which command it is, and the sizes behind `-D`."""
+"""Read parts of a command line without a parser: the command's name, and the sizes after `-D`."""
 
 from __future__ import annotations
 

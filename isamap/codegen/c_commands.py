@@ -1,4 +1,4 @@
-"""Lowered programs as C that gives words to an accelerator, computed where it runs.
+"""Print a lowered program as C that computes encoded instructions and gives them to an accelerator.
 
 An instruction is a function of what its fields hold, made of its `encoding`, and loops stay loops:
 

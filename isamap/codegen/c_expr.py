@@ -1,4 +1,4 @@
-"""Value expressions as C, computed as their types say: integers wrap, narrow floats are rounded each time.
+"""Print value expressions as C with the semantics of their types: wrapping integers, rounded narrow floats.
 
 `c + f32(a)*f32(b)` with bf16 operands is `c + bf16_to_f32(a[i]) * bf16_to_f32(b[i])`.
 """

@@ -1,4 +1,4 @@
-"""Small C functions that expressions may need; a file gets those it uses, in the order of this table.
+"""Small C helper functions of expressions; a file contains those that it uses, in the order of this table.
 
 Conversions of narrow floats round to nearest even, once, keep subnormals, and make every NaN a quiet one.
 """

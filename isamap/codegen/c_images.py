@@ -1,4 +1,4 @@
-"""Images of states, as tile configurations: the bytes that an instruction loads, and how C declares them."""
+"""Images of states, such as tile configurations: the bytes that an instruction loads, declared in C."""
 
 from __future__ import annotations
 

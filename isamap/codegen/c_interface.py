@@ -1,4 +1,4 @@
-"""The C face of a program: its argument struct, header, checks and workspace.
+"""The C interface of a program: its argument struct, header, checks and workspace.
 
     int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);
 

@@ -1,4 +1,4 @@
-"""A kernel that a call of a library performs, as C: the same function as for emitted code, around that call.
+"""Wrap a library call that computes a kernel in the same C function as emitted code.
 
     void cblas_sgemm(int32_t, int32_t, …);
 

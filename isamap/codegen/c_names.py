@@ -1,4 +1,4 @@
-"""The C spellings of number types: how an element is stored, in what it is computed, how a literal looks.
+"""The C types of number types: for storage, for computation, and the spelling of literals.
 
 bf16 is stored in `uint16_t` and computed in `float`, whose values are rounded after every operation.
 

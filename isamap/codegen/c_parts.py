@@ -1,4 +1,4 @@
-"""Parts of a program for threads: functions of their own, called through the pool that the caller lends.
+"""Parallel parts of a program: separate functions, called through the thread pool that the caller passes.
 
     static void gemm_part0(const float *restrict A, ..., int64_t part) { ... }    one part
     static void gemm_task0(void *shared, int64_t part) { ... }                    what a pool calls

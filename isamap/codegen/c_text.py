@@ -1,4 +1,4 @@
-"""Pieces of C text that know how tightly they bind, so that parentheses stand only where they are needed.
+"""C text with its binding strength, so that parentheses are added only where they are needed.
 
 Index expressions as C's 64-bit arithmetic: `16*m + k - 1`, `(p*stride + r) / 2`.
 

@@ -1,4 +1,4 @@
-"""The child process around emitted code, seen from outside: starting it, limiting it, how it ended.
+"""Start and limit the child process that runs emitted code, and report how it ended.
 
 The child answers on a pipe of its own, with a word that it was told in its job: what emitted code prints, or
 writes to any number that it finds open, is not taken for an answer.

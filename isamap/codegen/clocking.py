@@ -1,4 +1,4 @@
-"""Functions timed in a child process: compiled in groups, called in turn, many short samples of each.
+"""Time functions in a child process: compiled in groups, called in alternation, with many short samples.
 
 Each round calls every function a few times, so that whatever else the computer does in between disturbs a few
 samples of each and not all samples of one.

@@ -1,4 +1,4 @@
-"""The plain-C model of an instruction: a function that does what its semantics say, on scalars and pointers.
+"""Print the plain-C model of an instruction: a function with its semantics, on scalars and pointers.
 
 `inout c: f32 @ reg; in a: f32 @ reg; in b: f32 @ reg; c += a*b;` becomes
 

@@ -1,4 +1,4 @@
-"""Programs of one kernel for several machines behind one function, which picks by what the processor allows.
+"""Combine programs of one kernel for several machines behind one function that selects at run time.
 
     int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);   asks, and calls gemm_on_x86_avx512
 

@@ -1,4 +1,4 @@
-"""Arrays of other libraries, used where they lie: tensors of torch, and all that speaks DLPack.
+"""Arrays of other libraries without a copy: tensors of torch, and all that support DLPack.
 
 as_numpy(torch.zeros(4, 3))  ->  an array of numpy in the same memory
 

@@ -1,4 +1,4 @@
-"""A compiled program in this process, where its author is trusted.
+"""Run a compiled program in this process, for trusted kernels.
 
 Memory for workspaces: in large pages, where the system has them.
 

@@ -1,4 +1,4 @@
-"""Instructions tried on the processor, or as plain-C models, and held against their semantics.
+"""Test instructions on the processor, or as plain-C models, against their semantics.
 
 Every instruction of a machine is compiled as its description says and run on random numbers and edge values,
 each operand in memory right before a page that must not be touched. What comes out is compared with the

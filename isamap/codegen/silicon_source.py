@@ -1,4 +1,4 @@
-"""C functions that perform one instruction each, on operands in memory: what the processor is asked with.
+"""Print C functions that perform one instruction each on operands in memory, for tests on hardware.
 
     void check_7(unsigned char *const *data, const int64_t *numbers) {
       __m512 a, z;

@@ -1,4 +1,4 @@
-"""C functions that time one instruction each: a chain of it, or copies of it that wait for nothing.
+"""Print C functions that time one instruction each: a dependence chain of it, or independent copies.
 
     void time_7(unsigned char *const *data, const int64_t *numbers, int64_t trips) {
       __m512 c; ...

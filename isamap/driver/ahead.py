@@ -1,4 +1,4 @@
-"""Kernels compiled ahead, side by side: the cache has them when they are asked for.
+"""Compile kernels in parallel before they are needed, so that later compilations are cache hits.
 
     compile_ahead([{"kernel": "kernel add() {…}", "machine": "host"}, …], jobs=2)
 

@@ -1,4 +1,4 @@
-"""The output folder: what it holds, its manifest, and when it may be replaced.
+"""The output folder: its files, its manifest, and the rule for replacing it.
 
 gemm_f32-x86-avx512/
   gemm_f32.c  gemm_f32.h  gemm_f32.schedule  report.txt  manifest.json

@@ -1,4 +1,4 @@
-"""A compilation as files: from memory where an equal one was made before, else through the pipeline."""
+"""Compile to files: from the cache if an equal compilation was made before, else through the pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`isamap compile --hw A --hw B`: one artifact that holds several machines' code, and picks when it runs."""
+"""`isamap compile --hw A --hw B`: one artifact with code for several machines, which selects at run time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels, machines and other files as users name them; typos get the nearest name.
+"""Read kernels, machines and other files as users name them; a misspelt name gets the nearest one.
 
 Which profile a compilation uses: none, a file, the newest measured here, or the one that is shipped.
 """

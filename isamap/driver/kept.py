@@ -1,4 +1,4 @@
-"""Compilations that were made before: found again by everything that they depend on, without a solver.
+"""The cache of compilations: found by the digest of all inputs, without a solver.
 
 What is kept is the content of the output folder, what a person is told, and nothing that differs from run to
 run. A result that the wall clock cut short is not kept.

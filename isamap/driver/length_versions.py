@@ -1,4 +1,4 @@
-"""One program for several lengths of vectors, which the hardware tells when it is called: `--hw rvv@Q=any`.
+"""One program for several vector lengths, which it reads from the hardware at run time: `--hw rvv@Q=any`.
 
 The schedule is found for the length that the machine typically has, and made longer and shorter for others.
 For each the kernel is lowered, and judged, as for that length alone; what comes out is joined into one

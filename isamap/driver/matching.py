@@ -1,4 +1,4 @@
-"""A kernel's text and a machine → every mapping, with the sizes that costs are for.
+"""Match a kernel's text with a machine: all mappings, with the sizes for which they are priced.
 
 A kernel's legal rewrites, each matched: which of them a machine performs more of.
 

@@ -1,4 +1,4 @@
-"""The pipeline on one screen: text in, emitted C out, each stage timed.
+"""The pipeline: from text to emitted C, each stage timed.
 
 parse → transform → match → pose → schedule → check → lower → emit
 """

@@ -1,4 +1,4 @@
-"""`--portfolio`: the faster of our code and of the calls of installed libraries performs a kernel.
+"""`--portfolio`: choose the faster of our code and calls of installed libraries for a kernel.
 
 Which calls compute it is told by what they compute (`isamap.libraries`). Each is called as emitted code is,
 in a child process, and held against the oracle; those that are right and our code take turns, and a library

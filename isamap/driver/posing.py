@@ -1,4 +1,4 @@
-"""Problems posed of the forms of a kernel, and which form is compiled: as written, or rewritten.
+"""Formulate the scheduling problems of a kernel's variants, and choose the variant to compile.
 
 A problem is recalled, or built of the mappings that `match` finds: all of them, those that may win, enough
 for a first schedule, or some. Forms are rewritten so that instructions perform more of them:

@@ -1,4 +1,4 @@
-"""Problems and schedules that were found before, recalled by the digest of all that they depend on.
+"""The cache of problems and schedules, keyed by the digest of all inputs.
 
 A problem depends on the kernel with its sizes, on the machine with its measured figures, and on this program.
 A schedule depends on the problem itself, down to the last number in it, on what was asked, and on the version

@@ -1,4 +1,4 @@
-"""Search by evaluation: the K best schedules of a modelled cost are put to the test, and one wins.
+"""Search by evaluation: evaluate the K best schedules of a cost model, and choose one.
 
 Pipelines added to a schedule: the innermost loops of its nests, solved one by one.
 """

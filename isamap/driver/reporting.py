@@ -1,4 +1,4 @@
-"""The report of a compilation: everything that was decided and is known of it, put together once."""
+"""Assemble the report of a compilation: all decisions and known facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Room behind the rows of arrays that a kernel makes for itself, where rows would share sets of a cache.
+"""Pad the rows of a kernel's own arrays if they would share sets of a cache.
 
 f32[9, 9, 512], an image with its border      f32[9, 9, 528], of which the last 16 are not touched
 """

@@ -1,4 +1,4 @@
-"""A compilation made ready to run: natively, under an emulator, or as a plain-C model; as a Python callable.
+"""Prepare a compilation to run natively, under an emulator, or as a plain-C model, and as a Python callable.
 
 The model is for a processor that lacks something where no emulator is named.
 """

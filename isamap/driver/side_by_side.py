@@ -1,4 +1,4 @@
-"""Many pieces of work on all cores, each process with a Python of its own."""
+"""Run many pieces of work on all cores, each in a Python process of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One program with several schedules, among which the sizes of a call choose: `-D M=1..8192@1,35,512`.
+"""One program with several schedules, selected by the sizes of a call: `-D M=1..8192@1,35,512`.
 
 Each profile value has a schedule of its own; a text of several schedules says itself what each is for. One
 ends where the next one is cheaper by the cost model, which prices both: for M = 1 and M = 35 the first is

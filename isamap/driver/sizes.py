@@ -1,4 +1,4 @@
-"""Sizes as they are written on a command line, as numbers and ranges."""
+"""Parse sizes of a command line as numbers and ranges."""
 
 from __future__ import annotations
 

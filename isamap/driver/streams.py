@@ -1,4 +1,4 @@
-"""Programs as words, made and judged: compiled to a file; a file performed, and held to the oracle."""
+"""Compile encoded programs to files, execute them, and compare their results with the oracle."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Strips: blocks of a few registers, from whose first ordered turn to the last everything stays at hand.
+"""Strip-mining: run all iterations of ordered loops on a few registers' elements at a time.
 
-    seq t in T { c[n] = cos(a[n]); a[n] += c[n]; }     n by 32: 32 elements go through all T turns of both
-                                                       statements, then the next 32
+    seq t in T { c[n] = cos(a[n]); a[n] += c[n]; }     n by 32: all T iterations of both statements for 32
+                                                       elements, then for the next 32
 
-For elementwise statements inside ordered loops of their own, no element of which needs another one. Compilers
-of C keep in registers what one statement of a strip leaves to the next, and share what both compute; the
-model, which prices statements one by one, sees neither. So strips are taken where it finds them no dearer.
+Strip-mining applies to elementwise statements inside ordered loops, if no element needs another one. C
+compilers keep in registers the values that one statement of a strip leaves to the next, and share common
+subexpressions. The cost model, which prices statements one by one, sees neither effect. Therefore strips
+are chosen if the model finds them no more expensive.
 """
 
 from __future__ import annotations

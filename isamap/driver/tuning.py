@@ -1,4 +1,4 @@
-"""`--tune`: the best few schedules of the model measured, the winner kept and taken; `--tuned`: the one kept.
+"""`--tune`: measure the model's best schedules, store the fastest and use it; `--tuned`: use the stored one.
 
 The contenders are what the solver finds, its next best schedules, and others with another mapping or register
 block: the cheapest ones of a model are mostly alike.

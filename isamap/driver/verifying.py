@@ -1,4 +1,4 @@
-"""A program's results held against the oracle, on several fills, beside memory not to be touched; its time.
+"""Verify a program: compare its results with the oracle on several fills, next to guard pages; and time it.
 
 A recurrence whose results show its state is compared twice: as a whole, as far as that says anything, and
 each iteration by itself, from the state that the program had.

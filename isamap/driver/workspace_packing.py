@@ -1,4 +1,4 @@
-"""The workspace of a program packed: lives from the program, offsets from the packer, judged by neither.
+"""Pack the workspace of a program: lifetimes from the program, offsets from the packer, checked separately.
 
 Behind it the whole program is judged, before code is emitted from it.
 """

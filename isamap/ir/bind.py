@@ -1,4 +1,4 @@
-"""Sizes put into a routine: numbers for symbols, every limit checked before anything is solved.
+"""Bind sizes of a routine: replace symbols by numbers, and check every limit first.
 
 `bind(gemm, {"M": 64, "N": 64, "K": 32})` has no parameters left; `bind(gemm, {"M": Range(1, 8192, 512), …})`
 keeps M with that range and profile value.

@@ -1,4 +1,4 @@
-"""The arrays behind a routine's operands: taken in, filled, sliced and gathered.
+"""The arrays of a routine's operands: checked, filled, sliced and gathered.
 
 An operand `out C: f32[M, N] outside undefined` starts as NaN everywhere, so that reading what was never
 written shows in the result.

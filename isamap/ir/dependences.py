@@ -1,4 +1,4 @@
-"""Iterations of a `for` are independent: no two of them touch one element, a declared reduction apart.
+"""Verify that iterations of a `for` are independent: no two touch one element, except in declared reductions.
 
 `C[m] = A[m]; D[m] = C[m + 1];` in a `for m` has a pair of accesses of C, and iterations that meet there.
 Each pair is a question for `isamap.ir.equal_axes`; pairs alike are asked about once. What is not proved is

@@ -1,4 +1,4 @@
-"""Inputs that indices are made of: whether a call's arrays hold what their declarations say.
+"""Check that integer inputs used as indices have the values that their declarations promise.
 
 `in row: i32[M + 1] values 0..NNZ ascending` is refused where one is above NNZ, or below the one before.
 """

@@ -1,4 +1,4 @@
-"""Number types: the one place that knows widths, ranges and what converts exactly into what.
+"""Number types: widths, ranges and exact conversions are defined here only.
 
 `DTYPES["bf16"]` is `DType("bf16", "float", 16, mantissa_bits=8)`.
 

@@ -1,4 +1,4 @@
-"""The oracle at single elements of an output: what a large kernel should hold there.
+"""Evaluate single elements of an output: the oracle for large kernels.
 
 `evaluate_samples(gemm, arrays, sizes, "C", [(0, 0), (4999, 7)])` touches one row of A and one column of B per
 element. Works backwards: an element's value is asked from the last statement that writes it, which asks

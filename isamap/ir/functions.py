@@ -1,4 +1,4 @@
-"""Functions of numbers, as definitions in the language: what is computed, step by step, and how exactly.
+"""Functions of numbers, defined in the language: their steps and their accuracy.
 
     function silu(x: f32) within 5 ulp { return x * sigmoid(x); }
 

@@ -1,4 +1,4 @@
-"""Iterations of a `seq` loop that begin with what a program itself has left, each to be judged on its own.
+"""Recurrences in `seq` loops: iterations that start from values that the program itself computed.
 
     seq t in T { …; h[j] = tanh(u[j]); Y[t, j] = h[j]; }
 

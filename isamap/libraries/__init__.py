@@ -1,1 +1,1 @@
-"""Libraries that perform whole kernels: their calls as data, where they are installed, what each computes."""
+"""Libraries that compute whole kernels: their calls as data, their locations, and matching kernels."""

@@ -1,4 +1,4 @@
-"""Calls of libraries as data: what each computes, in the language, how it is called in C, where it is found.
+"""Calls of libraries as data: the kernel that each computes, its call in C, and the places of the library.
 
     prototype: void cblas_saxpy(int n, float alpha, const float *x, int incx, float *y, int incy)
     forms:

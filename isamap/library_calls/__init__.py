@@ -1,4 +1,4 @@
-"""The calls of libraries that isamap knows, as data: where their descriptions lie, nothing is read."""
+"""Descriptions of library calls, as data files in this folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An ordered loop around a register block: what one iteration stores and the next loads stays in registers.
+"""Keep in registers the elements that one iteration of an ordered loop stores and the next one loads.
 
     For("n", trips=N) {                        v0 = load(y[0])
       v0 = load(y[n])                          For("n", trips=N) {

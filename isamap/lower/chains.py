@@ -1,4 +1,4 @@
-"""Chains of issues side by side: what waits for the result before it leaves room for others.
+"""Interleave dependence chains of issues, so that none waits for its own latency.
 
     load v0; exp v1 of v0; tanh v2 of v1; store v2      load v0; load v3; exp v1 of v0; exp v4 of v3;
     load v3; exp v4 of v3; tanh v5 of v4; store v5  ->  tanh v2 of v1; tanh v5 of v4; store v2; store v5

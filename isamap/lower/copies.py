@@ -1,4 +1,4 @@
-"""Copies between arrays and buffers as loops, by the widest moves that serve, else one element at a time.
+"""Expand copies between arrays and buffers to loops, with the widest moves that serve, else by elements.
 
 Scratchpads in a program: tiles moved by instructions that reach both memories, and set to zero.
 

@@ -1,4 +1,4 @@
-"""Work dealt evenly to the trips of a loop: each trip performs its share of the pieces.
+"""Divide work evenly among the iterations of a loop: each iteration performs a slice of the pieces.
 
 Twelve pieces dealt to the five trips of `for k`:
 

@@ -1,4 +1,4 @@
-"""A nest's steps made into nodes: each step around those inside it.
+"""Expand a nest's steps to nodes, each step around the steps inside it.
 
 Every loop over blocks of more than one element is followed by a copy of its body for the rest of the axis, so
 that the block's own code knows how many elements it covers; of a rest that only the run knows there is a copy

@@ -1,4 +1,4 @@
-"""Copies that every iteration of an ordered loop would make alike, made once in front of it.
+"""Hoist copies that are equal in every iteration of an ordered loop out of that loop.
 
     for (t …) { stage b { b_tiles0 = … U … }      stage b { b_tiles0 = … U … }
       …                                       →   for (t …) { …

@@ -1,4 +1,4 @@
-"""One program of several, each for one length of vectors: what is alike once, with the length as a symbol.
+"""Join programs for several vector lengths into one: equal parts once, with the length as a symbol.
 
     Q = 2: For("n0", trips=N / 8)  { load(C + 8*n0, L = 4) }
     Q = 4: For("n0", trips=N / 16) { load(C + 16*n0, L = 8) }

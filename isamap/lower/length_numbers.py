@@ -1,4 +1,4 @@
-"""Numbers of programs for several lengths of vectors, as expressions of the length.
+"""Express numbers that differ between vector lengths as expressions of the length.
 
     length Q        2        4        8
     index         4*n0     8*n0    16*n0    ->  2*Q*n0

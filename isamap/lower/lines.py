@@ -1,4 +1,4 @@
-"""Copies in the order of lines: a loop along the rows of a tensor runs inside the loops over its rows.
+"""Copy in the order of memory lines: the loop along the rows of a tensor is inside the loops over rows.
 
     for k in 1024:                     for k in 64:
       for m in 64:               ->      for m in 64:

@@ -1,4 +1,4 @@
-"""The rest of a block that only the run knows, in pieces whose tiles are numbered: no loop over single tiles.
+"""Perform block remainders known only at run time in pieces with numbered tiles, without loops over tiles.
 
 A block of four rows, `for m by 4`, leaves one to three:
 

@@ -1,4 +1,4 @@
-"""Work of one iteration of a loop performed during another: buffers filled ahead, results written back late.
+"""Software-pipeline copies: fill buffers an iteration early, and write results back late.
 
     for k by 256 {               fill b for iteration 0
       stage b ahead 1;       ->  for each iteration t:

@@ -1,4 +1,4 @@
-"""Operands packed apart: the copy that a nest would begin with is a program of its own.
+"""Pack operands separately: the copy at the start of a nest becomes a program of its own.
 
     gemm(A, B, C)  {                          gemm_pack_B(B, B_packed) { copy all of B's tiles }
       stage b: copy all of B's tiles    ->

@@ -1,4 +1,4 @@
-"""Parallel loops: a nest cut into parts, buffers of which each part has its own, sums taken in parts.
+"""Lower parallel loops: divide a nest into parts with private buffers, and reduce partial sums.
 
     par n by 512 { ... }        parallel n0 < 2
                                   if 512*n0 + 512 <= 1000     a part that is whole knows its size

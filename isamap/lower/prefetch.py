@@ -1,4 +1,4 @@
-"""Prefetches: the lines that an operand's iteration of a loop will read, as loops of hints.
+"""Insert prefetches: loops of hints for the lines that later iterations of a loop will read.
 
 What stands in a buffer is one run of elements; what is read in place is rows of its tensor. No line outside
 is touched: each hint names an element that the iteration reads.

@@ -1,4 +1,4 @@
-"""A register block: accumulators brought in, summed into by what stands inside, and written back.
+"""Lower a register block: load the accumulators, sum into them, and write them back.
 
 hold c { v0 = load C[m, n]; for k { v0 += … }; store C[m, n] = v0 }
 

@@ -1,4 +1,4 @@
-"""Register numbers for values whose registers are named by us.
+"""Allocate register numbers for values in registers that the description names explicitly.
 
 A value lives from its declaration to the last issue that names it in its block (or inside a block within).
 Two values may share a register when their lives do not meet and they need the same configuration.

@@ -1,4 +1,4 @@
-"""Fields of states, set one by one before the instructions that require them.
+"""Set fields of states before the instructions that require them.
 
 An instruction may require that a field has a value (`requires loader.stride == stride(x, 0)`), and another
 one, without operands, sets it (`sets loader.stride = S`):

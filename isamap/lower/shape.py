@@ -1,4 +1,4 @@
-"""The passes that make steps out of a schedule: each adds one kind of decision."""
+"""The passes that build steps from a schedule; each one adds one kind of decision."""
 
 from __future__ import annotations
 

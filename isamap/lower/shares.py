@@ -1,4 +1,4 @@
-"""Shares of work by themselves: which pieces trip `now` performs follows from its number alone.
+"""Lower independent work slices: iteration `now` finds its pieces from its number alone.
 
     share 3 of 5 of 12 pieces      for s in 4 * 12 / 5 - 3 * 12 / 5:  piece(3 * 12 / 5 + s)
 

@@ -1,4 +1,4 @@
-"""Nodes rewritten: buffers moved to another place in the workspace, variables replaced by expressions."""
+"""Rewrite nodes: move buffers within the workspace, and substitute variables."""
 
 from __future__ import annotations
 

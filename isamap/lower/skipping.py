@@ -1,4 +1,4 @@
-"""Register blocks that a guard leaves nothing to do: when one is performed at all.
+"""Skip register blocks in which a guard excludes every iteration.
 
     B[i, r] += select(i > k, -L[i, k] * B[k, r], 0)      for i by 15 { … hold … }
 

@@ -1,4 +1,4 @@
-"""An innermost loop in the order of a pipeline: several iterations under way, prologue and epilogue peeled.
+"""Reorder an innermost loop as a software pipeline: overlapped iterations, peeled prologue and epilogue.
 
 for k in 8: { load a[k]; fma }      load a[0]
 load in stage 0, fma in 1      ->   for k in 7: { load a[k + 1]; fma of iteration k }

@@ -1,4 +1,4 @@
-"""Staging: an operand's tiles copied into a workspace buffer in the order in which the loops below read them.
+"""Stage operands: copy tiles into a workspace buffer in the order in which inner loops read them.
 
 By rows, if a schedule says so, each row of the array is gone along before the next one is:
 

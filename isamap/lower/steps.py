@@ -1,4 +1,4 @@
-"""A nest between its schedule and its nodes: one step around the next, each with what is decided about it.
+"""The steps of a nest, between its schedule and its nodes: one inside another, each with its decisions.
 
     stage b ahead 1                                 Copies
       parallel n by 512                             Parts

@@ -1,4 +1,4 @@
-"""Supplies made into issues: registers are computed once per block, however many issues read them."""
+"""Emit operand loads as issues: each register is loaded once per block, for all issues that read it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One tile copied between the kernel's arrays and a buffer, whole or as far as its axes go.
+"""Copy one tile between the kernel's arrays and a buffer, completely or up to the ends of its axes.
 
 A tile of 32 pixels of which 28 are left: what is behind is set to the operand's fill, then 28 are copied.
 """

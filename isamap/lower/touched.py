@@ -1,4 +1,4 @@
-"""The independent judge of lowered programs: what their issues touch are elements of tensors and buffers.
+"""The independent checker of lowered programs: issues touch only elements of tensors and buffers.
 
     check_touched(program, machine)  ->  ("broadcast2_zmm_bf16 reads A, 2 x 1024 elements, at 2048 where …",)
 

@@ -1,4 +1,4 @@
-"""Copies of several tiles at once, where the machine turns rows into columns a block at a time.
+"""Copy several tiles at once with instructions that transpose blocks.
 
     for k in 512:                        for k in 32:
       copy 16 of B[n, k]           ->      transpose16 B[n : n + 16, 16*k : 16*k + 16]

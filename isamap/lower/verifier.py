@@ -1,4 +1,4 @@
-"""The verifier of lowered programs: that what is named is there, and that numbers are within their limits.
+"""Verify lowered programs: all names are declared, and all numbers are within their limits.
 
     check_program(program, machine)   ->  ("load_zmm_f32 reads v7, which is declared nowhere around it",)
 

@@ -1,4 +1,4 @@
-"""Walks over the nodes of a lowered program, so that a pass names those kinds of nodes only that it is about.
+"""Walk the nodes of a lowered program, so that a pass handles only the kinds of nodes that concern it.
 
     for m { load v0; if m < 3 { store v0 } }    walk ->   For, Issue, If, Issue
 

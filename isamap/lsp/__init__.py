@@ -1,1 +1,1 @@
-"""A language server: what editors ask about kernels, descriptions and the language inside them."""
+"""The language server: answers to editors about kernels, descriptions and the language inside them."""

@@ -1,4 +1,4 @@
-"""A text as an editor has it, saved or not: what is wrong and odd in it, and where its names stand.
+"""Analyse a text as an editor has it, saved or not: its errors, its warnings, and the places of its names.
 
 analyse(Source("gemm.ir", text), path)       a kernel
 analyse(Source("npu.yaml", text), path)      a description, and the language inside it

@@ -1,4 +1,4 @@
-"""The protocol: what editors ask, answered from the analysis of the text that they have.
+"""The protocol of the language server: answer requests from the analysis of the editor's text.
 
 Texts are analysed a moment after the last change: a description of a thousand instructions takes a second.
 """

@@ -1,4 +1,4 @@
-"""Banks of a scratchpad: which of them an access takes, and for how long.
+"""Banks of a scratchpad: the banks that an access uses, and for how long.
 
     memory spad: scratchpad(bytes = 64 KiB, banks = 4, bank_bytes = 16, interleave_bytes = 16);
 

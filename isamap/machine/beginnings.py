@@ -1,4 +1,4 @@
-"""New descriptions: what is asked for each kind of machine, and the text that its answers make.
+"""Templates of new descriptions: the questions for each kind of machine, and the text made of the answers.
 
 `begin("edge", "matrix", {"rows": 32})` is a description of an array of 32 by 32 cells, all else as usual.
 """

@@ -1,4 +1,4 @@
-"""From a name or a path to the texts that a machine is read from: the file, what it extends, and so on.
+"""Find the texts of a machine from its name or path: the file, the file that it extends, and so on.
 
 `read_chain("x86-avx2")` is `x86-avx2.yaml` and `generic-c.yaml`. A description reaches shipped machines and
 files in its own folder, nothing else.

@@ -1,4 +1,4 @@
-"""Checking a description, once: what was found fine stays fine until a text or this program changes.
+"""Check a description once: a passed check is cached until a text or this program changes.
 
 Loading a machine is the check. A stamp in the caller's folder, named by the digest of everything that the
 result depends on, remembers that it passed, so that a second check takes a tenth of the time.

@@ -1,4 +1,4 @@
-"""Costs that beat what the hardware can do: a unit's peak, a link's bandwidth, work that grows.
+"""Warn about costs below the hardware's limits: a unit's peak, a link's bandwidth, equal costs of more work.
 
 execute: {count: 1, products_per_cycle: 1024}
 c: i32[256, 32] += a[256, 32] * b[32, 32]        262144 products in 1 cycle   ->   told

@@ -1,4 +1,4 @@
-"""The words of `emit`: text to a template of a call, with variables of a family still in it.
+"""Parse the text of `emit` to a template of a call, which may contain variables of a family.
 
     c = (__m512) _mm512_fmadd_$P(a, b, c)
 

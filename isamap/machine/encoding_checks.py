@@ -1,4 +1,4 @@
-"""Tables of fields resolved against an instruction, and all that would keep words from being read back.
+"""Resolve tables of fields for an instruction, and refuse encodings that cannot be decoded.
 
 `holds: z.address` of a memory of 64 KiB in units of 64 bytes needs 10 bits.
 """

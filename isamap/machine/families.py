@@ -1,4 +1,4 @@
-"""The `for` clause: rows of values that make many instructions out of one text.
+"""The `for` clause: rows of values that expand one text to many instructions.
 
 `for: [{T: f32, N: [8, 16]}, {T: f64, N: 4}]` has the rows (T=f32, N=8), (T=f32, N=16), (T=f64, N=4);
 `for: {T: {types: float, except: [f64]}}` one for each float type of the language but f64.

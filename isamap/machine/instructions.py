@@ -1,4 +1,4 @@
-"""The instructions of one description: each member of each family resolved, priced and given its emission.
+"""Resolve the instructions of one description: each member of each family, with its cost and its emission.
 
 Whether the operands of an instruction fit into their registers.
 

@@ -1,4 +1,4 @@
-"""Machines whose registers are as long as only the hardware knows, at one length.
+"""Fix the vector length of a machine whose register size only the hardware knows.
 
     machine Q: 2..16 = 4;                       Q is 4 unless a word says another value
     isamap compile gemm_f32 --hw rvv.yaml@Q=8   code for 512 bits

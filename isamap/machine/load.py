@@ -1,4 +1,4 @@
-"""The front door: a name or a path in, a `Machine` out.
+"""Load a `Machine` from a name or a path: the entry point of this package.
 
 `load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. What
 was read once is not built again in the same process while its texts stay the same.

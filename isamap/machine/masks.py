@@ -1,4 +1,4 @@
-"""Instructions under predicates, with all lanes switched on: one without a predicate for each.
+"""Derive unpredicated instructions from predicated ones, with all lanes active.
 
     instruction ptrue() {                        instruction fmla_whole() {
       out d: bool[8] @ p;                          inout c: f32[8] @ v;

@@ -1,4 +1,4 @@
-"""Tiles that are filled and emptied a row at a time: one move of the whole tile, made of the move of a row.
+"""Derive moves of whole tiles from instructions that move one row of a tile.
 
     instruction load_row(imm S: 0..3) {           instruction load_row_rows() {
       in a: f32[4] @ mem;                           in a: f32[4, 4] @ mem strides(any, 1);

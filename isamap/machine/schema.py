@@ -1,4 +1,4 @@
-"""The JSON Schema of descriptions, for editors: made of the tables that the readers look keys up in.
+"""The JSON Schema of descriptions, for editors, generated from the tables that the readers use.
 
     bandwidth_bytes_per_ns: {type: number, minimum: 1e-6}
 

@@ -1,4 +1,4 @@
-"""YAML to a tree of nodes, each with its span; what a machine description may not contain is refused here.
+"""Parse YAML to a tree of nodes with spans, and refuse content that a description may not have.
 
 `unit: fma` is `Mapping(((Scalar("unit"), Scalar("fma")),))`. Scalars stay text: which are numbers is for the
 reader of each key to say, so that `no` is never a boolean.

@@ -1,4 +1,4 @@
-"""Instructions that another one shadows: it does the same in the same memories, and is not slower."""
+"""Find duplicate instructions: those for which another one does the same in the same memories, not slower."""
 
 from __future__ import annotations
 

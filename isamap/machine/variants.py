@@ -1,4 +1,4 @@
-"""Descriptions with other figures: what `isamap hw sweep --set` names is found in the text and replaced.
+"""Vary the parameters of descriptions: find what `isamap hw sweep --set` names in the text, and replace it.
 
 memories.spad.bytes = 128KiB          memory spad: scratchpad(bytes = 512 KiB, …)   ->   bytes = 128KiB
 links.dram.spad.bandwidth_bytes_per_ns = 32

@@ -1,4 +1,4 @@
-"""Kernel × machine → every mapping, and the chains of moves that supply and deliver operands."""
+"""Match kernels with machines: all mappings, and the chains of moves for operand loads and stores."""
 
 from isamap.match.mappings.enumerate import find_mappings, statement_mappings
 from isamap.match.mappings.groups import GroupMapping, find_groups

@@ -1,4 +1,4 @@
-"""Values in the text of a kernel, with their types: elements that are read, numbers, and what is computed."""
+"""Values in a kernel's text, with their types: elements, numbers, and computed expressions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node with its inputs at hand: what operators are written in terms of.
+"""A node with its inputs resolved: the argument of operators.
 
 def relu(o: Applied) -> Value:
     return o.map("max({0}, 0)", o[0])

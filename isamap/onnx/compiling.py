@@ -1,4 +1,4 @@
-"""A model as a library: distinct kernels compiled once, side by side, joined, built, and called."""
+"""Compile a model to a library: distinct kernels once, in parallel; then joined, built, and called."""
 
 from __future__ import annotations
 

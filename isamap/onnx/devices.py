@@ -1,4 +1,4 @@
-"""A program's steps dealt to devices: cores with caches of their own, which run side by side in phases.
+"""Assign a program's steps to devices: cores with private caches, which run in parallel in phases.
 
     deal(program, costs, machine, devices=2, limit_s=10)
 

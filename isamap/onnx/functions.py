@@ -1,4 +1,4 @@
-"""Operators that ONNX defines by others, as functions of nodes; and nodes as protobuf again."""
+"""Expand operators that ONNX defines as functions of other nodes; convert nodes back to protobuf."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on single elements put into the ones behind them, and behind kernels whose results they read.
+"""Fuse elementwise operations into their successors, and into kernels whose results they read.
 
     conv -> add -> relu      one kernel: the sums, and what is done to each of them
 

@@ -1,4 +1,4 @@
-"""A model as it was read: graphs of nodes, with names for what runs along their edges.
+"""A model as read: graphs of nodes, with names for the values on their edges.
 
     Graph("mlp", (Node("Gemm", "", "fc1", ("x", "w", "b"), ("h",), {"transB": 1}), …), …)
 

@@ -1,4 +1,4 @@
-"""The graph file: a program's steps as JSON, beside the texts of its kernels and the bytes of its constants.
+"""The graph file: a program's steps as JSON, with the texts of its kernels and the bytes of its constants.
 
     {"isamap": "model/1", "name": "mlp", "inputs": [{"name": "x", "tensor": "i0", …}],
      "steps": [{"kernel": "gemm_1f…", "reads": {"a0": {"tensor": "i0", …}, …}, "writes": {"y0": {…}}}, …], …}

@@ -1,4 +1,4 @@
-"""Groups of steps written as one kernel: a root, and what is computed inside with it.
+"""Groups of steps that form one kernel: a root, and the steps that are fused into it.
 
     conv, add, relu     for … { s[…] += …; }  for … { y[…] = max(s[…] + b[…], 0); }
 

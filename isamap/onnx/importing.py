@@ -1,4 +1,4 @@
-"""A file of ONNX as a program of kernels and moves, with what became of each of its nodes."""
+"""Import a file of ONNX as a program of kernels and moves, with the treatment of each node."""
 
 from __future__ import annotations
 

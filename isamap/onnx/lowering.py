@@ -1,4 +1,4 @@
-"""A model lowered: each node folded, looked through, made a step, or written as others; or refused.
+"""Lower a model: each node becomes a constant, a view, a step, or other nodes; or it is refused.
 
 Nodes come in the order of the graph, each with the types and sizes of its inputs. What needs no input of the
 model is computed now, by ONNX's own reference. An operator without a kernel here that ONNX defines by a

@@ -1,4 +1,4 @@
-"""A program in the making: values with types and sizes, of which some are known, and the texts of kernels.
+"""A program under construction: values with types and sizes, some of them constant, and kernel texts.
 
 y = Text(making, "relu")                  kernel relu_… {
 a, b = y.read(x), y.write("f32", (3, 4))    in a0: f32[3, 4];

@@ -1,4 +1,4 @@
-"""Kernels whose texts are still open: statements that go over arrays, and operations on single elements.
+"""Kernels whose texts are still open: statements over arrays, and pending elementwise operations.
 
     Pointwise("add", "", (x, b), y, "(«0» + «1»)")        y[d0, d1] = (a0[d0, d1] + a1[d1]);
 

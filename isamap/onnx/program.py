@@ -1,4 +1,4 @@
-"""A model as a program: kernels and moves in their order, and the pieces of memory between them.
+"""A model as a program: kernels and moves in order, and the pieces of memory between them.
 
     Call("relu_3f2a", {"a0": Passed("x", "f32", (2, 3)), "y0": Passed("t0", "f32", (2, 3))})
     Move("gather", …)

@@ -1,4 +1,4 @@
-"""Files of ONNX read into graphs; what is damaged, too large or reaches outside of its folder is refused.
+"""Read files of ONNX into graphs; refuse files that are damaged, too large, or refer outside their folder.
 
 Protobuf is read by the package `onnx`, which is the extra of that name. Weights may lie in files of their
 own: these are looked for inside the folder of the model only.

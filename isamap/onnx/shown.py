@@ -1,4 +1,4 @@
-"""Programs of models as plans to be shown: those that were parted, and those that a graph file has."""
+"""Describe programs of models as plans: those of the partitioner, and those of graph files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Number types of ONNX: what they are called here, and how arrays of them lie."""
+"""The number types of ONNX: their names here, and the layout of their arrays."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The scheduling question and its answer as data, the plug-in protocols and the independent checker."""
+"""The scheduling problem and its solution as data, the plug-in protocols and the independent checker."""

@@ -1,4 +1,4 @@
-"""Kernels of a graph dealt to devices, in phases that end when all devices are through: data, and a check.
+"""Kernels of a graph assigned to devices, in phases that end when all devices are done: data, and a check.
 
     ((0,),), ((1, 3), (2,)), ((4,),)     kernel 0 alone, then 1 and 3 beside 2, then 4
 

@@ -1,4 +1,4 @@
-"""A graph of operations to be parted into kernels, and the plan that does it: data only.
+"""A graph of operations, and the plan that partitions it into kernels: data only.
 
     GraphNode("add", "pointwise", ("x", "y"), ("t",), inlined=frozenset({"x"}))
     Group(root=3, inner=(1, 2), reads=("w",), cost_ns=410.0)      one kernel: nodes 1, 2 and 3

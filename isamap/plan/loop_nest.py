@@ -1,4 +1,4 @@
-"""A loop nest over tiles with what each level of memory keeps of each operand: what access counts are about.
+"""A loop nest over tiles, with the part of each operand that each memory level keeps: for access counts.
 
 One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three weights and three inputs:
 

@@ -1,4 +1,4 @@
-"""Buffers that live for a while in one memory, and an independent check of where they lie.
+"""Buffers with lifetimes in one memory, and an independent check of their placement.
 
 Buffer("a", start=0, end=3, size_bytes=4)     lives at times 0, 1 and 2
 check_placement(buffers, {"a": 0, …}, 12)     () when no two that live at one time overlap

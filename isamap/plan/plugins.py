@@ -1,4 +1,4 @@
-"""Heuristics, cost models, evaluators and searchers by name: built in, or offered by installed packages.
+"""Heuristics, cost models, evaluators and searchers by name: built in, or from installed packages.
 
 A package names its class under the entry points in `GROUPS`. It is imported only when it is asked for; one
 that does not load is reported with the package that it came from. Behind a colon a name may have a word that

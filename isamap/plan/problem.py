@@ -1,4 +1,4 @@
-"""The question that a scheduler answers: per statement the mappings it may take, with what each costs.
+"""The scheduling problem: for each statement the mappings that it may take, with their costs.
 
 Data only. The names of the decisions stand in `isamap.plan.decisions`.
 """

@@ -1,4 +1,4 @@
-"""The answer of scheduling: per statement a mapping, a loop nest over its tiles, and where data is staged.
+"""A schedule: for each statement a mapping, a loop nest over its tiles, and the stages of operands.
 
     nest 0 {
       map vfmadd_zmm_f32 { i: n } (a = A, b = B, c = C);

@@ -1,4 +1,4 @@
-"""The steady state of an innermost loop: its operations, what they wait for, and when each of them starts.
+"""The steady state of an innermost loop: its operations, their dependences, and their start times.
 
     load b     load_port   8 ticks       every 2 ticks:   0  load b       of this iteration
     fma c      fma         4 ticks                        0  fma c        of the iteration four before

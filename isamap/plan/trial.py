@@ -1,4 +1,4 @@
-"""A schedule on trial: with everything that it is about, for evaluators that look at more than a model.
+"""A schedule on trial, with all the context that evaluators may need.
 
 A modelled cost is an expression over decisions. An evaluated one may lower the schedule, simulate it, or
 compile and time it.

@@ -1,1 +1,1 @@
-"""Posing the problem: kernel × machine → what a scheduler chooses from, each mapping with what it costs."""
+"""Formulate the scheduling problem of a kernel on a machine: the mappings, each with its costs."""

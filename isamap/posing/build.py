@@ -1,4 +1,4 @@
-"""Kernel × machine → Problem: the mappings that can be carried out, with what they cost; why not the others.
+"""Build the `Problem` of a kernel on a machine: executable mappings with costs, and reasons for the others.
 
 conv1d on a 16×16×16 product: 18 mappings, 12 offered; 6 not: "nothing brings operand `b` into `tile`"
 """

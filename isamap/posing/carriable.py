@@ -1,4 +1,4 @@
-"""Elements that one iteration of an ordered loop writes and the next reads: kept in registers between them.
+"""Find elements that one iteration of an ordered loop writes and the next reads, and keep them in registers.
 
     for m in M { seq n in N - 1 { y[m, n + 1] = y[m, n] + x[m, n + 1]; } }
 

@@ -1,4 +1,4 @@
-"""A machine's caches, and what lies beyond them, as a problem has them."""
+"""The memory hierarchy of a machine as a problem contains it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loads in place whose bytes lie on two lines of a cache: the load unit takes one after the other.
+"""Price loads in place that cross cache lines: the load unit reads one line after the other.
 
 Y[k, p, q] += X[c, p + r, q + s] * F[k, c, r, s]   16 q of f32 are a line; beside s = 1 or 2 they lie on two
 

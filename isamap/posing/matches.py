@@ -1,4 +1,4 @@
-"""Mappings of a statement that a machine can carry out, applied to its loops, and the one that is chosen.
+"""Find the executable mappings of a statement, and apply the mapping that a schedule names to its loops.
 
 find_matches(kernel, machine)    the stage `match`: all that may perform each statement, found once
 tiles_of(matches, machine)       those that can be carried out, applied: what a problem is posed of

@@ -1,4 +1,4 @@
-"""Mappings of a statement before all is known of them: what is found out step by step, on demand.
+"""Mappings with partially known costs: the rest is computed step by step, on demand.
 
     loops and intervals  ->  how operands come to registers  ->  what a copy of each input costs, one by one
     ->  what copies of sums cost, what is taken along

@@ -1,4 +1,4 @@
-"""Operands that the caller passes packed: `--packed B` has B's copy made once, by a program of its own.
+"""Operands that the caller passes packed: with `--packed B`, a separate program copies B once.
 
     stage b packed;      as `stage b;` outside all loops, but the copy is made before, and costs nothing here
 

@@ -1,1 +1,1 @@
-"""One view per file of what the compiler did, as text and as JSON."""
+"""Reports on compilations, one view per file, as text and as JSON."""

@@ -1,4 +1,4 @@
-"""The forms that a kernel can be rewritten to, with what matches each: the best first.
+"""List the variants to which a kernel can be rewritten, with their mappings, the best first.
 
 0  as written  0 whole, 0 split, 0 degenerate; 1 statement that nothing performs
 1  better      14 whole, 0 split, 42 degenerate

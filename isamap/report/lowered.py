@@ -1,4 +1,4 @@
-"""A lowered program as text, for people: one line per node.
+"""Print a lowered program as text: one line per node.
 
 for n1 < 4
   # load c

@@ -1,4 +1,4 @@
-"""A kernel's mappings as people read them: how many of which kind, and the best of them.
+"""Print a kernel's mappings for people: the counts by kind, and the best mappings.
 
 gemm_bf16_f32 on x86-amx: 0 whole, 2 split, 0 degenerate
 

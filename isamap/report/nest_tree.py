@@ -1,4 +1,4 @@
-"""A scheduled statement as a tree of loops, with what an iteration of each touches and which cache that fits.
+"""Show a scheduled statement as a tree of loops, with the bytes of an iteration and the cache that fits them.
 
 loop               trips  a        b        c        together  fits
 all                       40 KiB   120 KiB  80 KiB   240 KiB   l2

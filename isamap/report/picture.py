@@ -1,4 +1,4 @@
-"""A picture: its SVG elements and the same for a terminal, both from the same facts.
+"""A picture: its SVG elements and its characters for a terminal, both from the same facts.
 
 SVG follows the reader's light or dark mode. Equal facts give equal bytes.
 """

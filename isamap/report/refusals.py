@@ -1,4 +1,4 @@
-"""Why instructions do not perform a statement, the nearest first, with the lines of both sides.
+"""Report why instructions do not perform a statement, the nearest first, with the lines of both sides.
 
 statement 0: C[m, n] += A[m, k] * B[k, n];
   1  tdpbf16ps [types-differ] takes a of bf16; `A[m, k]` is f32

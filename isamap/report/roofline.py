@@ -1,4 +1,4 @@
-"""The roofline of a schedule: the peak of its instruction, the bandwidth of each level, and where it stands.
+"""The roofline of a schedule: the peak of its instruction, the bandwidth of each level, and its position.
 
 level   bytes    operations per byte  bandwidth  allows
 l2      3.7 MiB  3.1                  68 B/ns    211 GOP/s

@@ -1,4 +1,4 @@
-"""Schedules side by side, and what one changes of another.
+"""Compare schedules in a table, and list the differences between two.
 
 heuristic  cost_ns  bound_ns  gap    status     seconds
 greedy     4039.0   3950.4    2.2 %  HEURISTIC  0.15

@@ -1,4 +1,4 @@
-"""A sweep as a plot: predicted time over the first figure that changes, a line for each kernel.
+"""Plot a sweep: predicted time over the first parameter that changes, a line for each kernel.
 
 Where other figures change as well, each of their combinations has lines of its own.
 """

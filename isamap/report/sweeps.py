@@ -1,4 +1,4 @@
-"""A sweep as a table: a row for each combination of figures, columns for each kernel, and where it pays.
+"""A sweep as a table: a row for each combination of parameters, columns for kernels, and break-even points.
 
 memories.spad.bytes  gemm_u8s8 M=512 N=512 K=512  status   gap
 64KiB                                     360 µs  OPTIMAL  0.0 %

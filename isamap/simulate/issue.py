@@ -1,4 +1,4 @@
-"""A statement performed by a mapping on arrays, issue by issue: what a mapping is held against.
+"""Perform a statement by a mapping on arrays, issue by issue: the reference for checking mappings.
 
     perform(gemm, mma, mapping, {"A": a, "B": b, "C": c}, Cut(), {"M": 20, "N": 16, "K": 5})  ==  c + a @ b
 

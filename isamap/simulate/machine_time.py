@@ -1,4 +1,4 @@
-"""The state of a machine while issues run through it: what is busy until when, and what is ready.
+"""The timing state of a machine while issues run: busy times, and times at which values are ready.
 
 Issues enter in the order of the program as far as a window of them is not retired, start when their operands
 are ready and their unit is not behind with its work, and retire in order; those that wait in a queue of their

@@ -1,4 +1,4 @@
-"""Padded lanes that meet elements in use: which operands of such a lane cannot be chosen.
+"""Find padded lanes that access elements in use: their operands cannot be chosen freely.
 
 In `c[i] += a[i, k] * b[k]` a padded k touches elements of a and b that no lane in use touches, so both can be
 filled; in `c[p] += a[p + r] * b[r]` a padded r touches elements of a that other lanes use: only b can be.

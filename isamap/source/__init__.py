@@ -1,4 +1,4 @@
-"""Files, spans, diagnostics and the error root: the ground floor that every layer stands on."""
+"""Files, spans, diagnostics and the error root: the lowest layer."""
 
 from isamap.source.codes import read_codes
 from isamap.source.diagnostic import (

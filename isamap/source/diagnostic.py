@@ -1,4 +1,4 @@
-"""Text with positions, what the compiler has to say about it, how that is printed, and edits that mend it.
+"""Texts with positions, diagnostics about them, their printed form, and edits.
 
 gemm.ir:5:16: error[type-mismatch]: `+` takes operands of one type
     C[i, j] += A[i, k] + B[k, j];

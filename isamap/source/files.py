@@ -1,4 +1,4 @@
-"""The door through which every reader opens files, and files written whole or not at all.
+"""File access for all readers, and files that are written completely or not at all.
 
     open_regular(path)             a file that a person named
     open_beside(folder, name)      a file that another file names: it lies in that file's folder

@@ -1,4 +1,4 @@
-"""Values that callers from Python give: the numbers among them, and how messages show the others.
+"""Check numbers that callers from Python pass, and print other values in messages.
 
     whole_number(np.int64(4))  ->  4            whole_number(4.0), whole_number(True)  ->  None
     shown(4.0)  ->  "4.0"                       shown([4])  ->  "a list"

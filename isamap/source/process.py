@@ -1,4 +1,4 @@
-"""This process: what it may grant its children, how they end, and Python's full search for cycles put off.
+"""Settings of this process: the rights of its children, their end, and deferred garbage collection.
 
 A child never gets more than this process may use itself. The search visits all that is alive, and so waits
 until a shape is done or a machine read:

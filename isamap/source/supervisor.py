@@ -1,4 +1,4 @@
-"""The process between isamap and a program: it starts the program, ends all that it leaves, and ends like it.
+"""The process between isamap and a program: it starts the program, ends all descendants, and exits like it.
 
     python -I -S supervisor.py CALLER PROGRAM [WORD…]
     python -I -S supervisor.py CALLER - SCRIPT          a script of Python, run by this interpreter

@@ -1,4 +1,4 @@
-"""Programs as words: a lowered program unrolled, encoded, written to a file, read back, listed and performed.
+"""Encoded programs: a lowered program unrolled, encoded, written to a file, decoded, listed and executed.
 
     LoweredProgram -> commands -> words -> file -> words -> commands -> memories
 

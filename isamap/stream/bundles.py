@@ -1,4 +1,4 @@
-"""Words with slots: instructions that are performed at once, and loops that the hardware counts.
+"""Bundles: words with slots for instructions that run at once, and hardware loops.
 
     {load_repeated_v, load_v}   {mac, store_v}   loop 8 times 2 words: {mac, load_v} {mac, load_v}
 

@@ -1,4 +1,4 @@
-"""One instruction with all that an issue of it decides, as numbers: what words say, and what is performed.
+"""A command: one instruction with all quantities of an issue as numbers, to be encoded or executed.
 
 mvin  x = dram + 64, rows 40 bytes apart   z = spad + 0, rows 16 bytes apart   R = 16, C = 16
 """

@@ -1,4 +1,4 @@
-"""One command to its words, and back, by the table of fields of its instruction's description."""
+"""Encode one command to words, and decode it, by the fields of its instruction's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program performed: words decoded, each command's meaning interpreted on images of the machine's memories.
+"""Execute a program: decode words, and interpret each command's meaning on images of memories.
 
 Nothing is repaired and nothing assumed: an access has to lie in its memory, in main memory within one array,
 what is read has to have been written, and inputs are written by the caller alone.

@@ -1,4 +1,4 @@
-"""A program as text, made of what its words are read back as: one line for each instruction.
+"""List a program as text, decoded from its words: one line for each instruction.
 
 3  mvin    x=A+0 z=a_tiles0+0 R=16 C=16   # dram[0x40] rows 40 apart, spad[0x0] rows 16 apart
 """

@@ -1,4 +1,4 @@
-"""A program's units run side by side, held back by tokens alone: in which order, and what is wrong with it.
+"""Run a program's units in parallel, synchronised by tokens alone, and report the order or the deadlock.
 
 mvin (load) gives a token, mul (compute) takes it: mul is behind mvin, whatever time they take. Where two
 units touch the same bytes and no token says which is first, the result is a matter of luck, and refused.

@@ -1,4 +1,4 @@
-"""Dependency tokens of a program: which commands take and give them, so that units wait for each other.
+"""Assign dependency tokens: the commands that take and give them, so that units wait for each other.
 
 mvin (load) gives one, mul (compute) takes it, and reads what mvin has written. The n-th token that a unit
 takes from a queue is the n-th that was given to it.

@@ -1,4 +1,4 @@
-"""A lowered program as the commands that it issues, one after the other: loops run here, in the compiler.
+"""Unroll a lowered program to its sequence of commands, by running its loops in the compiler.
 
 `for k0 < 3 { mvin x = A + 16*k0, … }` is three commands. So a program serves one set of sizes, and grows with
 them: MOST_COMMANDS bounds it.

@@ -1,4 +1,4 @@
-"""Programs as words, and words back to commands, by the tables of fields of a machine's description."""
+"""Encode programs to words, and decode them, by the field tables of a machine's description."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernels at some sizes that samples for cost models are gathered of: `samples.csv`, one in each line."""
+"""The kernels and sizes of samples for learned cost models: `samples.csv`, one in each line."""
 
 from __future__ import annotations
 

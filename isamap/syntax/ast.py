@@ -1,4 +1,4 @@
-"""The syntax tree: what a text says, names unresolved and nothing typed, every node with its span.
+"""The syntax tree: nodes with spans, without types or resolved names.
 
 `C[m, n] += A[m, k];` is
 `AssignSyntax(Access(Ident("C"), (Name(m), Name(n)), None), "+", Access(Ident("A"), …), None)`.

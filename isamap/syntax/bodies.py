@@ -1,4 +1,4 @@
-"""The body of a routine: its operands, and statements, where loops bring axes and targets say types."""
+"""Resolve the body of a routine: its operands and statements, with the axes of loops and types of targets."""
 
 from __future__ import annotations
 

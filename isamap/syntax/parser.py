@@ -1,4 +1,4 @@
-"""Text to lark tree: the parser, its limits, and syntax errors in people's words.
+"""Parse text to a lark tree, within limits, and explain syntax errors.
 
 gemm.ir:3:24: error[syntax-error]: expected `;` here
 

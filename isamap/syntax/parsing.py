@@ -1,4 +1,4 @@
-"""The front door: text in, typed and verified IR out.
+"""Parse text to typed and verified IR: the entry point of this package.
 
 `parse_kernel(Source("gemm.ir", text))` is a `Kernel`, or raises one error that carries every finding.
 

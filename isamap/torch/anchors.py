@@ -1,4 +1,4 @@
-"""Operations that come first in a kernel: products, convolutions, sums and what else goes over whole rows.
+"""Operations that start a kernel: products, convolutions, sums and other operations over whole rows.
 
 aten.addmm(b, x, w)  ->  for d0 in 16, d1 in 32 { s[d0, d1] = b[d1]; }
                          for d0 in 16, d1 in 32, k in 64 { s[d0, d1] += x[d0, k] * w[k, d1]; }

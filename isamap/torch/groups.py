@@ -1,4 +1,4 @@
-"""Nodes that one kernel performs: an anchor, if any, and operations on single elements behind it.
+"""Group nodes into kernels: an anchor, if any, and the elementwise operations behind it.
 
 addmm -> view -> gelu -> mul       one kernel: a product, and what is done to each element of it
 """

@@ -1,4 +1,4 @@
-"""A group as the text of a kernel, with the tensors that it reads and writes.
+"""Write a group as the text of a kernel, with the tensors that it reads and writes.
 
 mul(add(x, b), 2)  ->  kernel add_mul() {
                          in a0: f32[16, 32];

@@ -1,4 +1,4 @@
-"""Kernels of groups, each text compiled once in a process; others find it in isamap's cache."""
+"""Compile the kernels of groups, each text once per process; other processes find it in isamap's cache."""
 
 from __future__ import annotations
 

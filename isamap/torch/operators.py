@@ -1,4 +1,4 @@
-"""Operations of torch as operators of ONNX: those that mean the same but for the order of sums.
+"""Translate operations of torch to ONNX operators with the same meaning up to the order of sums.
 
 hardtanh.default(c, 0, 6)      Clip(c, low, high)
 """

@@ -1,4 +1,4 @@
-"""Weights that are packed once: which operands of a kernel are, and when they are packed again.
+"""Pack weights once: select the operands to pack, and pack again after changes.
 
 A weight is known by where it lies and by torch's count of its changes, `_version`, which every operation in
 place raises, but for those on `weight.data` and on arrays of numpy that share its memory. These are noticed

@@ -1,4 +1,4 @@
-"""A graph of torch.fx as units in an order in which each finds what it needs: kernels, and nodes of torch."""
+"""Order the units of a torch.fx graph, kernels and nodes of torch, by their dependences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program run: values by node, addresses by node where kernels read or write, an arena in between.
+"""Run a program: values by node, addresses by node where kernels read or write, and an arena between them.
 
 Tensors are made for what torch or the caller sees. What only kernels see lies in an arena at offsets that are
 planned; kernels are called by addresses.

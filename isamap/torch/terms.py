@@ -1,4 +1,4 @@
-"""Types of torch, and what is known of the results of its nodes."""
+"""The types of torch, and known properties of its nodes' results."""
 
 from __future__ import annotations
 

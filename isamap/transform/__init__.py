@@ -1,4 +1,4 @@
-"""IR to IR: canonical statements, guards and fills made explicit, legal rewrites of whole kernels."""
+"""Rewrite IR: canonical statements, explicit guards and fills, legal rewrites of whole kernels."""
 
 from isamap.ir.walk import distinct_reads, reads, symbols
 from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, shared_blocks

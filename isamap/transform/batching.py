@@ -1,4 +1,4 @@
-"""Statements that are instances of one, as one statement with an axis more.
+"""Batch statements that are instances of one statement, as one statement with an additional axis.
 
     for n in N, j in H, c in C { x[0, n, j] += X[n, c] * W[0, c, j]; }
     for n in N, j in H, c in C { x[1, n, j] += X[n, c] * W[1, c, j]; }

@@ -1,4 +1,4 @@
-"""Statements in one loop over blocks of an axis, one after the other in each block.
+"""Block several statements by one shared loop over an axis: each block runs all statements in order.
 
     for c in C, p in 8 { T[c, p] = …; }              seq p_block in 2 {
     for k in K, c in C, p in 8 {              →        for c in C, p in 4 { T[c, p] = … p + 4*p_block …; }

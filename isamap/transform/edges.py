@@ -1,4 +1,4 @@
-"""Sums at the edges of an array apart: where terms beyond it are 0, they are left out instead of padded.
+"""Split sums at the edges of an array: terms beyond it are 0, and are omitted instead of padded.
 
     for p in 6, r in 3 { Y[p] += (X[p + r - 1] else 0) * F[r]; }
 

@@ -1,4 +1,4 @@
-"""A sum of products of several factors, as several sums of products of two.
+"""Split a sum of products of several factors into several sums of products of two.
 
     Y[n, k, p] += X[n, c, p + r] * F[c, r] * G[k, c]
 

@@ -1,4 +1,4 @@
-"""Two dimensions of dense arrays as one: `W[c, 3, H]` lies in memory as `W[c, 3*H]` does.
+"""Flatten two dimensions of dense arrays: `W[c, 3, H]` has the same memory layout as `W[c, 3*H]`.
 
     for n in N, g in 3, j in H, c in C { x[n, g, j] += X[n, c] * W[c, g, j]; }
 

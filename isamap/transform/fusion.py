@@ -1,4 +1,4 @@
-"""One loop for each statement, one loop for several, and statements that change places.
+"""Distribute loops over statements, fuse loops of several statements, and reorder statements.
 
     for m in M, n in N { T[m, n] = 0; }
     for m in M, n in N, k in K { T[m, n] += A[m, k] * B[k, n]; }

@@ -1,4 +1,4 @@
-"""Guards made explicit: reads beyond an array read a padded copy, guarded statements become selects.
+"""Make guards explicit: reads beyond an array use a padded copy, guarded statements become selects.
 
     Y[p] += X[p + r - 1] else 0        becomes        X_padded[i] = 0;  X_padded[i + 1] = X[i];
                                                       Y[p] += X_padded[p + r]

@@ -1,4 +1,4 @@
-"""Elementwise temporaries computed where they are read, instead of once for all into memory.
+"""Inline elementwise temporaries where they are read, instead of storing them.
 
     for n in N { t[n] = 2 * x[n]; }
     for n in N { y[n] = max(t[n], 0); }         →         for n in N { y[n] = max(2 * x[n], 0); }

@@ -1,13 +1,12 @@
-"""Accesses that only a guard keeps inside their arrays.
+"""Add margins to arrays whose accesses only a guard keeps inside.
 
     Y[2*h + r - 1] += X[h] * F[r] if 2*h + r >= 1 & 2*h + r < P + 1
 
-Code without the guard would touch what lies beside the array: the read gets a fill, the write an array with
-margins. A comparison that says no more than that the write lies inside can go then.
+Without the guard, the statement would access elements outside its arrays. The read gets a fill value, and
+the written array gets margins. A comparison that only keeps the write inside can then be removed.
 
-Whether different iterations touch different elements, told by reading subscripts like digits.
-
-In `Y[8*i + j]` with j < 8 equal elements mean equal i, and then equal j. In `Y[i + j]` they do not.
+The module also proves that different iterations touch different elements, by reading subscripts like
+digits. In `Y[8*i + j]` with j < 8 equal elements mean equal i, and then equal j. In `Y[i + j]` they do not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statements taken out of an ordered loop: what no iteration passes on to the next runs over all of them.
+"""Hoist statements without loop-carried dependences out of an ordered loop, to run over all its iterations.
 
     seq t in T {                                  for t in T, j in H, c in C { x[t, j] += X[t, c] * W[c, j]; }
       x[j] = 0;                                   seq t in T {

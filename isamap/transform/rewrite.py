@@ -1,4 +1,4 @@
-"""A rewritten kernel with the steps that led to it, and what was not rewritten with the reason.
+"""A rewritten kernel with its steps, and the reasons why parts were not rewritten.
 
 Rewrites work on canonical kernels: a tuple of `Statement`, each alone under its loops. `with_statements` puts
 such a tuple back into a kernel, `accepted` holds the result to what holds of every kernel.

@@ -1,4 +1,4 @@
-"""All rewrites of a kernel: single ones, and those that prepare each other, one after the other.
+"""All rewrites of a kernel: single ones, and sequences that enable each other.
 
 Of a recurrent cell whose gates are written one by one the last is the one to look at: equal statements
 merged, then taken out of the loop over time as far as they do not depend on the state.

@@ -1,4 +1,4 @@
-"""Offsets taken out of the factors of a sum of products: quantised values with zero points.
+"""Expand products of quantised values with zero points, so that sums have no offsets in their factors.
 
                                                          X[m] = 0;  X[m] += i32(x[m, k]);
                                                          W[n] = 0;  W[n] += i32(w[n, k]);

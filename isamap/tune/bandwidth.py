@@ -1,4 +1,4 @@
-"""Bandwidth of each level of memory: buffers read, written, and updated in sequence.
+"""Measure the bandwidth of each memory level: buffers read, written, and updated in sequence.
 
 A buffer takes half of its level, and several times what the levels before it hold; that of the memory behind
 all caches takes four times what they hold, or as much as there is for it. The widest load and store of the

@@ -1,4 +1,4 @@
-"""Calibration: everything of a description that can be timed on this processor, timed.
+"""Calibrate a description: time everything in it that can be timed on this processor.
 
     calibrate(load_machine("x86-avx512"), None, 10.0)  ->  Profile
 

@@ -1,4 +1,4 @@
-"""Kernels of the language by the clock: matched, scheduled and compiled like any other, then called.
+"""Time kernels of the language: matched, scheduled and compiled like any other, then called.
 
 Clocked.of("rows", "kernel rows() { … }", machine).problem  ->  what there is to decide
 .compiled(chosen)                                           ->  a library

@@ -1,4 +1,4 @@
-"""Schedules evaluated, each question once: what the log knows is taken from there, what is new goes there.
+"""Evaluate schedules once each: known results come from the log, and new ones are added to it.
 
 Every schedule that was ever evaluated, with its features: what learned cost models are made from.
 

@@ -1,4 +1,4 @@
-"""A schedule as numbers that mean the same for every kernel and machine: what learned cost models look at.
+"""The features of a schedule for learned cost models, comparable between kernels and machines.
 
     described(trial, model).features  ->  {"issues": 0.71, "packing": 0.12, "rows.unroll": 2.58, ...}
 

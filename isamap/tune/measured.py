@@ -1,4 +1,4 @@
-"""The measured cost: schedules compiled, and run in turn in child processes with limits, on random data.
+"""The measured cost: schedules compiled, and run in alternation in limited child processes, on random data.
 
 Neighbours on the same machine come and go, and the clock follows what ran before: so contenders alternate,
 round by round, and a contender's cost is the median over the rounds of its fastest call in each.

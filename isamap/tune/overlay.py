@@ -1,4 +1,4 @@
-"""Measured figures laid over a machine's stated ones: the one place where a profile enters.
+"""Replace a machine's stated parameters by measured ones: the only place where a profile is applied.
 
 A machine whose description says 0.28 ns for a product on one of two units, and whose profile says 0.12 ns for
 one after the other, has an interval of 0.24 ns afterwards.

@@ -1,4 +1,4 @@
-"""A profile: what was measured of a machine on one processor, as a text that people can read.
+"""A profile: the measured parameters of a machine on one processor, as readable text.
 
     {"isamap_profile": 1, "machine": "x86-avx512", "cpu": {...}, "instructions": [...], "sha256": "…"}
 

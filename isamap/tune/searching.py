@@ -1,4 +1,4 @@
-"""Search by measuring: a searcher proposes schedules, is told what they take, and proposes again.
+"""Search by measuring: a searcher proposes schedules, receives their times, and proposes again.
 
     told = search(searcher, space, budget, measure, stop)
     finalists(told, 4)                           the best of them, to be judged in more rounds

@@ -1,4 +1,4 @@
-"""Schedules against the model's first choice: rounds in which all take turns, kept one by one.
+"""Compare schedules with the model's first choice in timed rounds, and store each round.
 
     tournament = Tournament(Winners.open(), question, stop)
     tournament.evaluate_together(trials)   plays the rounds that are missing

@@ -1,4 +1,4 @@
-"""Regression trees as data: what training leaves, read from files, and walked without the library behind it.
+"""Regression trees as data: read from files, and evaluated without the training library.
 
     {"feature": [3, -1, -1], "threshold": [0.5, 0, 0], "below": [1, 0, 0], "above": [2, 0, 0],
      "value": [0, -0.1, 0.2]}

@@ -1,4 +1,4 @@
-"""Rounds in which our code and that of others take turns, so that a neighbour's work disturbs all alike.
+"""Time our code and other code in alternating rounds, so that disturbances affect all alike.
 
     take_turns({OURS: call, "torch": other}, clock)  ->  {0: {"isamap": 812.0, "torch": 790.0}, 1: …}
 

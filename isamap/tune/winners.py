@@ -1,4 +1,4 @@
-"""The tuning database: what measuring found to be the fastest schedule of each question.
+"""The tuning database: the fastest measured schedule of each question.
 
     Winners.open().add_round(question, 3, {schedule: ns, …})   one transaction per round of a tournament
     Winners.open().keep(winner)                                 its rounds are no longer needed

@@ -1,1 +1,1 @@
-"""Why nothing agrees with what a person fixed, or with what a machine has."""
+"""Explain why no schedule has a person's fixed decisions, or fits the machine."""

@@ -1,4 +1,4 @@
-"""Why no schedule of a statement has what a person fixed, and what would relieve it.
+"""Explain why no schedule of a statement has a person's fixed decisions, and which change would help.
 
     {"nest0.unroll.m": 8, "nest0.unroll.n": 8, "nest0.block.k": 256}
     ->  nest0.unroll.m = 8, nest0.unroll.n = 8 need 73 registers of `zmm`, and there are 32

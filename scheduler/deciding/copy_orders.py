@@ -1,4 +1,4 @@
-"""The order of a copy's loops, as a decision: as the buffer lies, or the rows of the array outside.
+"""The loop order of a copy, as a decision: the buffer's order, or the rows of the array outside.
 
     nest0.rows.b = 0    stage b;            32 columns of all rows of a block, then the next 32
     nest0.rows.b = 1    stage b by rows;    all columns of a block of one row, then those of the next

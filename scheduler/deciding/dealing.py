@@ -1,4 +1,4 @@
-"""Statements dealt to threads: each way to cut one into parts is an option of its own, priced by its part.
+"""Partition statements for threads: each way to cut one is an option of its own, priced by its part.
 
     gemm 1024 x 1024 x 1024 on 2 threads      ->      itself, and parts of 512 x 1024 x 1024,
                                                       1024 x 512 x 1024, 1024 x 1024 x 512

@@ -1,4 +1,4 @@
-"""Inputs that stream through from memory once: what to ask for early, and where that stands.
+"""Decide prefetches of inputs that stream from memory once: the data, and the place of the hint.
 
     for n by 6 {                          B[n, k], whose rows lie along the sum, 39 MB of it
       prefetch b ahead 1 into l1;           the rows of the next iteration: their beginnings are new streams

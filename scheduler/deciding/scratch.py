@@ -1,4 +1,4 @@
-"""Scratchpads while scheduling: where buffers begin, and what they take, which has to fit.
+"""Scratchpads in scheduling: the base addresses and sizes of buffers, which must fit.
 
 All buffers of a nest are needed while its innermost loops run: their sum must fit.
 """

@@ -1,4 +1,4 @@
-"""Unrolling the innermost summing loop: by how much it may be, and which cache blocks go with that.
+"""Unroll the innermost summing loop: the possible factors, and the cache blocks that they allow.
 
     for k by 4 { unroll k by 2 { unroll m by 1 { unroll n by 16 { issue; } } } }
 

@@ -1,4 +1,4 @@
-"""Sums: whether the innermost summing loop may be unrolled, and where what is summed so far has to rest."""
+"""Sums: whether the innermost summing loop may be unrolled, and the backing memory of partial sums."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers that hold what neighbouring iterations share once: how much of an operand they hold and take in.
+"""Buffers that store overlapping elements of neighbouring iterations once: their size and their fill.
 
     X[p + r, c]: a block of 8 rows and all 3 taps is 10 rows, where each iteration's own were 24
 

@@ -1,4 +1,4 @@
-"""Prefetched lines that wait in the fill buffers which loads that miss need as well.
+"""Price fill buffers: prefetched lines occupy buffers that missing loads need as well.
 
     for n by 32 {
       prefetch a ahead 1 into l1;      32 rows of 8 KB, each of whose lines holds one of 16 buffers for 48 ns

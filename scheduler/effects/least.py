@@ -1,4 +1,4 @@
-"""Ways to bring operands, of which the cheapest says what no schedule of an option undercuts.
+"""Lower bounds on operand loads: the cheapest way of each operand bounds every schedule of an option.
 
 An operand comes from its tensor, or from a buffer that was filled before: the cheaper of both, over all of
 them together. Copies that a unit of its own may make cost what shows of them. No tile is brought more rarely

@@ -1,4 +1,4 @@
-"""Sums of which registers hold only a part at once: they go out to a scratchpad, and come back for the next.
+"""Price sums of which registers hold only a part: the parts move to a scratchpad and back.
 
 for k by 6:  for m by 5:  load 5 tiles of sums, add 6 products to each, store them
              in the last part of the sum, each of them is finished instead, and leaves

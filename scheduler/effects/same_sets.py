@@ -1,4 +1,4 @@
-"""Pieces of rows that evict each other from the nearest cache, and come out of the next one each time.
+"""Price conflict misses of row pieces that evict each other from the nearest cache.
 
     for n by 32 {             64 bytes of each row of B[k, n], whose rows lie 4 KB apart: all in one set
       for m by 11 {

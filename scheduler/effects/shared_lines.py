@@ -1,4 +1,4 @@
-"""Lines of caches that two pieces of a row share: each of the two takes them.
+"""Price cache lines that two pieces of a row share, and that each of them loads.
 
     for n by 48 {             96 bytes of bf16 of each of 1024 rows: a line and a half
       stage b;                  the next part begins in the middle of a line

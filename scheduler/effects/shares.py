@@ -1,4 +1,4 @@
-"""A modelled cost in parts that have names: where the time of one statement goes.
+"""The time of one statement by a cost model, as named parts.
 
     issues            18.8 ms    hides others behind it: the slowest of these counts
     from l2, b        11.5 ms

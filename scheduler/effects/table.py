@@ -1,4 +1,4 @@
-"""The table of what takes time, by the analytic model.
+"""The table of effects of the analytic model.
 
 For C[m, n] += A[m, k] * B[k, n], with register blocks of um x un issues and cache blocks of bm x bn x bk:
 

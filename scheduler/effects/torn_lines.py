@@ -1,4 +1,4 @@
-"""Lines that a cache loses before all of their elements were used, and loads again for each piece of them.
+"""Price partial cache lines: lines evicted before all their elements are used, and loaded again.
 
     for m by 1 {              Y[n, m] = X[m, n]: an element of each of 512 rows, which lie 4 KB apart
       for n by 16 { … }         none of their lines is in the nearest cache when the next m comes

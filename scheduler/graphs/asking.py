@@ -1,4 +1,4 @@
-"""A question about a graph asked of CP-SAT in a process of its own: a crash or a hang there costs nothing."""
+"""Solve a graph problem by CP-SAT in a separate process: a crash or a hang there costs nothing."""
 
 from __future__ import annotations
 

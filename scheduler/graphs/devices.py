@@ -1,4 +1,4 @@
-"""Kernels of a graph dealt to devices by CP-SAT: in which phase, and on which device, each of them is.
+"""Assign kernels of a graph to devices by CP-SAT: the phase and the device of each.
 
     dealt(problem, limit_s=10)      no dearer than one device by the model, nor than a deal level by level
 

@@ -1,4 +1,4 @@
-"""Groups that a graph's nodes may form: what one kernel can compute, each of its own root.
+"""List the groups that a graph's nodes may form: subgraphs that one kernel can compute, by root.
 
     conv -> add -> relu        {conv}, {add}, {add, conv}, {relu}, {relu, add}, {relu, add, conv}
 

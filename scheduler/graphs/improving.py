@@ -1,4 +1,4 @@
-"""A graph's plan: from a greedy one, stretch by stretch, as CP-SAT finds better ones for each.
+"""Improve a graph's plan: start from a greedy one, and let CP-SAT improve it window by window.
 
     improved(problem, planned(problem, greedy), limit_s=10, room_bytes=1 << 20)
 

@@ -1,4 +1,4 @@
-"""Graphs of thousands of nodes: a plan's pieces are improved one after the other, each as a graph of its own.
+"""Plan graphs of thousands of nodes: improve a plan piece by piece, each as a graph of its own.
 
 What a piece reads from before it is taken for an input, what is read behind it for a result; the room
 that the rest takes meanwhile is taken off. The new order is kept where the whole plan is better with it.

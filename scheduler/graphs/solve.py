@@ -1,4 +1,4 @@
-"""The child process: questions about graphs from standard input, a line each, and what was decided of each.
+"""The child process for graph problems: one problem per input line, one answer per output line.
 
 python -m isamap.scheduler.graphs.solve MEMORY_BYTES
 """

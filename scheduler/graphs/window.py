@@ -1,4 +1,4 @@
-"""A stretch of a plan decided by CP-SAT: which groups, in which order, and what stays near, all at once.
+"""Decide a window of a plan by CP-SAT: groups, order, and cache residence, all at once.
 
 What lies outside of the stretch is given: tensors that are there before, those that have to be there behind,
 and what both take of the memories. Times are places in the order.

@@ -1,1 +1,1 @@
-"""Buffers in a memory: where they lie while they live."""
+"""The placement of buffers with lifetimes in a memory."""

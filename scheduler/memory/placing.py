@@ -1,4 +1,4 @@
-"""CP-SAT places buffers: one rectangle each, its time fixed, its height to be found, none overlapping.
+"""Place buffers by CP-SAT as non-overlapping rectangles with fixed times and variable offsets.
 
     python -m isamap.scheduler.memory.placing < instance.json     offsets in units, or a word, as JSON
 

@@ -1,4 +1,4 @@
-"""A backtracking packer: buffers with fixed lifetimes find offsets in a memory, or are proved not to fit.
+"""A backtracking packer: it finds offsets for buffers with fixed lifetimes, or proves that none exist.
 
 Time is cut into *sections* in which the same buffers live. Any packing can be pushed down until each buffer
 rests on the bottom or on another one, so that it is enough to place buffers on the *skyline*, the top of what

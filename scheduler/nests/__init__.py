@@ -1,1 +1,1 @@
-"""From decisions to the loops of a nest, and from the loops of any nest back to decisions and a price."""
+"""Convert decisions to the loops of a nest, and any nest back to decisions and a price."""

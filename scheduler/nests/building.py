@@ -1,4 +1,4 @@
-"""Decisions made: from numbers per decision to the loops of a nest.
+"""Build the loops of a nest from the values of decisions.
 
 {"nest0.unroll.m": 6, "nest0.unroll.n": 4, "nest0.block.k": 256, ...}
 ->  for k by 256 { stage b; for m by 6 { for n by 64 { hold; for k by 1 { unroll ... } } } }

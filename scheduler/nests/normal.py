@@ -1,4 +1,4 @@
-"""Nests in the form in which decisions would build them: what one nest does is written in one way.
+"""Normalise nests to the form that decisions would build.
 
     for m by 64 { for m by 14 { unroll n by 16 { unroll m by 1 { issue; } } } }       of 8 rows
     ->  for m by 8 { unroll m by 1 { unroll n by 16 { issue; } } }

@@ -1,4 +1,4 @@
-"""The order of a loop's operations in the steady state: the least interval first, then the shortest lives.
+"""Modulo scheduling of a loop: the smallest initiation interval first, then the shortest lifetimes.
 
     python -m isamap.scheduler.pipelines.modulo < job        the answer to a `Job`, both as JSON
 

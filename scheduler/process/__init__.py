@@ -1,1 +1,1 @@
-"""CP-SAT in a process of its own: what is asked and answered, and what is done where that process fails."""
+"""CP-SAT in a separate process: messages, answers, and the treatment of failures."""

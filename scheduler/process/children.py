@@ -1,4 +1,4 @@
-"""Solver processes: started early, kept for the next question, ended when they fail or hang.
+"""Solver processes: started early, reused, and ended when they fail or hang.
 
 Importing OR-Tools takes most of a small solve's time, so that a child is started while the problem is still
 being built, and answers one job after the other. It ends when this process does: its input closes then.

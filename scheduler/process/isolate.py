@@ -1,4 +1,4 @@
-"""The solver asked in a child process: a crash, a hang or a lack of memory there costs the caller nothing.
+"""Run the solver in a child process: a crash, a hang or a lack of memory there costs the caller nothing.
 
 What was found before is kept: a child tells of every better schedule as soon as it has it.
 """

@@ -1,4 +1,4 @@
-"""The child process: reads jobs from standard input, a line each, and answers with a line per schedule found.
+"""The solver's child process: one job per input line, one output line per schedule found.
 
     python -m isamap.scheduler.process.solve MEMORY_BYTES
 

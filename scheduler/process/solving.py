@@ -1,4 +1,4 @@
-"""CP-SAT looks for a schedule of one statement: the part that runs in a process of its own.
+"""Search for a schedule of one statement by CP-SAT; this part runs in a separate process.
 
     search(Search(contenders, best_ns, ...), tell)  ->  Found("OPTIMAL", 51885.1, 0, {...})
 

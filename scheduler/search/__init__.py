@@ -1,1 +1,1 @@
-"""Ways to a schedule: floors and cuts that rule mappings out, greedy, annealing."""
+"""Search for schedules: lower bounds and cuts that exclude mappings, greedy, annealing."""

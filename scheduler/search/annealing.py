@@ -1,4 +1,4 @@
-"""Simulated annealing: random changes, accepted the more readily when they cost more the earlier they come.
+"""Simulated annealing: random changes; a worse one is accepted more readily at an early step.
 
 It looks at the same candidates as greedy, which it starts from, and leaves the valleys in which greedy stays.
 The number of steps is fixed, so that the answer does not depend on the clock unless the limit is very short.

@@ -1,4 +1,4 @@
-"""From what was found for each statement to one Schedule, and what to say where nothing can be found."""
+"""Assemble the results of all statements to one Schedule, and explain an infeasible problem."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in heuristic: a complete schedule in milliseconds, always.
+"""The built-in greedy heuristic: a complete schedule within milliseconds.
 
 Per option, cheapest first: the register blocks that promise most, then every other decision in turn set to
 what the cost model likes best, until nothing changes.

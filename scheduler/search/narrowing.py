@@ -1,4 +1,4 @@
-"""The problem of a kernel without the mappings that cannot win: the way to a first schedule within a second.
+"""Remove mappings that cannot win from a problem, so that a first schedule takes less than a second.
 
 A convolution has hundreds of mappings, most of which cost more at the first glance than the best one after
 all decisions. So outlines come by what they cost at least, and are looked at more closely in turn, until what

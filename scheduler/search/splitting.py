@@ -1,4 +1,4 @@
-"""Floors of register blocks raised by cutting them into boxes, one decision after the other: cuts for CP-SAT.
+"""Raise the lower bounds of register blocks by splitting on one decision after the other: cuts for CP-SAT.
 
     register blocks            a box each, with what none of its schedules undercuts
     x stages of a, of b, ...   cut: floors rise, and boxes that come up to a known price are out

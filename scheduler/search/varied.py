@@ -1,4 +1,4 @@
-"""Schedules that differ in what a cost model knows least about: one per mapping and register block.
+"""Diverse schedules for evaluation: one per mapping and register block, where cost models err most.
 
 The cheapest schedules of a model are mostly one register block with its loops in another order, and run
 alike. Measuring needs others beside them: for each register block that promises most, what descent

@@ -1,1 +1,1 @@
-"""Costs and constraints as CP-SAT reads them."""
+"""Translate costs and constraints to CP-SAT."""

@@ -1,4 +1,4 @@
-"""Linear terms of a CP-SAT model with the interval in which each lies, and how terms are combined.
+"""Linear terms of a CP-SAT model with bounds, and their arithmetic.
 
 Terms made by `at_least` and `switched` may be larger than what they stand for: they are only for costs, which
 are minimised.

@@ -1,4 +1,4 @@
-"""Cost expressions as CP-SAT sees them.
+"""Translate cost expressions to CP-SAT.
 
 Two readings of an expression. `_exact` gives a term that equals a whole-numbered expression. `_scaled` gives
 a term that is a factor times any expression, rounded down, so that the solver's bound bounds the true cost.

@@ -1,1 +1,1 @@
-"""Every mapping of a statement onto an instruction, each found valid or not."""
+"""Enumerate the mappings of a statement onto an instruction, and decide whether each is valid."""

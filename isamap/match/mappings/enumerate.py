@@ -1,4 +1,4 @@
-"""Every mapping of a statement onto an instruction: docs/matching.md says what one is.
+"""Enumerate the mappings of a statement onto an instruction, as docs/matching.md defines them.
 
 Kernel axes are given places one after the other: around the instruction, on one of its axes, or on a class of
 axes that index the same operands, cut over all of them. What breaks a condition already is not gone into, and

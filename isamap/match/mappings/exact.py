@@ -1,4 +1,4 @@
-"""Decisions about all lanes of all issues at once: sets of integers that are empty, or are not.
+"""Decide conditions on all lanes of all issues exactly: test whether sets of integers are empty.
 
 A condition of a mapping says: lanes of one issue that agree on one side agree on the other. The set of pairs
 of lanes that break it is affine, as long as sizes are not multiplied with each other:

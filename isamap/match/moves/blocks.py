@@ -1,4 +1,4 @@
-"""Copies whose two sides run along different axes, a block at a time: rows become columns on the way.
+"""Copy blocks whose two sides run along different axes: transpose rows to columns.
 
     transpose16_f32:  for i in 16, j in 16 { z[j, i] = a[i, j]; }
 

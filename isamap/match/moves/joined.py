@@ -1,4 +1,4 @@
-"""Axes whose elements lie one behind the other in an array: a copy counts them together, as one long row.
+"""Join axes whose elements are contiguous in an array: a copy treats them as one long row.
 
     F[@k, @c, @r, @s] of K filters, C channels, 3 by 3        steps 9*C, 9, 3, 1
 

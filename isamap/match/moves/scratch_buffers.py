@@ -1,4 +1,4 @@
-"""Buffers in scratchpads: which of them serve an operand, and what moves its elements there and back.
+"""Buffers in scratchpads: those that an operand may use, and the moves of its elements there and back.
 
 Copies between two memories that are both reached by address: what one instruction moves at once.
 

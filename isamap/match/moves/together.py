@@ -1,4 +1,4 @@
-"""Neighbouring tiles brought into a scratchpad together, where that takes less than one after the other.
+"""Load neighbouring tiles into a scratchpad together, if that is faster than one after the other.
 
     dma_in(scalar R: 0..64, scalar C: 0..64)    a cycle for 16 elements of a row, one at least
 

@@ -1,4 +1,4 @@
-"""Copies between arrays and buffers: which instructions move their elements, as many at once as there are.
+"""Copies between arrays and buffers: the instructions that move their elements, as many at once as possible.
 
 A copy is given for one element. By axes, a group of elements that follow each other along one axis moves at
 once, where both sides lie so. By cells, a group that follows each other in the buffer moves at once, wherever

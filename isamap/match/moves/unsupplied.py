@@ -1,4 +1,4 @@
-"""Why nothing brings an operand to its register, or back: what `why` of a movement of kind `none` says.
+"""Explain why an operand cannot be loaded or stored: the field `why` of a movement of kind `none`.
 
 `i8[2, 8] @ q` where the only load writes `i8[16] @ q`: as many bytes, and another shape.
 """

@@ -1,4 +1,4 @@
-"""The variants of a mapping: orders of fusion, cuts of classes, what lies where, and tails.
+"""The variants of a mapping: orders of fusion, cuts of classes, placement of operands, and tails.
 
     fma_zmm_f32 { i: p.q } of a convolution, 14 * 14 positions on 16 lanes: p.q or q.p; a is gathered into a
     buffer, b is broadcast in place or from a buffer; the last of 13 tiles holds 4 positions, hence a tail

@@ -1,4 +1,4 @@
-"""Addresses: where an array's elements lie, and whether an instruction's operand in memory lies there too.
+"""Addresses: the layout of an array's elements, and whether an instruction's memory operand has that layout.
 
 `A[@m, %k]` with rows 64 elements apart starts at `64*@m` and goes on in steps of 1.
 

@@ -1,4 +1,4 @@
-"""Lanes that stand for nothing: what their operands hold so that the reduction does not notice them.
+"""Padding lanes: values of their operands that leave the reduction unchanged.
 
 In `c[i] += a[i, k] * b[k]` a lane k beyond the end counts for nothing when a and b hold 0 there, and in
 `c[i] max= a[i, k]` when a holds the lowest number. `c[i] max= a[i, k] * b` has no fill: whatever a holds,

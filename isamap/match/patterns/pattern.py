@@ -1,4 +1,4 @@
-"""Instructions as the matcher sees them: one statement, its axes and what each operand's subscripts mean.
+"""The matcher's view of an instruction: one statement, its axes, and each operand's subscripts.
 
 Subscript maps are inverted here: from an element of `a[m, 2*k + p]` with p in 2 back to m, k and p.
 

@@ -1,4 +1,4 @@
-"""Expression trees of instructions laid over those of kernels.
+"""Unify expression trees of instructions with those of kernels.
 
     pattern   f32(a[i]) * f32(b[i])        subject   f32(B[k, n]) * f32(A[m, k])
 

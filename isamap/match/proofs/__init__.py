@@ -1,1 +1,1 @@
-"""Mappings proved sound, independently of how they were found."""
+"""Proofs that mappings are sound, independent of the search that found them."""

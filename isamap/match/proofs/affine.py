@@ -1,4 +1,4 @@
-"""Questions about lanes and iterations that integer sets answer.
+"""Answer questions about lanes and iterations with integer sets.
 
     a[2*k + p] with p in 2     { (k, p, k', p') : 2k + p = 2k' + p' and 0 <= p, p' < 2 and k != k' } is empty
 

@@ -1,4 +1,4 @@
-"""Proofs that a mapping is sound, by sets of integers and a few lemmas, independent of how it was found.
+"""Prove that a mapping is sound, with integer sets and a few lemmas, independent of the search.
 
     prove(pattern, statement, mapping, kernel)  ==  Proof("proved", "")
 

@@ -1,1 +1,1 @@
-"""Why an instruction does not perform a statement, and the edits that mend it."""
+"""Explain why an instruction does not perform a statement, and suggest edits."""

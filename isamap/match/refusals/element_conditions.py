@@ -1,4 +1,4 @@
-"""Conditions on elements: those of an issue and those of the kernel's arrays belong together, one by one.
+"""Conditions on elements: those of an issue correspond to those of the kernel's arrays one to one.
 
 window: would share elements of `X[2*p + r]` as it does those of a[p + r]
 outer: would write one element of `Y[p*s + r]` twice, unless R <= s

@@ -1,4 +1,4 @@
-"""Conditions on the two statements as a whole: what is done with the result, and in which type.
+"""Conditions on whole statements: the operation on the result, and its type.
 
 vmul: assigns; the statement sums up          fma_f64: sums in f64; the statement sums in f32
 

@@ -1,4 +1,4 @@
-"""Edits of a kernel's text: declarations, casts and `where` changed at their very characters.
+"""Edit a kernel's text in place: declarations, casts and `where`.
 
 `add_where(kernel, "K % 16 == 0")` puts ` where K % 16 == 0` behind the parameters, or `, K % 16 == 0` behind
 what `where` says already. Kernels that were not read from a text have no edits.

@@ -1,4 +1,4 @@
-"""Why an instruction does not perform a statement: the first condition that fails, and an edit that meets it.
+"""Find the first condition that an instruction does not meet for a statement, and an edit that meets it.
 
     fma_f64: takes a of f64; A[m, k] is f32
 

@@ -1,4 +1,4 @@
-"""Kernels edited until an instruction performs them: what `--fix` writes.
+"""Edit a kernel until an instruction performs it: the result of `--fix`.
 
     in C: bf16[M, N];  C[m, n] += A[m, k] * B[k, n]      for an instruction that widens and sums in f32:
     in C: bf16[M, N] accumulate f32;  C[m, n] += f32(A[m, k]) * f32(B[k, n])

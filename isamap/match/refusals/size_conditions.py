@@ -1,4 +1,4 @@
-"""Conditions on sizes, parameters and the order of sums: what a mapping needs besides its axes.
+"""Conditions on sizes, parameters and the order of sums: the requirements of a mapping besides its axes.
 
 matmul adds up 16 terms of k at once: the kernel is strict
 lowest covers 16 of k at once: K need not be a multiple of 16, and no fill of a leaves the minimum alone

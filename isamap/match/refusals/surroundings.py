@@ -1,4 +1,4 @@
-"""Conditions on the machine around an instruction: whether what it needs can be there when it is issued.
+"""Conditions on the machine: whether an instruction's operands can be present when it is issued.
 
 fma takes b in far, and nothing moves f32 from memory to far
 """

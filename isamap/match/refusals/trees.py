@@ -1,4 +1,4 @@
-"""The condition on the two expressions: they agree node by node, types included.
+"""The condition on the two expressions: they are equal node by node, including types.
 
 a[i] * 2 * b[i]        A[i] * 3 * B[i]        constant-differs: `2` where the statement has `3`
 

@@ -1,4 +1,4 @@
-"""Deliveries: the instruction that writes a value to memory, fed by whatever computes what it reads."""
+"""Operand stores: the instruction that writes a value to memory, with the instructions that compute it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supplies whose lanes matter in part, and supplies by instructions that write a register in pieces.
+"""Loads of partially used registers, and loads by instructions that write a register in pieces.
 
 An interleave of two rows wants of each some lanes only; a register that is read in such lanes may be made by
 whatever fills these. Of all digits of the lane number along which elements do not follow each other in memory

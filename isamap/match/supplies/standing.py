@@ -1,4 +1,4 @@
-"""Expressions as a price sees them: what stands still while lanes move is one number, whatever made it.
+"""Expressions as prices see them: a value that does not depend on the lane counts as one number.
 
     X[(@n.w + ~0) / 56, @r + (@n.w + ~0) % 56, (@s.c + 2*~0 + %0) % 64]   ->   X[@0, @1, (@2 + %0) % 64]
 

@@ -1,4 +1,4 @@
-"""Supplies: chains of move, conversion and arithmetic instructions that bring an operand where it is wanted.
+"""Search for operand loads: chains of move, conversion and arithmetic instructions into a register.
 
 What is wanted is a register of a memory, a type and a shape whose element [%0, %1] is an expression of its
 coordinates, such as `f32(A[@m, 2*@k + %0])`. The search lays every instruction that writes such a register

@@ -1,1 +1,1 @@
-"""A mapping applied: its loops, and what one issue holds of each operand."""
+"""A mapping applied to a statement: its loops, and the part of each operand that one issue uses."""

@@ -1,4 +1,4 @@
-"""Instructions that begin a sum in a scratchpad, so that nothing has to be set to 0 there before.
+"""Instructions that initialise a sum in a scratchpad, so that no separate instruction sets it to 0.
 
 stream         c[m, n] += i32(a[m, k]) * i32(b[k, n])
 stream_first   c[m, n] = 0, then the same

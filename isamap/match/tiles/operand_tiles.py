@@ -1,4 +1,4 @@
-"""A mapping applied: loop axes with their tiles, and what each operand of one issue holds.
+"""A mapping applied to a statement: loop axes with their tiles, and the tile of each operand.
 
 For `tdpbf16ps { m: m, n: n, k: k, p: k }` with R = N = 16 and Q = 16 the loop axes are m by 16, n by 16 and
 k by 32; element (i, j) of operand a is A[@m + i, @k + j], where @x is how far the loops of axis x have come.

@@ -1,4 +1,4 @@
-"""The loops of a mapping, before anything is known of its operands: their tiles and their extents.
+"""The loops of a mapping before its operands are known: their tiles and extents.
 
 A statement has hundreds of mappings, of which most are never looked at again, and few loops: each is made
 once.

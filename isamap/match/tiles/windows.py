@@ -1,4 +1,4 @@
-"""Windows: operands of which neighbouring iterations read the same elements, as the taps of a filter do.
+"""Windows: operands whose neighbouring iterations share elements, as the taps of a filter do.
 
     X[p + r, c]                     what r = 1 reads of p = 0 to 7 is what r = 0 reads of p = 1 to 8
     X[p.q / 56 + r, p.q % 56, c]    the same along both as one axis, 56 steps farther on

@@ -1,4 +1,4 @@
-"""Results that follow from sizes and known inputs alone; and those that blocks of elements make."""
+"""Operators whose results depend only on sizes and constants, and rearrangements of blocks of elements."""
 
 from __future__ import annotations
 

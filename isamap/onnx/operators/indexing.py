@@ -1,4 +1,4 @@
-"""Elements taken from, or put, where data says: moves of the library, and kernels that compare indices."""
+"""Operators that gather or scatter by data: moves of the library, and kernels that compare indices."""
 
 from __future__ import annotations
 

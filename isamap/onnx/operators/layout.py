@@ -1,4 +1,4 @@
-"""Elements moved to where sizes and attributes say."""
+"""Operators that move elements to places given by sizes and attributes."""
 
 from __future__ import annotations
 

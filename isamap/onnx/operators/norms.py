@@ -1,4 +1,4 @@
-"""Normalisation: what is subtracted and divided by comes from the data, or from what was learnt."""
+"""Normalisation operators, with statistics from the data or from training."""
 
 from __future__ import annotations
 

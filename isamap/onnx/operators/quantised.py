@@ -1,4 +1,4 @@
-"""Numbers of few bits with scales and zero points."""
+"""Operators on quantised numbers, with scales and zero points."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums and other reductions over axes, and what goes along one axis in order."""
+"""Sums and other reductions over axes, and cumulative operations along one axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images with a border, and images of other sizes."""
+"""Operators that pad images or change their size."""
 
 from __future__ import annotations
 

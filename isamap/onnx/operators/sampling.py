@@ -1,4 +1,4 @@
-"""Images read at places that are data: indices and weights by kernels, rows by a move, sums by a kernel."""
+"""Sample images at places given by data: indices and weights by kernels, rows by a move, sums by a kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices of cosines and sines that are known."""
+"""Fourier transforms, as products with constant matrices of cosines and sines."""
 
 from __future__ import annotations
 

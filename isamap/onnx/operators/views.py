@@ -1,4 +1,4 @@
-"""Operators that compute nothing: other sizes for the same elements, and what is known of sizes."""
+"""Operators that compute nothing: other shapes of the same elements, and queries of sizes."""
 
 from __future__ import annotations
 

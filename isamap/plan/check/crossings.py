@@ -1,4 +1,4 @@
-"""The judge of what crosses iterations of a loop: buffers filled ahead, results written back late.
+"""The judge of software pipelining: buffers filled early, and results written back late.
 
 stage b ahead 1;             needs a loop around it, whose iterations are what it is ahead of
 stage b ahead 1 into k;      and a loop inside, whose iterations share the work

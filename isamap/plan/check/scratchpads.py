@@ -1,4 +1,4 @@
-"""The judge of buffers in scratchpads: in one that serves their operand, inside it, apart from each other.
+"""The judge of buffers in scratchpads: each is in a permitted scratchpad, inside it, and disjoint.
 
 stage a in spad at 0;        4096 bytes
 stage b in spad at 2048;     overlaps the one above: both are needed while the innermost loops run

@@ -1,4 +1,4 @@
-"""Modelled costs: the expressions, and what each is for one assignment."""
+"""Modelled costs: the expressions, and their evaluation for assignments."""
 
 from isamap.plan.cost.algebra import (
     Add,

@@ -1,4 +1,4 @@
-"""Costs of many assignments at once: one array operation per node.
+"""Evaluate a cost for many assignments at once: one array operation per node.
 
     evaluate_all(cost, {"nest0.block.k": array([64, 128, 256])}, 3)  ->  array([…, …, …])
 

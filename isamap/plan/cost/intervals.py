@@ -1,4 +1,4 @@
-"""Between what a cost lies in many boxes at once: interval arithmetic, one array operation per part.
+"""Bound a cost over many boxes at once: interval arithmetic, one array operation per part.
 
     bounds_all(cost, {"nest0.block.k": (array([64, 128]), array([256, 256]))}, 2)  ->  least, most
 

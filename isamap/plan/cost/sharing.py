@@ -1,4 +1,4 @@
-"""Costs whose equal parts are one object: each is then computed once, and is one term for a solver.
+"""Share equal parts of costs as one object, so that each is computed once and is one term for a solver.
 
     Add((times(2, a), times(2, a)))  with two products  ->  the same with one of them, twice
 

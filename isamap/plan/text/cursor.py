@@ -1,4 +1,4 @@
-"""A place in a schedule's text, and what may be read from there."""
+"""A cursor in a schedule's text, with functions that read from there."""
 
 from __future__ import annotations
 

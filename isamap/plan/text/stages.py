@@ -1,4 +1,4 @@
-"""The line of a stage: what may stand behind its operand, said once for reading and writing.
+"""The line of a stage: the options behind its operand, defined once for reading and writing.
 
     stage b;    stage b by rows;    stage b ahead 1 into k;    stage c in spad at 256;    stage b packed;
 

@@ -1,4 +1,4 @@
-"""A report as one HTML file that needs nothing else: styles, script and pictures are inside, all is escaped.
+"""Write a report as one self-contained HTML file: styles, script and pictures are inside, all is escaped.
 
 Texts are linked by numbers: `data-o` of a line are those of what it is, `data-i` of all that it is a part of.
 """

@@ -1,4 +1,4 @@
-"""Everything that a report shows of one compilation, as plain facts: no renderer adds any.
+"""The facts of a report about one compilation; renderers add none.
 
 Report("gemm_f32", "x86-avx512", "bound by the fma units: 91 % …", panes=(Pane("kernel", …), …), …)
 """

@@ -1,4 +1,4 @@
-"""Bytes moved per level of memory: as the program moves them where a simulation says it, else by the model.
+"""Report bytes moved per memory level: from the simulation if there is one, else from the model.
 
 level  read     written  of
 dram   8 KiB    4 KiB    A 4 KiB, B 4 KiB, Y 4 KiB

@@ -1,1 +1,1 @@
-"""The searchers that come with isamap, each as a package of yours may offer one."""
+"""The built-in searchers, each a plug-in like those of other packages."""
