@@ -15,14 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.arguments import make_call
-from isamap.codegen.fills import at_line, make_arrays
-from isamap.codegen.toolchain import Compiled
-from isamap.codegen.worker import ask_permission, load_function, make_arguments
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.ir import bind
 from isamap.kernels import kernel_path
+from isamap.run.arguments import make_call
+from isamap.run.fills import at_line, make_arrays
+from isamap.run.toolchain import Compiled
+from isamap.run.worker import ask_permission, load_function, make_arguments
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -35,13 +35,13 @@ from ranking_times import Loaded, arrays_of, measure_schedules
 from isamap.bench.cases import BF16_F32, F32, S8S8, Form
 from isamap.bench.ceilings import mapped_tile
 from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, kernel_text
-from isamap.codegen.runner import pack_in_process
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.machine import detect_machine, load_machine
 from isamap.machine.processor import system_caches, this_cpu
 from isamap.plan.text import parse_schedule
+from isamap.run.runner import pack_in_process
 from isamap.source import IsamapError, Source
 from isamap.tune.overlay import compare, lay_over
 from isamap.tune.profile import Profile, parse_profile

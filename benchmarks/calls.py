@@ -14,9 +14,9 @@ import numpy as np
 from alternate import turns
 
 import isamap
-from isamap.codegen.arguments import make_call
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.worker import load_function, make_arguments
+from isamap.run.arguments import make_call
+from isamap.run.in_process import InProcess
+from isamap.run.worker import load_function, make_arguments
 
 SIZES = {"M": 4, "N": 16, "K": 4}
 ROUNDS, FEW = 101, 11

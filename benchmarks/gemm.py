@@ -19,12 +19,12 @@ from collections.abc import Callable
 import numpy as np
 
 from isamap.bench.ceilings import mapped_tile, measure_peak
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
+from isamap.run.fills import make_arrays
+from isamap.run.in_process import InProcess
+from isamap.run.toolchain import compile_library
 from isamap.source import IsamapError, Source
 
 ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")

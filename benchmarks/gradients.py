@@ -24,12 +24,12 @@ import torch
 from alternate import Array, prepared_call, ratio, source, turns
 
 from isamap.bench.kept_rows import spread
-from isamap.codegen.fills import at_line
 from isamap.driver.inputs import machine_of
 from isamap.driver.keeping import choose_kept
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.ir import Kernel, bind, print_routine
+from isamap.run.fills import at_line
 from isamap.source import IsamapError, Source
 from isamap.suites.shapes import Conv, Product, Recurrent, read_suite
 from isamap.syntax import parse_kernel

@@ -22,15 +22,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Stage
 from isamap.plan.text import print_schedule
+from isamap.run.fills import make_arrays
+from isamap.run.in_process import InProcess
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 
 ROUNDS = 61

@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.runner import pack_in_process
 from isamap.driver.api import machine_of
 from isamap.driver.inputs import find_profile
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
+from isamap.run.in_process import InProcess
+from isamap.run.runner import pack_in_process
 from isamap.source import Source
 
 ROUNDS = 41

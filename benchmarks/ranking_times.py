@@ -13,15 +13,15 @@ from functools import partial
 import numpy as np
 from ranking_cases import Case
 
-from isamap.codegen.arguments import make_call
-from isamap.codegen.c import emit_c
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.toolchain import Compiled, compile_library
-from isamap.codegen.worker import ask_permission, load_function, make_arguments
 from isamap.driver.pipeline import Compilation
+from isamap.emit.c import emit_c
 from isamap.lower.lower import lower
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
+from isamap.run.arguments import make_call
+from isamap.run.fills import make_arrays
+from isamap.run.toolchain import Compiled, compile_library
+from isamap.run.worker import ask_permission, load_function, make_arguments
 
 LEAST_ROUNDS = 7
 

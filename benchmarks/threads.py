@@ -13,12 +13,12 @@ import argparse
 import statistics
 import time
 
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
 from isamap.kernels import kernel_path
+from isamap.run.fills import make_arrays
+from isamap.run.in_process import InProcess
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 
 

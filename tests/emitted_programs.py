@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation
+from isamap.emit.c import emit_c
 from isamap.ir import bind, interpret
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

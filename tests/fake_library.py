@@ -10,7 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from isamap.codegen.toolchain import find_compiler
+from isamap.run.toolchain import find_compiler
 
 NAME = "libfake.so"
 

@@ -23,8 +23,8 @@ from isamap.bench.libraries import HOLDS
 from isamap.bench.measure import Bench, empty_row, measure_row
 from isamap.bench.rows import Row
 from isamap.bench.timed_loops import FLAGS, build_loops
-from isamap.codegen.toolchain import find_compiler
 from isamap.machine.processor import cpu_facts, system_caches, this_cpu
+from isamap.run.toolchain import find_compiler
 from isamap.source import IsamapError
 from isamap.tune.profile import Profile
 from isamap.version import __version__

@@ -17,11 +17,11 @@ from isamap.bench.cases import BF16, F32, SUITES, Form
 from isamap.bench.kind import Work
 from isamap.bench.ring import Array, Shared
 from isamap.bench.turns import Timed
-from isamap.codegen.fills import make_arrays
 from isamap.driver.deviation import find_deviation
 from isamap.driver.inputs import named_kernel
 from isamap.driver.oracle import expect
 from isamap.ir import DTYPES, Kernel, bind, iterations_apart, round_to
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.suites import Recurrent, read_suite
 from isamap.syntax import parse_kernel

@@ -260,8 +260,8 @@ def timed_calls(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]
 
 def prepare_isamap(mapped: Mapped[Any], threads: int) -> Ready:
     """Return the library that isamap has emitted, and a C compiler has built."""
-    from isamap.codegen.in_process import large_room
-    from isamap.codegen.worker import ThreadPool, ask_permission, load_function, make_arguments
+    from isamap.run.in_process import large_room
+    from isamap.run.worker import ThreadPool, ask_permission, load_function, make_arguments
 
     program = mapped.task.program
     assert program is not None

@@ -16,9 +16,9 @@ from isamap.bench.predictions import predicted_ns
 from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, readings
 from isamap.bench.rows import Row
 from isamap.bench.turns import Ratio, play, ratio
-from isamap.codegen.arguments import make_call
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import Prepared, prepare
+from isamap.run.arguments import make_call
 
 MOST_RING = 1024  # twice the caches of today in copies of the smallest products of the suite
 

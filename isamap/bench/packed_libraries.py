@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from isamap.bench.products import GemmCase
 from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product
-from isamap.codegen.arguments import make_call
-from isamap.codegen.runner import Packer
+from isamap.run.arguments import make_call
+from isamap.run.runner import Packer
 
 PACKED = 2
 """`transpose_b` of a product in loops.h whose B is packed."""
@@ -98,7 +98,7 @@ def packs_of(
 
 def pack_for_program(packs: list[Mapping[str, Any]], mapped: Mapped[Any], at: int) -> dict[str, PackedMemory]:
     """Return the operands that emitted code takes packed, packed by emitted code, of one copy of the ring."""
-    from isamap.codegen.worker import load_function, make_arguments
+    from isamap.run.worker import load_function, make_arguments
 
     found: dict[str, PackedMemory] = {}
     for pack in packs:

@@ -20,9 +20,9 @@ from isamap.bench.kind import C
 from isamap.bench.layer_kinds import LayerKind
 from isamap.bench.simulated import SimulatedRow, SimulatedRules, empty_simulated, simulate_row
 from isamap.bench.turns import geometric_mean
-from isamap.codegen.toolchain import find_compiler
 from isamap.machine import load_machine
 from isamap.report.columns import percent_text, table
+from isamap.run.toolchain import find_compiler
 
 # So many rows are named that reach least of the roofline.
 NAMED = 5

@@ -33,7 +33,7 @@ PRODUCTS = ("time_sgemm32", "time_sgemm64", "time_scompute", "time_bf16gemm", "t
 
 def build_loops() -> str:
     """Return the path of the built library. Raises: MissingTool without a C compiler."""
-    from isamap.codegen.toolchain import build, find_compiler
+    from isamap.run.toolchain import build, find_compiler
 
     text = files("isamap.bench").joinpath("loops.h").read_text(encoding="utf-8")
     return str(build(find_compiler(FLAGS), FLAGS, {"loops.c": text}, "loops.c"))

@@ -8,9 +8,9 @@ import typer
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import AsJson
-from isamap.codegen.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.tune.choices import Choices
 from isamap.tune.winners import Winners
 

@@ -51,7 +51,7 @@ def _tried(what: str, look: Callable[[], str]) -> Row:
 
 
 def _cache() -> str:
-    from isamap.codegen.cache import cache_root
+    from isamap.source.cache import cache_root
 
     return str(cache_root())
 
@@ -63,7 +63,7 @@ def _solver() -> str:
 
 
 def _compiler() -> str:
-    from isamap.codegen.toolchain import find_compiler
+    from isamap.run.toolchain import find_compiler
 
     return find_compiler(("-O3",)).version
 

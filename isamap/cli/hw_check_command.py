@@ -17,10 +17,10 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import AsJson, EmulatorCommand, MachineArgument
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_emulator
-from isamap.codegen.cache import cache_root
-from isamap.codegen.child import Emulator
 from isamap.driver.inputs import machine_of
+from isamap.run.child import Emulator
 from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
+from isamap.source.cache import cache_root
 
 
 def stamps_folder() -> Path | None:
@@ -34,10 +34,10 @@ def check_silicon(
     name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
 ) -> Answer:
     """Return the answer of a check that tried every instruction."""
-    from isamap.codegen.child import emulator_for
-    from isamap.codegen.silicon import check_machine
     from isamap.driver.runnable import is_model
     from isamap.machine import load_machine, missing_features
+    from isamap.run.child import emulator_for
+    from isamap.run.silicon import check_machine
 
     machine = load_machine(name)
     emulator = emulator_for(machine, emulator)
@@ -112,7 +112,7 @@ def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]
 
     Raises: CompilerRefused, which names the instructions to blame.
     """
-    from isamap.codegen.silicon import check_calls
+    from isamap.run.silicon import check_calls
 
     try:
         return check_calls(name, digest), ()

@@ -28,7 +28,6 @@ from isamap.cli.options import AsJson, MachineArgument
 from isamap.cli.ranges import Setting, read_setting
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_number
-from isamap.codegen.cache import digest
 from isamap.driver.inputs import machine_of
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
 from isamap.hw_specs import shipped_machines
@@ -38,6 +37,7 @@ from isamap.machine.variants import edited
 from isamap.plan.plugins import check_name
 from isamap.report.sweeps import Line, Sweep, sweep_text
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.cache import digest
 
 MOST_ROWS = 100_000
 Settings = Annotated[

@@ -73,7 +73,7 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
 
 def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
     """Return where the C that gives the words now lies. Raises: UsageProblem as `_write` does."""
-    from isamap.codegen.c import emit_commands
+    from isamap.emit.c import emit_commands
 
     assert made.machine, "the stages have run"
     assert made.program, "the stages have run"

@@ -23,8 +23,8 @@ from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
-from isamap.codegen.cache import cache_root, digest
 from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept, read_limited
+from isamap.source.cache import cache_root, digest
 from isamap.version import __version__
 
 MAX_INPUT_BYTES = 1 << 20

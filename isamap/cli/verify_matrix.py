@@ -22,7 +22,6 @@ from isamap.cli.cases import read_jobs, refuse_standard_input
 from isamap.cli.requests import Choices, make_request
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_names
-from isamap.codegen.cache import digest
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Size
 from isamap.driver.side_by_side import done_side_by_side
@@ -31,11 +30,12 @@ from isamap.kernels import list_kernels
 from isamap.machine import load_machine, machine_digest
 from isamap.report.columns import percent_text, table
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source.cache import digest
 from isamap.version import __version__
 
 if TYPE_CHECKING:
-    from isamap.codegen.child import Emulator
     from isamap.driver.matrix import Cell, Verdict, Wanted
+    from isamap.run.child import Emulator
 
 
 @dataclass(frozen=True, slots=True)

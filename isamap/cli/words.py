@@ -12,7 +12,7 @@ from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean, 
 from isamap.source.numbers import BYTES_PER_UNIT
 
 if TYPE_CHECKING:
-    from isamap.codegen.child import Emulator
+    from isamap.run.child import Emulator
 
 C = TypeVar("C", bound=str)
 GROUPS = ("graph", "hw", "bench", "bench.deepbench", "bench.layers", "cache", "tune")
@@ -185,7 +185,7 @@ def read_names(words: Iterable[str]) -> tuple[str, ...]:
 
 def read_emulator(word: str | None) -> Emulator | None:
     """Return the emulator that an option names, where it is given. Raises: as `Emulator.read`."""
-    from isamap.codegen.child import Emulator
+    from isamap.run.child import Emulator
 
     return Emulator.read(word) if word is not None else None
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from isamap.adjoint import derivative
-from isamap.codegen.child import Emulator
 from isamap.driver.compiling import compile_program
 from isamap.driver.given import (
     given_choice,
@@ -35,6 +34,7 @@ from isamap.match import CountMode
 from isamap.match import Mapping as KernelMapping
 from isamap.match import find_mappings as find_all
 from isamap.plan.plugins import check_name
+from isamap.run.child import Emulator
 from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.syntax import parse_kernel
 

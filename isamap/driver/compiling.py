@@ -12,9 +12,9 @@ from isamap.driver.request import Request, ortools_version, sha256
 from isamap.source import Source
 
 if TYPE_CHECKING:
-    from isamap.codegen.c import EmittedC
     from isamap.driver.pipeline import Compilation, Seen
     from isamap.driver.stages import Watch
+    from isamap.emit.c import EmittedC
     from isamap.lower.program import LoweredProgram
     from isamap.plan.schedule import Schedule
 
@@ -78,7 +78,7 @@ def _replayed(request: Request, known: Outcome) -> Request:
 
 def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
-    from isamap.codegen.toolchain import pool_files
+    from isamap.emit.c_build import pool_files
     from isamap.ir import print_routine
     from isamap.plan.text import print_versions
     from isamap.report.compilation import packed_json, workspace_json

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.c_names import spell
-from isamap.codegen.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
 from isamap.driver.compiling import describe, manifest
 from isamap.driver.kept import Outcome
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.driver.stages import Watch
+from isamap.emit.c import emit_c
+from isamap.emit.c_names import spell
+from isamap.emit.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
 from isamap.machine import at_one_length, load_machine
 from isamap.source import Diagnostic, UsageProblem
 

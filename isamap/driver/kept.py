@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isamap.codegen.cache import Cache
 from isamap.driver.request import Request, request_key
 from isamap.source import Diagnostic, OnlyWarned
+from isamap.source.cache import Cache
 
 if TYPE_CHECKING:
-    from isamap.codegen.c import EmittedC
+    from isamap.emit.c import EmittedC
 
 KIND, PROGRAMS = "compilations", "programs"
 
@@ -100,7 +100,7 @@ def remember(key: str | None, outcome: Outcome) -> None:
 
 def recall_emitted(key: str | None) -> EmittedC | None:
     """Return the C of an equal request; None where there is none yet, or none that can be read."""
-    from isamap.codegen.c import EmittedC
+    from isamap.emit.c import EmittedC
     from isamap.scheduler.process.codec import read
 
     with OnlyWarned():

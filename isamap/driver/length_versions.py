@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from isamap.codegen.c import emit_c
 from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
 from isamap.driver.request import Request
 from isamap.driver.size_versions import compile_sizes
 from isamap.driver.stages import STAGES, Clock, Watch
 from isamap.driver.workspace_packing import pack_workspace
+from isamap.emit.c import emit_c
 from isamap.ir import print_routine
 from isamap.lower.length_join import join_lengths
 from isamap.lower.program import LoweredProgram

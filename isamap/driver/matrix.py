@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
-from isamap.codegen.child import Emulator
 from isamap.driver.predicted import Use, uses_of
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import Case, all_cases
 from isamap.ir import bind
+from isamap.run.child import Emulator
 from isamap.source import (
     Diagnostic,
     Infeasible,

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.fills import shape_of
 from isamap.ir import (
     F64,
     OPS,
@@ -41,6 +40,7 @@ from isamap.ir import (
     typical_value,
 )
 from isamap.ir.walk import symbols, walk
+from isamap.run.fills import shape_of
 from isamap.transform import edges_apart
 
 Array = NDArray[Any]

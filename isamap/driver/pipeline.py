@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from isamap.codegen.c import EmittedC, emit_c
 from isamap.driver.block_choice import form_in_blocks
 from isamap.driver.blocking import of_nests
 from isamap.driver.explaining import form_warnings, scalar_warnings
@@ -19,6 +18,7 @@ from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, judged
+from isamap.emit.c import EmittedC, emit_c
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
 from isamap.lower.passes import State

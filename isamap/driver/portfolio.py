@@ -15,24 +15,25 @@ from datetime import UTC, datetime
 from math import prod
 from typing import Any
 
-from isamap.codegen.c_library import emit_library_call
-from isamap.codegen.cache import digest
-from isamap.codegen.child import RunProblem
-from isamap.codegen.fills import fills_of, make_arrays, make_scalars
-from isamap.codegen.toolchain import CompilerRefused, compile_library, pool_files
 from isamap.driver.compiling import Program, manifest
 from isamap.driver.kept import Warned
 from isamap.driver.runnable import Prepared
 from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.driver.stages import Watch
 from isamap.driver.verifying import symbols_of, verify_case
+from isamap.emit.c_build import pool_files
+from isamap.emit.c_library import emit_library_call
 from isamap.ir import Kernel, bind, typical_size
 from isamap.libraries.description import Library
 from isamap.libraries.installed import Installed, find_installed
 from isamap.libraries.recognise import Performed, find_call
 from isamap.machine import detect_features
 from isamap.machine.processor import this_cpu
+from isamap.run.child import RunProblem
+from isamap.run.fills import fills_of, make_arrays, make_scalars
+from isamap.run.toolchain import CompilerRefused, compile_library
 from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
+from isamap.source.cache import digest
 from isamap.syntax import parse_kernel
 from isamap.tune.choices import OURS, Choice, Choices
 from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender

@@ -20,7 +20,6 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isclose
 
-from isamap.codegen.cache import Cache, digest
 from isamap.driver.request import Request, ortools_version, program_state
 from isamap.ir import Kernel, print_routine
 from isamap.machine import machine_digest
@@ -32,6 +31,7 @@ from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.codec import read, write
 from isamap.source import IsamapError, OnlyWarned, Source, added
+from isamap.source.cache import Cache, digest
 from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from isamap.codegen.child import RunProblem
 from isamap.driver.request import Request, ortools_version, program_state, sha256
 from isamap.ir import Kernel, Range
 from isamap.lower.lower import steady_states
@@ -20,6 +19,7 @@ from isamap.plan.protocols import Evaluator
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.trial import Trial
 from isamap.report.compilation import Ordered, Pipelined
+from isamap.run.child import RunProblem
 from isamap.source import Diagnostic
 from isamap.version import __version__
 

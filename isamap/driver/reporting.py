@@ -41,7 +41,7 @@ from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 
 if TYPE_CHECKING:
-    from isamap.codegen.c import EmittedC
+    from isamap.emit.c import EmittedC
 
 MOST_BYTES, LINE_BYTES = 1_200_000, 90
 """Of a text that is shown, for a page below 2 MB; and what a line takes beside its characters."""

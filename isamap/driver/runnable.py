@@ -13,10 +13,13 @@ from typing import Any, Literal, SupportsIndex, cast
 
 from numpy.typing import NDArray
 
-from isamap.codegen.arguments import checked_sizes
-from isamap.codegen.child import Emulator, emulator_for
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.runner import (
+from isamap.driver.compiling import Program, compile_program
+from isamap.driver.request import Request
+from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
+from isamap.run.arguments import checked_sizes
+from isamap.run.child import Emulator, emulator_for
+from isamap.run.in_process import InProcess
+from isamap.run.runner import (
     Packer,
     compile_packers,
     pack_in_process,
@@ -25,10 +28,7 @@ from isamap.codegen.runner import (
     refuse_status,
     run_program,
 )
-from isamap.codegen.toolchain import Compiled, compile_library
-from isamap.driver.compiling import Program, compile_program
-from isamap.driver.request import Request
-from isamap.machine import Machine, at_one_length, join_word, load_machine, missing_features, split_word
+from isamap.run.toolchain import Compiled, compile_library
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 
 RanOn = Literal["native", "emulator", "model", "stream"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from isamap.codegen.fills import fills_of, make_arrays, make_scalars
 from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import Request
@@ -13,6 +12,7 @@ from isamap.driver.sizes import complete_sizes
 from isamap.driver.verifying import Case, Judged, case_of, with_unverified
 from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
+from isamap.run.fills import fills_of, make_arrays, make_scalars
 from isamap.source import Diagnostic, Source, UsageProblem, VerificationFailed, read_limited
 from isamap.stream.assemble import assemble
 from isamap.stream.execute import execute_program

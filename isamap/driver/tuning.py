@@ -14,8 +14,6 @@ from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, cast
 
-from isamap.codegen.cache import digest
-from isamap.codegen.child import RunProblem
 from isamap.driver.refining import evaluate_schedules, rank_schedules
 from isamap.driver.request import Request, program_state
 from isamap.ir import Kernel, Range, print_routine
@@ -27,8 +25,10 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.plan.trial import Trial
+from isamap.run.child import RunProblem
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem
+from isamap.source.cache import digest
 from isamap.tune.measured import Measured, check_here
 from isamap.tune.searching import finalists, search
 from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing

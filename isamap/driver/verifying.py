@@ -14,15 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.child import RunProblem
-from isamap.codegen.fills import fills_of, make_arrays, make_scalars, taken_bytes, with_gaps
-from isamap.codegen.runner import RunResult, packed_arrays, run_program
 from isamap.driver.deviation import Deviation, Vague, find_deviation, find_vague, must_overflow
 from isamap.driver.oracle import ORDER_FACTOR, Expected, count_operations, expect, sum_type
 from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
 from isamap.driver.runnable import Prepared, RanOn
 from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.ir import Kernel, Range, allows_sizes, bind, iterations_apart, typical_size
+from isamap.run.child import RunProblem
+from isamap.run.fills import fills_of, make_arrays, make_scalars, taken_bytes, with_gaps
+from isamap.run.runner import RunResult, packed_arrays, run_program
 from isamap.source import Diagnostic, UsageProblem
 from isamap.syntax import parse_kernel
 

@@ -2,7 +2,7 @@
 
     share 3 of 5 of 12 pieces      for s in 4 * 12 / 5 - 3 * 12 / 5:  piece(3 * 12 / 5 + s)
 
-Code that performs shares one after the other needs none of these divisions (`isamap.codegen.c_body`).
+Code that performs shares one after the other needs none of these divisions (`isamap.emit.c_body`).
 """
 
 from __future__ import annotations

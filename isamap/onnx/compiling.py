@@ -11,13 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from isamap.codegen.blame import Emissions
-from isamap.codegen.c import EmittedC
-from isamap.codegen.child import permission_refused
-from isamap.codegen.in_process import large_room
-from isamap.codegen.runner import Packer, compile_packers_together, pack_in_process
-from isamap.codegen.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
-from isamap.codegen.worker import ThreadPool, ask_permission, load_library
 from isamap.driver.ahead import compile_ahead
 from isamap.driver.given import given_count
 from isamap.driver.inputs import find_profile, machine_of, with_profile
@@ -26,6 +19,7 @@ from isamap.driver.passes import form_of
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
+from isamap.emit.c import EmittedC
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
@@ -41,6 +35,12 @@ from isamap.onnx.pricing import Prices, compiled
 from isamap.onnx.program import Call, Passed, Program, reads_of
 from isamap.onnx.types import size_bytes, stored
 from isamap.posing.packable import require_packable
+from isamap.run.blame import Emissions
+from isamap.run.child import permission_refused
+from isamap.run.in_process import large_room
+from isamap.run.runner import Packer, compile_packers_together, pack_in_process
+from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
+from isamap.run.worker import ThreadPool, ask_permission, load_library
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, reads, statements

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from isamap.codegen.c import EmittedC
-from isamap.codegen.c_names import Names, storage_type
-from isamap.codegen.toolchain import build_flags, pool_files
+from isamap.emit.c import EmittedC
+from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
+from isamap.emit.c_names import Names, storage_type
 from isamap.ir import DTYPES
 from isamap.machine import Machine
 from isamap.machine.allowed import told
@@ -345,16 +345,16 @@ def _makefile(
     machine: Machine,
     more: Sequence[str],
 ) -> str:
-    common, of_gcc = build_flags("gcc")
+    of_gcc = " ".join(COMPILER_FLAGS["gcc"])
     model = any(kernel.model for kernel in kernels.values())
     flags = ("-O2", "-std=c11") if model else (*machine.target.flags, *told(machine.target.features, "gcc"))
     objects = " ".join(source.replace(".c", ".o") for source in sources)
     return "\n".join(
         [
             "CC = gcc",
-            f"# For gcc: {' '.join(of_gcc)}; for clang: nothing.",
-            f"OWN_FLAGS = {' '.join(of_gcc)}",
-            f"CFLAGS = {' '.join((*flags, *common, *more))} $(OWN_FLAGS) -fPIC",
+            f"# For gcc: {of_gcc}; for clang: nothing.",
+            f"OWN_FLAGS = {of_gcc}",
+            f"CFLAGS = {' '.join((*flags, *COMMON_FLAGS, *more))} $(OWN_FLAGS) -fPIC",
             "",
             f"all: lib{name}.a lib{name}.so",
             "",

@@ -13,10 +13,10 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
-from isamap.codegen.cache import digest
 from isamap.machine.processor import this_cpu
 from isamap.models.terms import NotTaken
 from isamap.source import IsamapError, OnlyWarned
+from isamap.source.cache import digest
 from isamap.torch.anchors import SEARCHED
 from isamap.torch.graph import is_result, is_view, name_of
 from isamap.torch.groups import Group, find_groups

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from isamap.codegen.c_functions import HELPERS
-from isamap.codegen.c_issue import Here, Issuer
-from isamap.codegen.c_names import Names, storage_type
-from isamap.codegen.clocking import ARENA, Timed
-from isamap.codegen.silicon_source import BARRIER, is_copy
-from isamap.codegen.timing_source import OWN, hidden, sampler, source_of
+from isamap.emit.c_functions import HELPERS
+from isamap.emit.c_issue import Here, Issuer
+from isamap.emit.c_names import Names, storage_type
+from isamap.emit.silicon_source import BARRIER, is_copy
+from isamap.emit.timing_source import OWN, hidden, sampler, source_of
 from isamap.ir import Index
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
+from isamap.run.clocking import ARENA, Timed
 from isamap.source.numbers import Spread
 from isamap.tune.figures import BandwidthFigure
 from isamap.tune.profile import ACCESSES

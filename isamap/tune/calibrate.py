@@ -16,13 +16,13 @@ from pathlib import Path
 
 import numpy as np
 
-from isamap.codegen.blame import Emissions
-from isamap.codegen.clocking import PAGE, Plan, Timed, time_all
-from isamap.codegen.timing_source import Timing, timing_source
-from isamap.codegen.toolchain import Compiler, build, find_compiler
+from isamap.emit.timing_source import Timing, timing_source
 from isamap.machine import Machine, MachineInstruction, missing_features
 from isamap.machine.allowed import permission_numbers
 from isamap.machine.processor import system_caches, this_cpu
+from isamap.run.blame import Emissions
+from isamap.run.clocking import PAGE, Plan, Timed, time_all
+from isamap.run.toolchain import Compiler, build, find_compiler
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams

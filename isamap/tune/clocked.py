@@ -25,18 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.child import Limits
-from isamap.codegen.clocking import Timed
-from isamap.codegen.runner import RunProblem, run_program
-from isamap.codegen.timing_source import FIRST, sampler
-from isamap.codegen.toolchain import Compiled, CompilerRefused, compile_library, pool_files
+from isamap.emit.c import emit_c
+from isamap.emit.c_build import pool_files
+from isamap.emit.timing_source import FIRST, sampler
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.posing.build import build_problem
+from isamap.run.child import Limits
+from isamap.run.clocking import Timed
+from isamap.run.runner import RunProblem, run_program
+from isamap.run.toolchain import Compiled, CompilerRefused, compile_library
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source
 from isamap.source.numbers import Spread

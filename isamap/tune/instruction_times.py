@@ -10,11 +10,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.c_names import compute_type
-from isamap.codegen.clocking import Timed
-from isamap.codegen.silicon_cases import meets
-from isamap.codegen.silicon_source import Form, why_not
-from isamap.codegen.timing_source import (
+from isamap.emit.c_names import compute_type
+from isamap.emit.silicon_source import Form, why_not
+from isamap.emit.timing_source import (
     CHAIN_ISSUES,
     PLACES,
     Timing,
@@ -25,6 +23,8 @@ from isamap.codegen.timing_source import (
 )
 from isamap.ir import DType, Operand, Param
 from isamap.machine import Machine, MachineInstruction
+from isamap.run.clocking import Timed
+from isamap.run.silicon_cases import meets
 from isamap.source.numbers import Spread
 from isamap.tune.figures import InstructionFigure
 

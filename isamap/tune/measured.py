@@ -14,15 +14,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from isamap.codegen.c import emit_c
-from isamap.codegen.fills import make_arrays, make_scalars
-from isamap.codegen.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
-from isamap.codegen.toolchain import Compiled, compile_library, find_compiler
+from isamap.emit.c import emit_c
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine, missing_features
 from isamap.machine.processor import this_cpu
 from isamap.plan.trial import Evaluation, Trial
+from isamap.run.fills import make_arrays, make_scalars
+from isamap.run.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
+from isamap.run.toolchain import Compiled, compile_library, find_compiler
 from isamap.source import Diagnostic, MissingTool
 
 ROUNDS = 7

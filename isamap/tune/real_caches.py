@@ -28,10 +28,10 @@ from dataclasses import replace
 from itertools import accumulate
 from math import sqrt
 
-from isamap.codegen.clocking import Timed
 from isamap.machine import Machine, caches_from_nearest
 from isamap.machine.processor import SystemCache
 from isamap.report.columns import bytes_text
+from isamap.run.clocking import Timed
 from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import Stream, widest_moves
 from isamap.tune.figures import BandwidthFigure, CacheFigure

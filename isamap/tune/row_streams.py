@@ -28,13 +28,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.toolchain import Compiled
 from isamap.ir import F32
 from isamap.machine import Machine
 from isamap.machine.timings import StreamTimes
 from isamap.plan.decisions import block_of, mapping_of, order_of, prefetch_of, stage_of, unroll_of
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import Schedule
+from isamap.run.toolchain import Compiled
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.summing import SWEPT

@@ -25,11 +25,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.codegen.cache import private_folder
 from isamap.hw_specs import profile_path, shipped_machines
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
 from isamap.source import Diagnostic, OnlyWarned, Source, Unkept, UsageProblem, read_limited, replace_file
+from isamap.source.cache import private_folder
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from typing import Any, cast
 
 Json = Any  # what json.loads gives
 OWN_MODULES = (
-    "isamap.codegen.c:",
-    "isamap.codegen.c_interface:",
+    "isamap.emit.c:",
+    "isamap.emit.c_interface:",
     "isamap.ir.atoms:",
     "isamap.ir.dtypes:",
     "isamap.ir.index:",

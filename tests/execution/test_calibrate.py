@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.clocking import PAGE, Plan, time_all
-from isamap.codegen.runner import RunProblem
-from isamap.codegen.silicon_source import Form
-from isamap.codegen.timing_source import Kind, Timing, chained, timing_source
-from isamap.codegen.toolchain import build, find_compiler
+from isamap.emit.silicon_source import Form
+from isamap.emit.timing_source import Kind, Timing, chained, timing_source
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
 from isamap.machine.processor import SystemCache, system_caches
+from isamap.run.clocking import PAGE, Plan, time_all
+from isamap.run.runner import RunProblem
+from isamap.run.toolchain import build, find_compiler
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import stream_source, streams

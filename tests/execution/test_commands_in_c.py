@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from words_in_c import given_arrays
 
-from isamap.codegen.c import EmittedC, emit_commands
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
 from isamap.driver.streams import compile_words
+from isamap.emit.c import EmittedC, emit_commands
 from isamap.machine import Machine, load_machine
 from isamap.source import UsageProblem
 from isamap.stream.program_file import ProgramFile

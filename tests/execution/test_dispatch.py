@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.dispatch import NO_MACHINE, RUN_TIME_NAMES, Variant, dispatch_files
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.dispatch import NO_MACHINE, RUN_TIME_NAMES, Variant, dispatch_files
 from isamap.machine import load_machine, missing_features
 from isamap.machine.processor import detect_features
 from isamap.source import UsageProblem

@@ -11,11 +11,11 @@ import pytest
 
 from isamap import compile as compile_kernel
 from isamap import verify
-from isamap.codegen.child import Emulator, emulator_for, shared_file
-from isamap.codegen.emulated import keep_results, request_of
-from isamap.codegen.silicon import check_machine
 from isamap.machine import load_machine
 from isamap.machine.allowed import emulators
+from isamap.run.child import Emulator, emulator_for, shared_file
+from isamap.run.emulated import keep_results, request_of
+from isamap.run.silicon import check_machine
 from isamap.source import MissingTool, UsageProblem
 
 ARM = """isamap: 1

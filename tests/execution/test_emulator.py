@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from isamap import verify
-from isamap.codegen.child import SLOWER, Emulator, RunProblem, ended_by
-from isamap.codegen.silicon import check_machine
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
+from isamap.run.child import SLOWER, Emulator, RunProblem, ended_by
+from isamap.run.silicon import check_machine
 from isamap.source import UsageProblem
 
 SIZES = {"M": 13, "N": 19, "K": 11}

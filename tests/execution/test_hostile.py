@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import isamap
-from isamap.codegen import child
-from isamap.codegen.child import Emulator
-from isamap.codegen.runner import Limits, RunProblem, RunResult, run_program
-from isamap.codegen.toolchain import Compiled, build, find_compiler
+from isamap.run import child
+from isamap.run.child import Emulator
+from isamap.run.runner import Limits, RunProblem, RunResult, run_program
+from isamap.run.toolchain import Compiled, build, find_compiler
 from isamap.source import IsamapError
 
 # Functions see the struct of the kernel's arguments: A, the stride of A, B, the stride of B, C.
@@ -157,7 +157,7 @@ def test_code_ends_with_the_process_that_runs_it(good: Compiled, hostile: Path) 
     """However that one ended: it cannot do anything about it any more."""
     program = (
         "import sys\n"
-        "from isamap.codegen.child import Limits, Subject, run_child, shared_file\n"
+        "from isamap.run.child import Limits, Subject, run_child, shared_file\n"
         "with shared_file(0) as file:\n"
         "    job = dict(library=sys.argv[1], function='asleep', fields=[], regions=[], size=0, guard=False,\n"
         "               repeat=0, permissions=[], threads=1, cpu_seconds=99, memory_bytes=1 << 30)\n"

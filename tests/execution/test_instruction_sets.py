@@ -18,9 +18,9 @@ from counted_sets import INSTRUCTION_SET
 
 from isamap import compile as compile_kernel
 from isamap import verify
-from isamap.codegen.child import Emulator, RunProblem, emulator_for
-from isamap.codegen.silicon import check_machine
 from isamap.machine import load_machine, missing_features
+from isamap.run.child import Emulator, RunProblem, emulator_for
+from isamap.run.silicon import check_machine
 
 ON_SILICON = (
     "generic-c",

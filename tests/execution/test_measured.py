@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.child import Limits
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.trial import Trial
+from isamap.run.child import Limits
 from isamap.scheduler import AnalyticModel, k_best
 from isamap.source import MissingTool
 from isamap.tune import measured

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import F64, Const, Kernel, bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.walk import issued
 from isamap.machine import Machine, load_machine, missing_features
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 import isamap
-from isamap.codegen.c_interface import STATUSES
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.runner import packed_arrays, run_program
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import CompiledKernel, Prepared, prepare
 from isamap.driver.verifying import all_cases, verify_case
+from isamap.emit.c_interface import STATUSES
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.plan.text import print_schedule
+from isamap.run.fills import make_arrays
+from isamap.run.runner import packed_arrays, run_program
 from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from conftest import EXAMPLES
 
-from isamap.codegen.silicon import check_machine
 from isamap.ir import (
     BOOL,
     DTYPES,
@@ -30,6 +29,7 @@ from isamap.ir import (
     Read,
 )
 from isamap.machine import EmitSemantics, Machine, MachineInstruction, load_machine
+from isamap.run.silicon import check_machine
 
 GENERIC = load_machine("generic-c")
 TYPES = tuple(DTYPES.values())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import FILLS, make_arrays
-from isamap.codegen.runner import packed_arrays, run_program
 from isamap.driver.oracle import expect
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
 from isamap.ir import bind
+from isamap.run.fills import FILLS, make_arrays
+from isamap.run.runner import packed_arrays, run_program
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

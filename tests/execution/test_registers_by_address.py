@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from isamap.codegen.silicon import check_machine
 from isamap.driver.matrix import Wanted, verify_cell
 from isamap.driver.request import Request
 from isamap.machine import load_machine
+from isamap.run.silicon import check_machine
 from isamap.source import Source
 
 MACHINE = """isamap: 1

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.ir import Kernel, bind, interpret, print_routine
 from isamap.kernels import kernel_path
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import factorisations, rewrites

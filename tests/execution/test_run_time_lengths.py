@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from isamap.codegen.fills import FILLS
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.kernels import kernel_path
+from isamap.run.fills import FILLS
 from isamap.source import Source
 
 MACHINE = """\

@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from programs import gemm, multiply
 
 import isamap
-from isamap.codegen.arguments import make_call
-from isamap.codegen.c import emit_c
-from isamap.codegen.in_process import InProcess
-from isamap.codegen.runner import Limits, RunProblem, run_program
-from isamap.codegen.toolchain import Compiled, compile_library
-from isamap.codegen.worker import load_function, make_arguments
+from isamap.emit.c import emit_c
 from isamap.ir import Index
 from isamap.lower.program import Buffer, Fill, For
 from isamap.machine import load_machine
+from isamap.run.arguments import make_call
+from isamap.run.in_process import InProcess
+from isamap.run.runner import Limits, RunProblem, run_program
+from isamap.run.toolchain import Compiled, compile_library
+from isamap.run.worker import load_function, make_arguments
 from isamap.source import UsageProblem
 
 GENERIC = load_machine("generic-c")

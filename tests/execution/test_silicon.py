@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from isamap.codegen.silicon import check_machine
 from isamap.machine import (
     EmitCall,
     Machine,
@@ -15,6 +14,7 @@ from isamap.machine import (
     load_machine,
     missing_features,
 )
+from isamap.run.silicon import check_machine
 
 MACHINES = [load_machine(name) for name in list_machines()]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.silicon import Check, check_machine
-from isamap.codegen.silicon_source import Form, why_not
-from isamap.codegen.timing_source import Timing, timing_source
+from isamap.emit.silicon_source import Form, why_not
+from isamap.emit.timing_source import Timing, timing_source
 from isamap.machine import Machine, load_machine, missing_features
+from isamap.run.silicon import Check, check_machine
 
 LENGTHS = """\
 isamap: 1

@@ -8,8 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.streams import compile_words, program_kernel, verify_program
@@ -17,6 +15,8 @@ from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.walk import issued
 from isamap.machine import load_machine
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import NoMapping, Source
 from isamap.stream.command import Command
 from isamap.stream.words import decode

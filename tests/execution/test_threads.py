@@ -7,20 +7,21 @@ from threading import Barrier, get_ident
 
 import pytest
 
-from isamap.codegen.arguments import make_call
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import build, compile_library, find_compiler, pool_files
-from isamap.codegen.worker import load_function, make_arguments
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
+from isamap.emit.c_build import pool_files
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
 from isamap.plan.loops import CountedLoop, ParallelLoop, UnrolledLoop
 from isamap.plan.schedule import NestSchedule, Schedule, Stage
 from isamap.plan.text import print_schedule
+from isamap.run.arguments import make_call
+from isamap.run.fills import make_arrays
+from isamap.run.runner import run_program
+from isamap.run.toolchain import build, compile_library, find_compiler
+from isamap.run.worker import load_function, make_arguments
 from isamap.source import Source
 
 THREADS = (1, 2, 3)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import IsamapError, Source
 from isamap.syntax import parse_kernel
 

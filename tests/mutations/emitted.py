@@ -44,23 +44,23 @@ import numpy as np
 from mutations.sites import Site, Token, choose_sites, find_sites, tokens_of
 from mutations.terms import FUNCTION, HASH_SEED, RUNS, Unknown, tests_of_all_numbers, with_hashes
 
-from isamap.codegen import child, worker
-from isamap.codegen.c import EmittedC
-from isamap.codegen.cache import digest
-from isamap.codegen.fills import make_scalars, shape_of
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import Compiled, Compiler, CompilerRefused, build, compile_library
 from isamap.driver import verifying
 from isamap.driver.matrix import FEW, open_sizes, sizes_for
 from isamap.driver.oracle import count_iterations
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import Prepared, prepare
 from isamap.driver.verifying import Case
+from isamap.emit.c import EmittedC
 from isamap.ir import Kernel, bind
 from isamap.ir.domains import with_domains
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import Machine
+from isamap.run import child, worker
+from isamap.run.fills import make_scalars, shape_of
+from isamap.run.runner import run_program
+from isamap.run.toolchain import Compiled, Compiler, CompilerRefused, build, compile_library
 from isamap.source import IsamapError, Source, UsageProblem
+from isamap.source.cache import digest
 from isamap.syntax import parse_kernel
 
 NAMED = Path(__file__).with_name("equivalent.json")

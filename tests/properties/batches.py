@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.codegen.arguments import make_call
-from isamap.codegen.c import EmittedC
-from isamap.codegen.toolchain import COMPILERS, build, find_compiler
-from isamap.codegen.worker import load_function, make_arguments
+from isamap.emit.c import EmittedC
 from isamap.machine import Machine
+from isamap.run.arguments import make_call
+from isamap.run.toolchain import COMPILERS, build, find_compiler
+from isamap.run.worker import load_function, make_arguments
 
 Array = NDArray[Any]
 

@@ -19,7 +19,7 @@ from properties.mappable import random_kernel
 from properties.random_mappings import operations, shipped_kernel, small_arrays, small_sizes
 from properties.random_schedules import TRIES, random_schedule
 
-from isamap.codegen.c import EmittedC, emit_c
+from isamap.emit.c import EmittedC, emit_c
 from isamap.ir import OPS, Kernel, Range, bind, interpret, print_routine
 from isamap.kernels import list_kernels
 from isamap.lower.lower import lower

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from properties.batches import flags_of, sources
 
-from isamap.codegen.arguments import Call, make_call
-from isamap.codegen.c import EmittedC
-from isamap.codegen.toolchain import find_compiler
+from isamap.emit.c import EmittedC
 from isamap.machine import Machine
+from isamap.run.arguments import Call, make_call
+from isamap.run.toolchain import find_compiler
 
 Array = NDArray[Any]
 

@@ -17,7 +17,7 @@ from properties.corrupted_schedules import corrupted
 from properties.mappable import Written, random_kernel
 from properties.random_schedules import random_schedule
 
-from isamap.codegen.c import EmittedC, emit_c
+from isamap.emit.c import EmittedC, emit_c
 from isamap.ir import Range, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from properties.batches import call, compile_batch
 from properties.random_schedules import random_schedule, with_directives
 
-from isamap.codegen.c import EmittedC, emit_c
+from isamap.emit.c import EmittedC, emit_c
 from isamap.ir import Kernel, Range, bind, interpret
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features

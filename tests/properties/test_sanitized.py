@@ -22,7 +22,7 @@ from properties.random_schedules import random_schedule
 from properties.sanitized import Trial, run_sanitized
 from properties.test_fusing import integers, question
 
-from isamap.codegen.c import EmittedC, emit_c
+from isamap.emit.c import EmittedC, emit_c
 from isamap.ir import Kernel, Range, bind, interpret
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features

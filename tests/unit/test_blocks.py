@@ -7,8 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
 from isamap.ir import BF16, F32, Cast, Expr, Index, Read, bind, interpret
@@ -17,6 +15,8 @@ from isamap.lower.program import Block, For, If, Issue, MemoryRef, Node
 from isamap.lower.touched import check_touched
 from isamap.machine import load_machine
 from isamap.match import Copy, Suppliers, find_block
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

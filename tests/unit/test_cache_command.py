@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.cache import Cache, digest
+from isamap.source.cache import Cache, digest
 
 
 @pytest.fixture(autouse=True)

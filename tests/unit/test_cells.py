@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from kernel_references import CELLS, TWO_WAYS
 
-from isamap.codegen.fills import make_arrays
 from isamap.ir import DTYPES, Kernel, bind, interpret, iterations_apart
 from isamap.kernels import kernel_path
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.codegen.fills import make_arrays
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import Expected, expect
 from isamap.ir import DTYPES, Index, Kernel, bind, interpret
 from isamap.ir.error_bounds import Measure, Reduction, begin_tally, finish_tally
 from isamap.ir.measuring import most_hits
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 
 import isamap.driver.length_versions
-from isamap.codegen.cache import Cache
 from isamap.driver.api import source_of
 from isamap.driver.compiling import compile_program
 from isamap.driver.kept import KIND, PROGRAMS
 from isamap.driver.request import Request, request_key
 from isamap.driver.runnable import CompiledKernel, prepare
+from isamap.source.cache import Cache
 
 REQUEST = Request(source_of("gemm_f32"), "generic-c", {"M": 4, "N": 8, "K": 5}, heuristic="greedy")
 

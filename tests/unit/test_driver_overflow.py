@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import make_arrays
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import Expected, expect
 from isamap.ir import DTYPES, bind, round_to
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

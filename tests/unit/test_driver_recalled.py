@@ -10,13 +10,13 @@ import pytest
 
 import isamap.driver.pipeline
 import isamap.driver.posing
-from isamap.codegen.cache import Cache
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.recalled import PROBLEMS, SCHEDULES, schedule_key
 from isamap.driver.request import BEST_FORM, Request
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
+from isamap.source.cache import Cache
 
 REQUEST = Request(source_of("gemm_f32"), "x86-avx512", {"M": 24, "N": 48, "K": 40}, heuristic="greedy")
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from isamap.codegen.fills import FILLS
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
+from isamap.run.fills import FILLS
 from isamap.source import Source
 
 STEPS = """kernel steps(T, N) {

@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 
 import isamap
-from isamap.codegen.fills import FILLS, make_arrays
-from isamap.codegen.runner import RunResult
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import count_operations, expect, last_place
 from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
@@ -18,6 +15,9 @@ from isamap.driver.runnable import Prepared, prepare
 from isamap.driver.verifying import Case, compare, verify_case
 from isamap.ir import DTYPES, Kernel, bind, interpret
 from isamap.kernels import kernel_path
+from isamap.run.fills import FILLS, make_arrays
+from isamap.run.runner import RunResult
+from isamap.run.toolchain import compile_library
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isamap.codegen.runner import packed_arrays, run_program
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.ir import OPS, Kernel, print_routine
 from isamap.kernels import list_functions
+from isamap.run.runner import packed_arrays, run_program
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.syntax.functions import Library, definition

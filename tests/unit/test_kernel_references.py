@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from kernel_references import REFERENCES, SCALARS
 
-from isamap.codegen.fills import make_arrays
 from isamap.ir import Kernel, bind, interpret
 from isamap.kernels import kernel_path, list_kernels
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import make_arrays
 from isamap.driver.oracle import expect
 from isamap.ir import bind
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 from plan_problems import answer, gemm
 
-from isamap.codegen.runner import run_program
-from isamap.codegen.toolchain import compile_library
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request, Size
@@ -25,6 +23,8 @@ from isamap.plan.steady import (
     lifetime_of,
 )
 from isamap.plan.text import parse_schedule, print_schedule
+from isamap.run.runner import run_program
+from isamap.run.toolchain import compile_library
 from isamap.scheduler.pipelines.modulo import find_pipeline, least_interval, pipeline_apart
 from isamap.source import Source, SyntaxProblem, UsageProblem
 

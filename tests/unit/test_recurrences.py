@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import make_arrays
-from isamap.codegen.runner import RunResult
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.driver.verifying import Case, compare, with_unverified
 from isamap.ir import Kernel, bind, interpret, iterations_apart, print_routine
 from isamap.kernels import kernel_path
+from isamap.run.fills import make_arrays
+from isamap.run.runner import RunResult
 from isamap.source import Diagnostic, Source
 from isamap.syntax import parse_kernel
 

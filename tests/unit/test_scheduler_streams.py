@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from unit.rewriting import shipped
 
-from isamap.codegen.c import emit_c
+from isamap.emit.c import emit_c
 from isamap.ir import bind
 from isamap.lower.lower import lower
 from isamap.machine import load_machine

@@ -23,7 +23,7 @@ def test_each_module_that_opens_files_has_a_row() -> None:
     opening = {
         str(path.relative_to(ROOT / "isamap").with_suffix(""))
         for path in (ROOT / "isamap").rglob("*.py")
-        if path.parent.name != "source"
+        if path.relative_to(ROOT / "isamap") != Path("source/files.py")  # which is the door
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DOOR
     }

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from isamap.codegen.fills import make_arrays
 from isamap.driver.inputs import named_kernel
 from isamap.driver.oracle import expect
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.ir import Kernel, bind, interpret, print_routine
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import edges_apart, statements

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from isamap.codegen.fills import make_arrays
 from isamap.ir import Kernel, bind, interpret, print_expr, print_stmt
+from isamap.run.fills import make_arrays
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements

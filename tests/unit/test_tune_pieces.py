@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.runner import RunProblem
 from isamap.machine import Machine, load_machine
 from isamap.machine.processor import this_cpu
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.posing.hierarchy import Memories
+from isamap.run.runner import RunProblem
 from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import PieceFigure, Unmeasured
 from isamap.tune.overlay import lay_over

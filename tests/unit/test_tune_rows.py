@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.runner import RunProblem, RunResult
 from isamap.machine import Link, Machine, load_machine
 from isamap.machine.processor import this_cpu
+from isamap.run.runner import RunProblem, RunResult
 from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over

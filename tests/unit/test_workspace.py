@@ -10,9 +10,9 @@ import pytest
 from ownership import lost_bytes
 from programs import at, gemm, index
 
-from isamap.codegen.c import emit_c
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.c import emit_c
 from isamap.ir import F32, Index
 from isamap.lower.lifetimes import (
     fixed_bytes,

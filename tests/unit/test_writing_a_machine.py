@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.codegen.silicon import check_machine
-from isamap.codegen.toolchain import CompilerRefused
 from isamap.machine import load_machine, missing_features
+from isamap.run.silicon import check_machine
+from isamap.run.toolchain import CompilerRefused
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "writing-a-machine.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"^```(?:yaml)?\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)

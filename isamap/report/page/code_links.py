@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from isamap.codegen.c_interface import clean
+from isamap.emit.c_interface import clean
 from isamap.report.page.facts import Line
 from isamap.report.page.links import Names, Nest, once
 

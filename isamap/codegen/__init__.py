@@ -1,1 +1,0 @@
-"""From a lowered program to C, the toolchains that build it, and the runners."""

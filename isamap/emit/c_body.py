@@ -1,0 +1,519 @@
+"""The body of a program: loops, conditions, declarations and issues as C statements."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from isamap.emit.c_interface import Interface, body_parameters, body_symbols, clean
+from isamap.emit.c_issue import Here, Issuer, call_of
+from isamap.emit.c_names import Names
+from isamap.emit.c_parts import (
+    Function,
+    Region,
+    copy_text,
+    dense_strides,
+    region_texts,
+    stands_apart,
+    used_in_loops,
+)
+from isamap.emit.c_text import SHIFT, Text, cast, index_text, infix
+from isamap.ir import DType, Index, Operand, product
+from isamap.lower.program import (
+    Begin,
+    Block,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    Node,
+    Parallel,
+    RegisterRef,
+    Share,
+    Value,
+)
+from isamap.lower.shares import Counted, counted
+from isamap.lower.walk import has_loop
+from isamap.machine import Machine
+from isamap.machine.allowed import is_vector_type
+
+BARRIER = '__asm__ volatile("" ::: "memory");'
+
+
+class BodyWriter:
+    """Writes the body, line by line."""
+
+    def __init__(self, program: LoweredProgram, interface: Interface, issuer: Issuer) -> None:
+        self.program, self.interface, self.issuer = program, interface, issuer
+        self.names = issuer.names.inside()
+        self.parameters = body_parameters(program, interface, self.names)
+        symbols = {symbol: self.names.of(symbol) for symbol in body_symbols(program)}
+        self.dense = dense_strides(program, symbols) if issuer.has_versions else {}
+        self.passed_on: set[str] = set()
+        self.counters: tuple[str, ...] = ()
+        self.beside_loop: bool = False
+        self.turning: str = ""
+        self.shared: frozenset[str] = frozenset()
+        self.ending: tuple[str, ...] = ()
+        self.regions: list[list[str]] = []
+        self.copies: list[list[str]] = []
+        self.works: dict[str, Progress] = {}
+        self.elements: dict[str, DType] = {t.name: t.dtype for t in program.tensors}
+        self.elements |= {b.name: b.dtype for b in program.buffers}
+        self.values: Mapping[str, Value] = {}
+        self.lines: list[str] = []
+
+    def function(self) -> tuple[Function, list[str]]:
+        """Return the function of the whole body, and its lines."""
+        name = self.interface.name
+        pool = ((f"{name}_pool *pool", "pool"),) if self.interface.takes_pool else ()
+        self.lines = [f"  {line}" for line in self.issuer.opening]
+        self.block(self.program.body, 1)
+        self.lines += [f"  {line}" for line in self.issuer.closing]
+        made = self.in_versions(f"{name}_body", (*self.parameters, *pool), name)
+        return made, made.text(self.lines)
+
+    def in_versions(self, name: str, parameters: tuple[tuple[str, str], ...], stem: str) -> Function:
+        """Return a function of the lines that were written: in versions where its loops use strides."""
+        used = used_in_loops(self.lines, self.passed_on)
+        dense = tuple((stride, value) for stride, value in self.dense.items() if stride in used)
+        if not dense:
+            return Function(name, parameters)
+        versions = (self.take_function(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
+        return Function(name, parameters, dense, *versions)
+
+    def take_function(self, wanted: str) -> str:
+        """Return an identifier of the file that no parameter hides where it is called."""
+        hidden = {name for _, name in self.parameters}
+        while (name := self.issuer.names.take(wanted)) in hidden:
+            pass
+        return name
+
+    def block(self, body: tuple[Node, ...], depth: int) -> None:
+        """Statements in a scope of their own."""
+        names, values, outer = self.names, self.values, self.shared
+        self.names, self.shared = names.inside(), shared(body, self.issuer.machine)
+        last = last_uses(body, self.issuer.machine)
+        for place, node in enumerate(body):
+            self.ending = tuple(value for value, use in last.items() if use == place)
+            self.node(node, depth)
+        self.names, self.values, self.shared = names, values, outer
+
+    def node(self, node: Node, depth: int) -> None:
+        match node:
+            case Issue():
+                self.issue(node, depth)
+            case Configure():
+                self.configure(node, depth)
+            case Fill():
+                self.fill(node, depth)
+            case Hint():
+                self.hint(node, depth)
+            case Declare(values):
+                self.declare(values, depth)
+            case For():
+                self.loop(node, depth)
+            case Parallel():
+                self.parallel(node, depth)
+            case If(conditions, body):
+                tests = [self.condition(c) for c in conditions]
+                test = " && ".join(tests)
+                self.add(depth, f"if ({test}) {{")
+                self.block(body, depth + 1)
+                self.add(depth, "}")
+            case Block() if self.counters and not self.issuer.model and stands_apart(node):
+                self.copy(node, depth)
+            case Block(note, body):
+                self.add(depth, f"{{ /* {clean(note)} */" if note else "{")
+                self.block(body, depth + 1)
+                self.add(depth, "}")
+            case Begin():
+                self.works[node.work], lines = begin(node, self.names, self.issuer.used)
+                for line in lines:
+                    self.add(depth, line)
+            case Share():
+                self.share(node, depth)
+            case _:
+                assert_never(node)
+
+    def loop(self, node: For, depth: int) -> None:
+        trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
+        kept = self.names, self.counters, self.beside_loop, self.turning
+        self.names = self.names.inside()
+        self.beside_loop, self.turning = has_loop(node.body), node.variable
+        counter = self.names.take(node.variable)
+        self.counters = (*self.counters, counter)
+        note = f" /* {clean(node.note)} */" if node.note else ""
+        self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
+        self.block(node.body, depth + 1)
+        self.add(depth, "}")
+        self.names, self.counters, self.beside_loop, self.turning = kept
+
+    def share(self, node: Share, depth: int) -> None:
+        """A loop over the next pieces of some work, each of the part that its turn is in."""
+        work, parts = self.works[node.work], pieces_of(node)
+        kept = self.names, self.beside_loop, self.turning
+        for line in share(work):
+            self.add(depth, line)
+        for number, (counters, _) in enumerate(parts[:-1]):
+            if counters and counters[0][1].value is None:  # it may have no pieces, as a rest of a block
+                none = f"{self.index(counters[0][1])} <= 0"
+                self.add(depth + 1, f"if ({work.part} == {number} && {none}) {work.part}++;")
+        for number, (counters, body) in enumerate(parts):
+            is_last, inner = number == len(parts) - 1, depth + 1
+            if len(parts) > 1:
+                test = "" if is_last else f" if ({work.part} == {number})"
+                self.add(inner, f"{'} else' if number else ''}{test} {{".strip())
+                inner += 1
+            self.names = kept[0].inside()
+            self.beside_loop, self.turning = has_loop(body), counters[-1][0] if counters else ""
+            for line in positions(work, [variable for variable, _ in counters], self.names):
+                self.add(inner, line)
+            trips = [self.index(count) for _, count in counters]
+            self.block(body, inner)
+            self.add(inner, moved_on(work, trips, is_last=is_last))
+        if len(parts) > 1:
+            self.add(depth + 1, "}")
+        self.add(depth, "}")
+        self.names, self.beside_loop, self.turning = kept
+
+    def copy(self, node: Block, depth: int) -> None:
+        """A copy inside a loop: a function of its own, which is called here."""
+        name = self.names.take(f"{self.interface.name}_copy{len(self.copies)}")
+        given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
+        kept = self.lines, self.values, self.beside_loop
+        self.lines, self.values, self.beside_loop = [], {}, False
+        self.block(node.body, 1)
+        function, called = copy_text(name, given, self.lines)
+        self.copies.append(function)
+        self.lines, self.values, self.beside_loop = kept
+        self.pass_on(depth, f"{called} /* {clean(node.note)} */")
+
+    def parallel(self, node: Parallel, depth: int) -> None:
+        """A region: its part becomes a function, and all parts are performed here."""
+        name, number = self.interface.name, len(self.regions)
+        struct, part, task = (
+            self.take_function(f"{name}_{stem}{number}") for stem in ("shared", "part", "task")
+        )
+        given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
+        kept = self.lines, self.values, self.names, self.counters
+        self.regions.append([])
+        self.names = self.names.inside()
+        self.lines, self.values = [], {}
+        self.part_counters(node)
+        self.block(node.body, 1)
+        made = self.in_versions(part, (*given, ("int64_t part", "part")), part)
+        self.regions[number] = region_texts(Region(struct, task, made), self.lines)
+        self.lines, self.values, self.names, self.counters = kept
+        parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
+        values = ", ".join(identifier for _, identifier in given) or "0"
+        note = f" /* {clean(node.note)} */" if node.note else ""
+        self.add(depth, f"{{{note}")
+        self.pass_on(depth + 1, f"{struct} given = {{{values}}};")
+        self.add(depth + 1, f"{name}_run(pool, {parts.text}, {task}, &given);")
+        self.add(depth, "}")
+
+    def part_counters(self, node: Parallel) -> None:
+        """The counters of a part out of its number; the last one counts fastest."""
+        left = "part"
+        for place, (variable, trips) in reversed(list(enumerate(node.counters))):
+            count = index_text(trips, self.names.of, self.issuer.used)
+            counter = self.names.take(variable)
+            last = place == 0
+            value = left if last else infix(Text(left), "%", count).text
+            self.counters = (*self.counters, counter)
+            self.add(1, f"int64_t {counter} = {value};")
+            if not last and place > 0:
+                rest = self.names.take("rest")
+                self.add(1, f"int64_t {rest} = {infix(Text(left), '/', count).text};")
+                left = rest
+
+    def issue(self, issue: Issue, depth: int) -> None:
+        here = Here(self.names, self.values, self.elements, self.beside_loop, self.turning)
+        lines = self.issuer.statements(issue, here)
+        note = f" /* {clean(issue.note)} */" if issue.note else ""
+        self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)
+        if self.counters and not self.issuer.model:
+            self.keep(issue, depth)
+
+    def keep(self, issue: Issue, depth: int) -> None:
+        """Says of an issue's vectors what keeps them in their registers."""
+        read, added = read_as_it_lies(issue, self.issuer.machine), added_to(issue, self.issuer.machine)
+        if read in self.shared and self.is_vector(read):
+            self.tell("READ_ONCE", [read], depth)
+        if added is not None and self.is_vector(added):
+            ending = [value for value in self.ending if self.is_vector(value)]
+            for value in ending:
+                self.tell("LAST_USE", [value, added], depth)
+            if not ending and self.values[added].dtype.is_integer:
+                self.tell("ONE_SUM", [added], depth)
+
+    def is_vector(self, name: str) -> bool:
+        """Return whether a value is a variable in a vector's register."""
+        # Registers that are named by number are no variables; masks live in registers of another class.
+        c_type = self.issuer.value_type(self.values[name])
+        return c_type is not None and is_vector_type(c_type)
+
+    def tell(self, helper: str, values: list[str], depth: int) -> None:
+        self.issuer.used.add(helper)
+        self.add(depth, f"{helper}({', '.join(self.names.of(value) for value in values)});")
+
+    def fenced(self, lines: list[str], instruction: str, depth: int) -> None:
+        """Statements between barriers, where the description asks for them and none stands there yet."""
+        fence = self.issuer.machine.instructions[instruction].barrier and not self.issuer.model
+        if fence and (not self.lines or self.lines[-1].strip() != BARRIER):
+            self.add(depth, BARRIER)
+        for line in lines:
+            self.add(depth, line)
+        if fence:
+            self.add(depth, BARRIER)
+
+    def configure(self, node: Configure, depth: int) -> None:
+        machine = self.issuer.machine
+        shown = ", ".join(f"{f if i is None else f'{f}[{i}]'} = {v}" for f, i, v in node.fields)
+        what = f"{node.state}: {'released' if node.release else shown}"
+        if call_of(machine.instructions[node.instruction], model=self.issuer.model) is None:
+            self.add(depth, f"/* {what} */")
+            return
+        self.fenced([f"{self.issuer.configuration(node)} /* {what} */"], node.instruction, depth)
+
+    def hint(self, node: Hint, depth: int) -> None:
+        here = Here(self.names, self.values, self.elements)
+        self.add(depth, self.issuer.hint(node, here))
+
+    def fill(self, node: Fill, depth: int) -> None:
+        self.issuer.used.add("string.h")
+        start = self.names.of(node.buffer)
+        if node.offset.value != 0:
+            start = infix(Text(start), "+", index_text(node.offset, self.names.of, self.issuer.used)).text
+        count = index_text(node.elements, self.names.of, self.issuer.used)
+        size = self.elements[node.buffer].size_bytes
+        total = cast("size_t", count) if size == 1 else infix(cast("size_t", count), "*", Text(str(size)))
+        self.add(depth, f"memset({start}, 0, {total});")
+
+    def declare(self, values: tuple[Value, ...], depth: int) -> None:
+        self.values = {**self.values, **{v.name: v for v in values}}
+        by_type: dict[str, list[str]] = {}
+        for value in values:
+            c_type = self.issuer.value_type(value)
+            if c_type is not None:
+                name = self.names.take(value.name)
+                length = f"[{product(value.shape)}]" if self.issuer.model and value.shape else ""
+                by_type.setdefault(c_type, []).append(name + length)
+        for c_type, names in by_type.items():
+            self.add(depth, f"{c_type} {', '.join(names)};")
+
+    def condition(self, condition: Condition) -> str:
+        left, comparison, right = condition
+        a, b = (index_text(i, self.names.of, self.issuer.used) for i in (left, right))
+        return infix(a, comparison, b).text
+
+    def index(self, index: Index) -> str:
+        return index_text(index, self.names.of, self.issuer.used).text
+
+    def pass_on(self, depth: int, line: str) -> None:
+        """A line that gives what it names to another function."""
+        self.passed_on.add(line)
+        self.add(depth, line)
+
+    def add(self, depth: int, line: str) -> None:
+        self.lines.append("  " * depth + line)
+
+
+# Which values compilers have to be told of, so that vectors stay in the registers that a schedule gave them.
+#
+#     v27 = _mm512_loadu_ps(b);               b is read once, as the schedule has it,
+#     READ_ONCE(v27);
+#     v0 = _mm512_fmadd_ps(v24, v27, v0);     and not by each of these,
+#     v9 = _mm512_fmadd_ps(v25, v27, v9);     whose sums stay where they are
+#     LAST_USE(v27, v9);
+#
+# Gcc takes an operand out of memory in two or three instructions to be cheaper than a register, where
+# registers are few: three rows by nine vectors of sums then take 30 loads an iteration, not twelve. It can
+# do so with what lies in memory as it is used alone: a number that is broadcast needs no keeping, and is
+# copied from register to register where it is kept all the same.
+#
+# Where sums go in and out in the same straight line, as where a few rows out of memory are followed to their
+# ends, two or three instructions may each read: what waits for memory then takes no register, and more of it
+# is under way (docs/decisions/0027-emitted-c-and-gcc.md).
+#
+# An instruction that adds to a register may as well end in that of an operand which is not used again. Gcc
+# lets sums wander so, and brings them back over the stack at the end of an iteration. What is used once
+# more, by nothing, cannot be overwritten (docs/decisions/0027-emitted-c-and-gcc.md).
+#
+#     v0 = _mm256_dpbusd_epi32(v0, v24, v27);
+#     ONE_SUM(v0);
+#
+# C has one type for vectors of integers, gcc one for each width of their elements: a sum is made in one,
+# kept in the other, and either is used behind the loop. Both are live then, and half of them on the stack.
+
+
+# Vectors that so many issues read may as well be read by each, where no loop over the sum is inside.
+READ_BY_EACH = 3
+
+
+def shared(body: tuple[Node, ...], machine: Machine) -> frozenset[str]:
+    """Return the values that several issues of a body use; not those that may as well be read by each of them."""
+    uses: Counter[str] = Counter()
+    for node in body:
+        if isinstance(node, Issue):
+            used = (_register(node, o) for o in _operands(node, machine) if o.role != "out")
+            uses.update(value for value in used if value is not None)
+    again = _read_by_each(body, uses, machine)
+    return frozenset(value for value, count in uses.items() if count > 1 and value not in again)
+
+
+def _read_by_each(body: tuple[Node, ...], uses: Mapping[str, int], machine: Machine) -> frozenset[str]:
+    """Return the vectors that two or three issues read whose sums all begin and end in the body."""
+    issues = [node for node in body if isinstance(node, Issue)]
+    own = {value.name for node in body if isinstance(node, Declare) for value in node.values}
+    sums = [added_to(issue, machine) for issue in issues]
+    if any(value is not None and value not in own for value in sums) or not any(sums):
+        return frozenset()
+    read = (read_as_it_lies(issue, machine) for issue in issues)
+    return frozenset(value for value in read if value is not None and 1 < uses[value] <= READ_BY_EACH)
+
+
+def last_uses(body: tuple[Node, ...], machine: Machine) -> dict[str, int]:
+    """Return where in a body its issues only read for the last time what several of them use."""
+    several, found = shared(body, machine), dict[str, int]()
+    for place, node in enumerate(body):
+        if isinstance(node, Issue):
+            read = (_register(node, o) for o in _operands(node, machine) if o.role == "in" and o.shape)
+            found |= {value: place for value in read if value in several}
+    return found
+
+
+def added_to(issue: Issue, machine: Machine) -> str | None:
+    """Return the value that an issue reads and writes; None without one."""
+    sums = (_register(issue, o) for o in _operands(issue, machine) if o.role == "inout" and o.shape)
+    return next((value for value in sums if value is not None), None)
+
+
+def read_as_it_lies(issue: Issue, machine: Machine) -> str | None:
+    """Return the value that an issue reads from memory, with as many elements as it has there; None without one."""
+    refs, operands = dict(issue.operands), _operands(issue, machine)
+    read = [o.shape for o in operands if o.role == "in" and isinstance(refs[o.name], MemoryRef)]
+    made = [o for o in operands if o.role == "out" and o.shape and o.shape in read]
+    return _register(issue, made[0]) if made else None
+
+
+def _operands(issue: Issue, machine: Machine) -> tuple[Operand, ...]:
+    return machine.instructions[issue.instruction].instruction.operands
+
+
+def _register(issue: Issue, operand: Operand) -> str | None:
+    """Return the value that an operand is; None of one in memory."""
+    ref = dict(issue.operands)[operand.name]
+    return ref.value if isinstance(ref, RegisterRef) else None
+
+
+# Work done share by share: counters that go on from one share to the next, instead of divisions.
+#
+# int64_t work0_left = 1024, work0_due = 0, work0_0 = 0, work0_1 = 0;      where it begins
+# for (int64_t k0 = 0; k0 < 48; k0++) {
+#   int64_t work0_now = 21;                                                each share: 1024 / 48 pieces,
+#   if ((work0_due += 16) >= 48) { work0_due -= 48; work0_now++; }         and what is left over of that
+#   if (work0_now > work0_left) work0_now = work0_left;
+#   for (work0_left -= work0_now; work0_now > 0; work0_now--) {
+#     const int64_t k1 = work0_0, n1 = work0_1;
+#     …                                                                    a piece
+#     if (++work0_1 == 4) { work0_1 = 0; work0_0++; }
+#   }
+
+
+Lines = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of some work, in identifiers: `counters` of loops, `part` where there are several.
+
+    A share has `each` pieces; a piece more falls due `rest` times in so many `trips`. These are numbers where
+    they are known.
+    """
+
+    stem: str
+    each: str
+    rest: str
+    trips: str
+    counters: tuple[str, ...]
+    part: str
+
+    @property
+    def left(self) -> str:
+        return f"{self.stem}_left"
+
+    @property
+    def due(self) -> str:
+        return f"{self.stem}_due"
+
+    @property
+    def now(self) -> str:
+        return f"{self.stem}_now"
+
+
+def begin(node: Begin, names: Names, used: set[str]) -> tuple[Progress, Lines]:
+    """Return the counters of work of which nothing is done."""
+    stem = names.take(node.work)
+    counters = tuple(names.take(f"{stem}_{n}") for n in range(node.depth))
+    part = names.take(f"{stem}_part") if node.parts > 1 else ""
+    pieces, trips = (index_text(index, names.of, used) for index in (node.pieces, node.trips))
+    if node.pieces.value is not None and node.trips.value is not None:
+        each, rest = map(str, divmod(node.pieces.value, node.trips.value))
+        made = Progress(stem, each, rest, str(node.trips.value), counters, part)
+        constants: Lines = ()
+    else:
+        each, rest, of = (f"{stem}_{word}" for word in ("each", "rest", "trips"))
+        made = Progress(stem, each, rest, of, counters, part)
+        constants = (
+            f"const int64_t {of} = {trips.text};",
+            f"const int64_t {each} = {infix(pieces, '/', Text(of)).text};",
+            f"const int64_t {rest} = {infix(pieces, '%', Text(of)).text};",
+        )
+    zeros = [made.due] * (rest != "0") + [part] * bool(part) + list(counters)
+    variables = [f"{made.left} = {pieces.text}", *(f"{name} = 0" for name in zeros)]
+    return made, (*constants, f"int64_t {', '.join(variables)};")
+
+
+def share(work: Progress) -> Lines:
+    """Write the number of pieces of the next share, and open the loop over them."""
+    due, now, left = work.due, work.now, work.left
+    more = f"if (({due} += {work.rest}) >= {work.trips}) {{ {due} -= {work.trips}; {now}++; }}"
+    return (
+        f"int64_t {now} = {work.each};",
+        *((more,) if work.rest != "0" else ()),
+        f"if ({now} > {left}) {now} = {left};",
+        f"for ({left} -= {now}; {now} > 0; {now}--) {{",
+    )
+
+
+def pieces_of(node: Share) -> list[Counted]:
+    """Return the counters of each part of some work, and a piece."""
+    return [counted((part,), depth) for part, depth in zip(node.body, node.depths, strict=True)]
+
+
+def positions(work: Progress, variables: Sequence[str], names: Names) -> Lines:
+    """Return the counters of a part's loops, as its pieces name them."""
+    pairs = zip(variables, work.counters, strict=False)
+    given = ", ".join(f"{names.take(variable)} = {counter}" for variable, counter in pairs)
+    return (f"const int64_t {given};",) if given else ()
+
+
+def moved_on(work: Progress, trips: Sequence[str], *, is_last: bool) -> str:
+    """Return the step of the counters behind a piece of a part, the last one fastest."""
+    carry = "" if is_last else f"{work.part}++;"
+    for place, (counter, count) in enumerate(zip(work.counters, trips, strict=False)):
+        if place == 0 and is_last:
+            carry = f"{counter}++;"
+        else:
+            carry = f"if (++{counter} == {count}) {{ {counter} = 0; {carry} }}"
+    return carry

@@ -1,0 +1,232 @@
+"""Print a lowered program as C that computes encoded instructions and gives them to an accelerator.
+
+An instruction is a function of what its fields hold, made of its `encoding`, and loops stay loops:
+
+    static inline void mvin(uint64_t x, uint64_t x_stride, uint64_t z, uint64_t R, uint64_t C) {
+      ROCC(123, 3, 0, UINT64_C(0x3f80000000100101), x_stride);
+      ROCC(123, 3, 2, x, (z / 16) | (C << 32) | (R << 48));
+    }
+
+How words are given, here an instruction of RISC-V and what its registers hold, is data of
+`hw_specs/families`. Scratchpads have addresses of their own, so that buffers there are numbers; main memory
+is the caller's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from isamap.emit.c_issue import Here, Issuer
+from isamap.emit.c_text import PRODUCT, Text, call, cast, index_text, infix
+from isamap.emit.cmodel import Model
+from isamap.ir import Const, Index, Instruction
+from isamap.lower.program import (
+    Argument,
+    Buffer,
+    Condition,
+    Issue,
+    LoweredProgram,
+    MemoryRef,
+    RegisterRef,
+)
+from isamap.lower.walk import has_parallel, issues_in
+from isamap.machine import Machine, MachineInstruction
+from isamap.machine.allowed import IssueForm, issues
+from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word
+from isamap.source import Diagnostic, UsageProblem
+
+
+def issue_form(machine: Machine) -> IssueForm:
+    """Return how a machine's words are given. Raises: UsageProblem where it does not say."""
+    if machine.program is None or not machine.program.issue:
+        raise UsageProblem(
+            Diagnostic(
+                "no-encoding",
+                f"{machine.name} does not say how a processor gives its words",
+                help=f"give `program` an `issue`: {', '.join(issues())}; or take `--emit program`",
+            )
+        )
+    return issues()[machine.program.issue]
+
+
+def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
+    """Return the program as its C is called: its workspace in main memory, strides as fields can hold them.
+
+    Raises: UsageProblem where several threads would give commands.
+    """
+    if has_parallel(program.body):
+        said = "one processor gives the commands, and the schedule has parts for several threads"
+        raise UsageProblem(Diagnostic("stream-unsupported", said, help="leave out --threads"))
+    buffers = tuple(b for b in program.buffers if not b.memory)
+    return replace(program, buffers=buffers, checks=(*program.checks, *_stride_checks(program, machine)))
+
+
+def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condition]:
+    """Yield what strides have to be, which the caller gives, for fields to hold them."""
+    sizes = {t.name: t.dtype.size_bytes for t in program.tensors}
+    found = dict[Condition, None]()
+    for issue in (node for node in issues_in(program.body) if isinstance(node, Issue)):
+        entry, operands = machine.instructions[issue.instruction], dict(issue.operands)
+        for held, limit in _strides_held(entry):
+            ref = operands[held.name]
+            if isinstance(ref, MemoryRef) and ref.buffer in sizes:
+                stride = _free_stride(ref, entry, held) * sizes[ref.buffer]
+                if stride.value is None:
+                    found |= {(Index.of(0), "<=", stride): None, (stride, "<", Index.of(limit)): None}
+    yield from found
+
+
+def _strides_held(entry: MachineInstruction) -> Iterator[tuple[Quantity, int]]:
+    """Yield the strides that fields of an instruction hold, and what is too large for each. Units: bytes."""
+    words = entry.encoding.words if entry.encoding is not None else ()
+    for one in (f for word in words for f in word):
+        if isinstance(one.holds, Quantity) and one.holds.kind == "stride":
+            yield one.holds, one.limit * one.holds.unit
+
+
+def _free_stride(ref: MemoryRef, entry: MachineInstruction, held: Quantity) -> Index:
+    """Return the stride that an issue decides. Units: elements."""
+    strides = entry.instruction.operand(held.name).strides or ()
+    return ref.strides[strides.index(None)]
+
+
+@dataclass
+class CommandIssuer(Issuer):
+    """Renders issues as calls of functions that give their words; `scratch` are buffers in scratchpads."""
+
+    scratch: Mapping[str, Buffer] = field(default_factory=dict[str, Buffer])
+
+    @property
+    def has_versions(self) -> bool:
+        """What is computed of strides is little beside a command."""
+        return False
+
+    def begin(self) -> None:
+        """Have the words that all programs begin with given first."""
+        assert self.machine.program is not None, "it says how words are given"
+        self.opening = tuple(_given(self.machine.program.begin, issue_form(self.machine)))
+
+    def statements(self, issue: Issue, here: Here) -> list[str]:
+        """Return the call of one issue."""
+        entry = self.machine.instructions[issue.instruction]
+        if entry.encoding is None:
+            said = f"`{entry.name}` has no `encoding`, so that no program can have it"
+            raise UsageProblem(Diagnostic("no-encoding", said, entry.span))
+        held = _in_order(entry.encoding.quantities, entry.instruction)
+        if entry.name not in self.models:
+            name = self.names.take(entry.name)
+            text = "\n".join(self._function(name, entry, held))
+            self.models[entry.name] = Model(name, (), (), text, frozenset())
+        operands, params = dict(issue.operands), dict(issue.params)
+        args = (
+            self._bits(params[q.name], entry, here)
+            if q.kind == "param"
+            else self._where(q, operands[q.name], entry, here)
+            for q in held
+        )
+        return [f"{call(self.models[entry.name].name, *args)};"]
+
+    # --- what is passed
+
+    def _bits(self, value: Argument, entry: MachineInstruction, here: Here) -> Text:
+        match value:
+            case int() | Index():
+                return self._param(value, here)
+            case Const(number, dtype, _):
+                stored = np.asarray(number).astype(dtype.numpy()).tobytes()
+                return _hex(int.from_bytes(stored, "little"))
+            case _:
+                said = f"`{entry.name}` is given a number that only a call of the kernel knows"
+                raise UsageProblem(
+                    Diagnostic("stream-unsupported", said, help="write the number into the kernel")
+                )
+
+    def _where(
+        self, held: Quantity, ref: RegisterRef | MemoryRef, entry: MachineInstruction, here: Here
+    ) -> Text:
+        if isinstance(ref, RegisterRef):
+            return Text(str(here.values[ref.value].register or 0))
+        buffer = self.scratch.get(ref.buffer)
+        size = buffer.dtype.size_bytes if buffer is not None else here.elements[ref.buffer].size_bytes
+        if held.kind == "stride":
+            return index_text(_free_stride(ref, entry, held) * size, here.names.of, self.used)
+        if buffer is not None:
+            assert buffer.offset is not None, "buffers of scratchpads have places"
+            return index_text(ref.offset * size + buffer.offset, here.names.of, self.used)
+        offset = index_text(ref.offset, here.names.of, self.used)
+        base = Text(here.names.of(ref.buffer))
+        return cast("uintptr_t", base if ref.offset.value == 0 else infix(base, "+", offset))
+
+    # --- functions
+
+    def _function(self, name: str, entry: MachineInstruction, held: tuple[Quantity, ...]) -> Iterator[str]:
+        assert entry.encoding is not None, "it has words"
+        names = self.names.inside()
+        own = {q: names.take(q.name if q.kind != "stride" else f"{q.name}_stride") for q in held}
+        given = ", ".join(f"uint64_t {own[q]}" for q in held)
+        yield f"static inline void {name}({given or 'void'}) {{"
+        if nothing := _nothing(entry.instruction):
+            tests = (f"{index_text(e, names.of, self.used).inside(PRODUCT)} == 0" for e in nothing)
+            yield f"  if ({' || '.join(tests)}) return;"
+        words = [_word(word, own) for word in entry.encoding.words]
+        yield from (f"  {line}" for line in _given(words, issue_form(self.machine)))
+        yield "}"
+
+
+def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Quantity, ...]:
+    """Return what fields hold in the order in which the instruction names it."""
+    kinds: tuple[QuantityKind, ...] = ("address", "stride", "index")
+    wanted = [Quantity(kind, o.name) for o in instruction.operands for kind in kinds]
+    wanted += [Quantity("param", p.name) for p in instruction.params]
+    return tuple(sorted(held, key=wanted.index))
+
+
+def _nothing(instruction: Instruction) -> tuple[Index, ...]:
+    """Extents of operands that may be 0, so that there is nothing to do."""
+    low = {p.name: p.low.value for p in instruction.params if p.low is not None}
+    extents = (extent for operand in instruction.operands for extent in operand.shape)
+    return tuple(dict.fromkeys(e for e in extents if any(low.get(s) == 0 for s in e.symbols)))
+
+
+def _word(word: Word, own: Mapping[Quantity, str]) -> int | Text:
+    """Return a word: a number, or what is computed of what its fields hold."""
+    fixed, parts = _constant(f for f in word if isinstance(f.holds, int)), list[Text]()
+    for one in word:
+        if isinstance(one.holds, Quantity):
+            part = Text(own[one.holds])
+            part = infix(part, "/", Text(str(one.holds.unit))) if one.holds.unit > 1 else part
+            parts.append(infix(part, "<<", Text(str(one.low))) if one.low else part)
+    if not parts:
+        return fixed
+    found, *rest = [*parts, _hex(fixed)] if fixed else parts
+    for part in rest:
+        found = infix(found, "|", part)
+    return found
+
+
+def _given(words: Sequence[int | Text], form: IssueForm) -> Iterator[str]:
+    """Yield the statements that give words, some at a time."""
+    for at in range(0, len(words), form.words):
+        group = words[at : at + form.words]
+        args: list[Text] = []
+        for part in form.given:
+            word = group[part.word]
+            if isinstance(word, int):
+                args.append(_hex(word) if part.bits is None else Text(str(part.get(word))))
+            else:
+                assert part.bits is None, "the description was checked"
+                args.append(word)
+        yield f"{call(form.call, *args)};"
+
+
+def _constant(word: Iterable[BitField]) -> int:
+    return sum(f.put(f.holds) for f in word if isinstance(f.holds, int))
+
+
+def _hex(number: int) -> Text:
+    return Text(
+        f"UINT64_C({number:#x})" if number >= 1 << 31 else f"{number:#x}" if number > 9 else str(number)
+    )

@@ -1,0 +1,233 @@
+"""Combine programs of one kernel for several machines behind one function that selects at run time.
+
+    int gemm(const gemm_args *args, void *workspace, gemm_pool *pool);   asks, and calls gemm_on_x86_avx512
+
+What the processor has is found out once, when the library is loaded, by the compiler's own run-time part; a
+call looks at those bits. Nothing is remembered in between: there is no state, and threads do not matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from isamap.emit.c import EmittedC
+from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
+from isamap.emit.c_interface import Interface, header_text
+from isamap.emit.c_names import spell
+from isamap.machine import Machine
+from isamap.machine.allowed import permission_numbers, told
+from isamap.source import Diagnostic, UsageProblem
+
+NO_MACHINE = 64
+"""The status that is returned if no machine fits. The programs themselves return smaller numbers."""
+
+_X86 = (
+    "sse", "sse2", "ssse3", "popcnt", "avx", "avx2", "fma", "f16c", "bmi2", "adx", "gfni", "avx512f",
+    "avx512cd", "avx512bw", "avx512dq", "avx512vl", "avx512ifma", "avx512vbmi",
+)  # fmt: skip
+RUN_TIME_NAMES: dict[str, str] = {
+    **{name: name for name in _X86},
+    "pni": "sse3",
+    "sse4_1": "sse4.1",
+    "sse4_2": "sse4.2",
+    "bmi1": "bmi",
+    "avx512_vbmi2": "avx512vbmi2",
+    "avx512_vnni": "avx512vnni",
+    "avx512_bitalg": "avx512bitalg",
+    "avx512_vpopcntdq": "avx512vpopcntdq",
+    "avx512_bf16": "avx512bf16",
+    "avx512_fp16": "avx512fp16",
+    "avx512_vp2intersect": "avx512vp2intersect",
+    "avx_vnni": "avxvnni",
+    "amx_tile": "amx-tile",
+    "amx_bf16": "amx-bf16",
+    "amx_int8": "amx-int8",
+}
+"""The names of features in `__builtin_cpu_supports` of gcc and clang."""
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The program for one machine; its function is called `NAME_on_MACHINE`."""
+
+    machine: Machine
+    emitted: EmittedC
+
+
+def variant_name(kernel: str, machine: str) -> str:
+    """Return what the program of a kernel for a machine is called among others."""
+    return f"{spell(kernel)}_on_{spell(machine)}"
+
+
+def preferred(machines: Sequence[Machine]) -> list[int]:
+    """Positions in the order in which they are tried: the longest `extends` chain, then most features."""
+    return sorted(
+        range(len(machines)),
+        key=lambda i: (-len(machines[i].chain), -len(machines[i].target.features), i),
+    )
+
+
+def check_askable(machine: Machine) -> None:
+    """Nothing, where a program can ask for what a machine needs. Raises: UsageProblem where it cannot."""
+    if unknown := [f for f in machine.target.features if f not in RUN_TIME_NAMES]:
+        raise UsageProblem(
+            Diagnostic(
+                "dispatch-feature",
+                f"no program can ask a processor for the feature `{unknown[0]}`, which {machine.name} needs",
+                notes=("dispatch asks by `__builtin_cpu_supports` of gcc and clang, on x86",),
+                help=f"compile for {machine.name} alone",
+            )
+        )
+
+
+def dispatch_files(name: str, variants: Sequence[Variant]) -> dict[str, str]:
+    """`NAME.h`, `NAME.c` and a Makefile for variants in the order in which they are tried.
+
+    Raises: UsageProblem for programs that are called in different ways.
+    """
+    _check_alike(variants)
+    interface = replace(
+        variants[0].emitted.interface,
+        name=name,
+        takes_pool=any(v.emitted.interface.takes_pool for v in variants),
+    )
+    return {
+        f"{name}.h": _header(interface, variants),
+        f"{name}.c": _source(interface, variants),
+        "Makefile": _makefile(name, variants),
+    }
+
+
+def _check_alike(variants: Sequence[Variant]) -> None:
+    first = variants[0].emitted.interface
+    for variant in variants:
+        if variant.emitted.packs or variant.emitted.interface.fields != first.fields:
+            raise UsageProblem(
+                Diagnostic(
+                    "dispatch-packed",
+                    f"the program for {variant.machine.name} takes a tensor in a layout of its own",
+                    notes=("callers of several machines' code have one layout only",),
+                    help="leave tensors unpacked, or compile for each machine by itself",
+                )
+            )
+
+
+def _header(interface: Interface, variants: Sequence[Variant]) -> str:
+    name = interface.name
+    own = [
+        "/* Returned where this processor lacks what each of the machines needs. */",
+        f"enum {{ {name}_NO_MACHINE = {NO_MACHINE} }};",
+        "",
+        "/* The machine whose code runs here; NULL where there is none. */",
+        f"const char *{name}_machine(void);",
+        "",
+        "#ifdef __cplusplus",
+        "}",
+    ]
+    title = f"{name} on {', '.join(v.machine.name for v in variants)}: the first that the processor allows"
+    return header_text(interface, title).replace("#ifdef __cplusplus\n}", "\n".join(own))
+
+
+def _source(interface: Interface, variants: Sequence[Variant]) -> str:
+    name = interface.name
+    asks = any(v.machine.target.permissions for v in variants)
+    system = ["", "#include <sys/syscall.h>", "#include <unistd.h>"] if asks else []
+    lines = [
+        *(["#define _GNU_SOURCE"] if asks else []),
+        f'#include "{name}.h"',
+        "",
+        *(f'#include "{v.emitted.name}.h"' for v in variants),
+        *system,
+        "",
+        *(_GRANTED if asks else ()),
+        *_chosen(variants),
+        f"const char *{name}_machine(void) {{",
+        "  switch (chosen()) {",
+        *(f'  case {i}: return "{v.machine.name}";' for i, v in enumerate(variants)),
+        "  default: return NULL;",
+        "  }",
+        "}",
+        "",
+        f"size_t {name}_workspace_bytes(const {name}_args *args) {{",
+        "  if (args == NULL) return 0;",
+        "  switch (chosen()) {",
+    ]
+    for i, variant in enumerate(variants):
+        made = variant.emitted.name
+        lines += [f"  case {i}: {{", *_own_arguments(interface, made)]
+        lines += [f"    return {made}_workspace_bytes(&own);", "  }"]
+    lines += ["  default: return 0;", "  }", "}", ""]
+    lines += [f"int {name}(const {name}_args *args, void *workspace, {name}_pool *pool) {{"]
+    lines += [f"  if (args == NULL) return {name}_NULL_POINTER;", "  switch (chosen()) {"]
+    for i, variant in enumerate(variants):
+        lines += [f"  case {i}: {{", *_own_arguments(interface, variant.emitted.name)]
+        lines += [f"    return {variant.emitted.name}(&own, workspace, {_pool(interface, variant)});", "  }"]
+    lines += [f"  default: (void)workspace, (void)pool; return {name}_NO_MACHINE;", "  }", "}"]
+    return "\n".join(lines) + "\n"
+
+
+_GRANTED = (
+    "/* Whether this process may use a register state that has to be asked for (ARCH_GET_XCOMP_PERM). */",
+    "static int granted(int component) {",
+    "  unsigned long held = 0;",
+    "  return syscall(SYS_arch_prctl, 0x1022, &held) == 0 && (held >> component & 1) != 0;",
+    "}",
+    "",
+)
+
+
+def _chosen(variants: Sequence[Variant]) -> list[str]:
+    lines = ["/* Which machine's code runs here: the first whose features are all there. */"]
+    lines += ["static int chosen(void) {"]
+    for i, variant in enumerate(variants):
+        target = variant.machine.target
+        needs = [f'__builtin_cpu_supports("{RUN_TIME_NAMES[f]}")' for f in target.features]
+        needs += [f"granted({permission_numbers()[p]})" for p in target.permissions]
+        lines.append(f"  if ({' && '.join(needs)}) return {i};" if needs else f"  return {i};")
+        if not needs:
+            break
+    else:
+        lines.append("  return -1;")
+    return [*lines, "}", ""]
+
+
+def _own_arguments(interface: Interface, made: str) -> list[str]:
+    """Return the arguments in the struct of a variant: the same members, under another name."""
+    values = ", ".join(f"args->{field.member}" for field in interface.fields) or "0"
+    return [f"    const {made}_args own = {{{values}}};"]
+
+
+def _pool(interface: Interface, variant: Variant) -> str:
+    """Return what a variant is given for a pool: one that runs on one thread takes none."""
+    if variant.emitted.interface.takes_pool:
+        return "pool"
+    return "NULL" if interface.takes_pool else f"({variant.emitted.name}_pool *)pool"
+
+
+def _makefile(name: str, variants: Sequence[Variant]) -> str:
+    """Return each file with the flags of its machine; gcc's own ones stand apart."""
+    takes_pool = any(v.emitted.interface.takes_pool for v in variants)
+    pool = ["isamap_pool.o"] if takes_pool else []
+    objects = [f"{name}.o", *(f"{v.emitted.name}.o" for v in variants), *pool]
+    of_gcc = " ".join(COMPILER_FLAGS["gcc"])
+    lines = [
+        "CC = gcc",
+        f"# For gcc: {of_gcc}; for clang: nothing.",
+        f"OWN_FLAGS = {of_gcc}",
+        "",
+        f"lib{name}.so: {' '.join(objects)}",
+        f"\t$(CC) -shared -o $@ $^ -lm{' -lpthread' if takes_pool else ''}",
+        "",
+        f"{name}.o: {name}.c {name}.h",
+        "\t$(CC) -O2 -std=c11 -fPIC -c -o $@ $<",
+    ]
+    for v in variants:
+        own = told(v.machine.target.features, "gcc")
+        strict = ["-ffp-contract=off"] if v.emitted.strict else []
+        flags = [*v.machine.target.flags, *own, *strict, *COMMON_FLAGS]
+        lines += ["", f"{v.emitted.name}.o: {v.emitted.name}.c {v.emitted.name}.h"]
+        lines += [f"\t$(CC) {' '.join(flags)} $(OWN_FLAGS) -fPIC -c -o $@ $<"]
+    if takes_pool:
+        lines += ["", "isamap_pool.o: isamap_pool.c isamap_pool.h", "\t$(CC) -O2 -std=c11 -fPIC -c -o $@ $<"]
+    return "\n".join(lines) + "\n"

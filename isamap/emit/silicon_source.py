@@ -1,0 +1,387 @@
+"""Print C functions that perform one instruction each on operands in memory, for tests on hardware.
+
+    void check_7(unsigned char *const *data, const int64_t *numbers) {
+      __m512 a, z;
+      memcpy(&a, data[0], sizeof a);
+      z = _mm512_sqrt_ps(a);
+      memcpy(data[1], &z, sizeof z);
+    }
+
+Registers that have numbers in the code, and no C variables, are filled and read by the machine's own moves,
+with its configuration loaded before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from isamap.emit.c_build import with_attributes
+from isamap.emit.c_functions import HELPERS, helper_texts
+from isamap.emit.c_issue import Here, Issuer, image_text
+from isamap.emit.c_names import Names, compute_type, storage_type
+from isamap.emit.c_text import index_text
+from isamap.ir import Assign, Index, Instruction, Loop, Operand, Param, Read, Scalar, Stmt
+from isamap.ir import product as index_product
+from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
+from isamap.machine import EmitCall, EmitNothing, EmitSteps, Machine, MachineInstruction
+from isamap.machine.allowed import is_sizeless
+
+BARRIER = '__asm__ volatile("" ::: "memory");'
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """An instruction with its encoded parameters: one function of the file, `check_NUMBER`."""
+
+    number: int
+    entry: MachineInstruction
+    encoded: tuple[tuple[str, int], ...]
+    is_bare: bool = False
+    """The call alone, which is compiled and not run: no configuration before it, no moves around it."""
+
+    @property
+    def passed(self) -> tuple[Operand, ...]:
+        return tuple(o for o in self.entry.instruction.operands if o.role != "temp")
+
+    @property
+    def typed_scalars(self) -> tuple[Param, ...]:
+        """Parameters whose values lie in memory, behind the operands."""
+        return tuple(p for p in self.entry.instruction.params if p.dtype is not None)
+
+    @property
+    def counts(self) -> tuple[str, ...]:
+        """Parameters given as numbers."""
+        encoded = dict(self.encoded)
+        return tuple(
+            p.name for p in self.entry.instruction.params if p.dtype is None and p.name not in encoded
+        )
+
+
+def free_axes(operand: Operand) -> tuple[int, ...]:
+    """Return the axes of an operand in memory whose strides are given at run time."""
+    strides = operand.strides or ()
+    return tuple(axis for axis, stride in enumerate(strides) if stride is None)
+
+
+def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | None:
+    """Why an instruction cannot be asked alone, or None."""
+    instruction = entry.instruction
+    if isinstance(entry.emit, EmitNothing) and not model:
+        return "it is not emitted"
+    if not [o for o in instruction.operands if o.role != "temp"]:
+        return "it has no operands; the other instructions use it"
+    if not model and (unknown := _unknown(machine, instruction)) is not None:
+        return unknown
+    for o in instruction.operands:
+        memory = machine.memories[o.memory or ""] if o.role != "temp" else None
+        if model or memory is None or memory.named != "immediate":
+            continue
+        needs = ("load", *(("store",) if o.role != "in" else ()))
+        for what in needs:
+            own = instruction if what == "load" and o.role != "in" else None
+            if own is None and find_move(machine, o, {}, what == "load") is None:
+                return f"there is no {what} of {o.dtype} for `{memory.name}`"
+    return None
+
+
+def _unknown(machine: Machine, instruction: Instruction) -> str | None:
+    """Return what has to be a number in the code, and is none before the run, or None."""
+    given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
+    for o in instruction.operands:
+        memory = machine.memories[o.memory or ""] if o.role != "temp" else None
+        symbols = {symbol for extent in o.shape for symbol in extent.symbols}
+        if memory is not None and memory.named == "immediate" and (used := sorted(symbols - given)):
+            return (
+                f"the shape of `{o.name}` in `{memory.name}` depends on {used[0]}, which only the run knows"
+            )
+    for r in instruction.requires:
+        if r.value.symbols - given:
+            field = f"{r.field.state}.{r.field.field}"
+            return f"it requires `{field}` to be {r.value}, which is no number before the run"
+    return None
+
+
+def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
+    """Return the file with a function for every form."""
+    names = Names(taken=HELPERS)
+    for form in forms:
+        names.take(f"check_{form.number}")
+    issuer = Issuer(machine, model, names)
+    issuer.used.add("string.h")
+    functions = [_Function(machine, form, issuer).lines() for form in forms]
+    headers = {"stdint.h", "string.h", "math.h"} | (set[str]() if model else set(machine.target.headers))
+    parts = [[f"#include <{h}>" for h in sorted(headers)]]
+    parts += [
+        t.splitlines() for t in helper_texts(issuer.used - {"string.h", "math.h"}, machine.target.parts)
+    ]
+    parts += [image_text(name, image) for image, name in issuer.images.items()]
+    parts += [m.text.splitlines() for m in issuer.models.values()]
+    source = "\n\n".join("\n".join(part) for part in [*parts, *functions]) + "\n"
+    return source if model else with_attributes(source, machine.target.attributes)
+
+
+class _Function:
+    """Writes the function of one form."""
+
+    def __init__(self, machine: Machine, form: Form, issuer: Issuer) -> None:
+        self.machine, self.form, self.issuer = machine, form, issuer
+        self.names = issuer.names.inside()
+        self.names.take("data")
+        self.names.take("numbers")
+        self.encoded: Mapping[str, int] = dict(form.encoded)
+        self.values: dict[str, Value] = {}
+        self.refs: dict[str, RegisterRef | MemoryRef] = {}
+        self.out: list[str] = []
+
+    def lines(self) -> list[str]:
+        form = self.form
+        self.out = [f"void check_{form.number}(unsigned char *const *data, const int64_t *numbers) {{"]
+        self.numbers()
+        for slot, operand in enumerate(form.passed):
+            self.operand(slot, operand)
+        for slot, p in enumerate(form.typed_scalars, len(form.passed)):
+            assert p.dtype is not None
+            name = self.names.take(p.name)
+            self.add(f"{compute_type(p.dtype)} {name}; memcpy(&{name}, data[{slot}], sizeof {name});")
+        configured = self.configure()
+        here = Here(self.names, self.values, {f"{o.name}.mem": o.dtype for o in form.passed})
+        self.fill(here)
+        self.issue(Issue(form.entry.name, tuple(self.refs.items()), self.params()), here)
+        self.empty(here)
+        if configured:
+            self.release()
+        return [*self.out, "}"]
+
+    def numbers(self) -> None:
+        """Sizes and strides as variables, in the order in which they are given."""
+        wanted = list(self.form.counts)
+        for o in self.form.passed:
+            if not self.is_register(o):
+                wanted += [f"{o.name}.s{axis}" for axis in free_axes(o)]
+        for n, name in enumerate(wanted):
+            self.add(f"int64_t {self.names.take(name)} = numbers[{n}];")
+        self.add("(void)data; (void)numbers;")
+
+    def operand(self, slot: int, o: Operand) -> None:
+        """A variable that holds a register operand, or a pointer to one in memory."""
+        c_type = storage_type(o.dtype)
+        if not self.is_register(o):
+            name = self.names.take(f"{o.name}.mem")
+            const = "const " if o.role == "in" else ""
+            self.add(f"{const}{c_type} *{name} = ({const}{c_type} *)(void *)data[{slot}];")
+            strides = [
+                Index.of(f"{o.name}.s{axis}") if stride is None else stride.substitute(self.encoded)
+                for axis, stride in enumerate(o.strides or ())
+            ]
+            self.refs[o.name] = MemoryRef(f"{o.name}.mem", Index.of(0), tuple(strides) or self.dense(o))
+            return
+        extents = tuple(extent.substitute(self.encoded) for extent in o.shape)
+        # What only the run knows counts as 0: it is asked for of numbered registers, which have none of it.
+        shape = tuple(extent.value or 0 for extent in extents)
+        register = sum(v.memory == o.memory for v in self.values.values())
+        value = Value(o.name, o.memory or "", o.dtype, shape, register=register)
+        self.values[o.name] = value
+        self.refs[o.name] = RegisterRef(o.name)
+        held = self.issuer.value_type(value)
+        if held is None:
+            name = self.names.take(f"{o.name}.mem")
+            self.add(f"{c_type} *{name} = ({c_type} *)(void *)data[{slot}];")
+            return
+        name = self.names.take(o.name)
+        length = ""
+        if self.issuer.model and shape:
+            length = f"[{index_text(index_product(extents), self.names.of, self.issuer.used)}]"
+        if is_sizeless(held):
+            self.add(f"{held} {name} = *({held} *)(void *)data[{slot}];")
+        else:
+            self.add(f"{held} {name}{length}; memcpy(&{name}, data[{slot}], sizeof {name});")
+
+    def dense(self, o: Operand) -> tuple[Index, ...]:
+        return tuple(index_product(o.shape[axis + 1 :]) for axis in range(len(o.shape)))
+
+    def params(self) -> tuple[tuple[str, Argument], ...]:
+        found: list[tuple[str, Argument]] = []
+        for p in self.form.entry.instruction.params:
+            if p.dtype is not None:
+                found.append((p.name, Scalar(p.name, p.dtype)))
+            else:
+                found.append((p.name, self.encoded.get(p.name, Index.of(p.name))))
+        return tuple(found)
+
+    # --- registers that have numbers
+
+    def numbered(self) -> list[Operand]:
+        named = self.machine.memories
+        mine = [o for o in self.form.passed if o.name in self.values]
+        moves = not self.issuer.model and not self.form.is_bare
+        return [o for o in mine if moves and named[o.memory or ""].named == "immediate"]
+
+    def configure(self) -> bool:
+        """Load the state that the instruction requires; whether there is any."""
+        if self.issuer.model or self.form.is_bare:
+            return False
+        settings: list[tuple[str, str, int | None, int]] = []
+        for r in self.form.entry.instruction.requires:
+            index = r.field.index
+            if isinstance(index, str):
+                register = self.values[index].register
+                assert register is not None
+                index = register
+            value = r.value.substitute(self.encoded).value
+            assert value is not None, "checked before"
+            settings.append((r.field.state, r.field.field, index, value))
+        for call in load_states(self.issuer, fields_by_state(settings)):
+            self.fenced([call])
+        return bool(settings)
+
+    def release(self) -> None:
+        for call in release_states(self.issuer, self.form.entry.instruction):
+            self.fenced([call])
+
+    def fill(self, here: Here) -> None:
+        for o in self.numbered():
+            found = find_move(self.machine, o, self.encoded, load=True)
+            if found is not None and (o.role != "out" or o.outside == "keep"):
+                self.move(o, found, here)
+
+    def empty(self, here: Here) -> None:
+        for o in self.form.passed:
+            if o.role == "in" or o.name not in self.values:
+                continue
+            if o in self.numbered():
+                found = find_move(self.machine, o, self.encoded, load=False)
+                assert found is not None, "checked before"
+                self.move(o, found, here)
+            else:
+                held, slot = self.issuer.value_type(self.values[o.name]), self.form.passed.index(o)
+                if held is None and self.form.is_bare:
+                    continue
+                name = self.names.of(o.name)
+                if held is not None and is_sizeless(held):
+                    self.add(f"*({held} *)(void *)data[{slot}] = {name};")
+                else:
+                    self.add(f"memcpy(data[{slot}], &{name}, sizeof {name});")
+
+    def move(self, o: Operand, found: Move, here: Here) -> None:
+        """Issues the load or store of an operand from or to dense rows."""
+        shape = self.values[o.name].shape
+        strides = tuple(index_product(shape[axis + 1 :]) for axis in range(len(shape)))
+        memory = MemoryRef(f"{o.name}.mem", Index.of(0), strides)
+        operands = ((found.register, RegisterRef(o.name)), (found.memory, memory))
+        self.issue(Issue(found.name, operands, found.params), here)
+
+    # --- text
+
+    def issue(self, issue: Issue, here: Here) -> None:
+        self.fenced(self.issuer.statements(issue, here))
+
+    def fenced(self, lines: list[str]) -> None:
+        for line in (BARRIER, *lines, BARRIER):
+            if self.out[-1].strip() != line:
+                self.add(line)
+
+    def is_register(self, o: Operand) -> bool:
+        return self.machine.memories[o.memory or ""].kind == "registers"
+
+    def add(self, line: str) -> None:
+        self.out.append(f"  {line}")
+
+
+# --- the machine's own moves ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """An instruction that copies all of a register from or to memory, with its parameters."""
+
+    name: str
+    register: str
+    memory: str
+    params: tuple[tuple[str, int], ...]
+
+
+def find_move(machine: Machine, o: Operand, encoded: Mapping[str, int], load: bool) -> Move | None:
+    """Return a load or store for an operand; without `encoded`, one for any of its shapes."""
+    for entry in machine.instructions.values():
+        i = entry.instruction
+        if not isinstance(entry.emit, EmitCall | EmitSteps) or len(i.operands) != 2 or not is_copy(i):
+            continue
+        outer, inner = sorted(i.operands, key=lambda x: x.memory == o.memory)
+        if inner.memory != o.memory or inner.dtype != o.dtype or (inner.role == "out") != load:
+            continue
+        if machine.memories[outer.memory or ""].kind == "registers" or len(inner.shape) != len(o.shape):
+            continue
+        params = _solve(i, inner, o, encoded)
+        if params is not None:
+            return Move(i.name, inner.name, outer.name, tuple(params.items()))
+    return None
+
+
+def is_copy(i: Instruction) -> bool:
+    """Return whether an instruction only copies, index by index."""
+    body: tuple[Stmt, ...] = i.body
+    while len(body) == 1 and isinstance(body[0], Loop) and body[0].guard is None:
+        body = body[0].body
+    if len(body) != 1 or not isinstance(body[0], Assign):
+        return False
+    stmt = body[0]
+    plain = stmt.op is None and stmt.guard is None and isinstance(stmt.value, Read)
+    return plain and isinstance(stmt.value, Read) and stmt.value.index == stmt.target.index
+
+
+def _solve(i: Instruction, own: Operand, o: Operand, encoded: Mapping[str, int]) -> dict[str, int] | None:
+    """Return the parameters with which a move's operand has the shape of `o`."""
+    found: dict[str, int] = {}
+    for mine, wanted in zip(own.shape, o.shape, strict=True):
+        target = wanted.substitute(encoded).value
+        symbols = sorted(mine.symbols)
+        if target is None:
+            return {} if not encoded else None
+        if mine.value == target:
+            continue
+        factor = mine.coefficient(symbols[0]) if len(symbols) == 1 else None
+        if factor is None or not factor.value or mine.constant or target % factor.value:
+            return None
+        found[symbols[0]] = target // factor.value
+    return found if {p.name for p in i.params} == found.keys() else None
+
+
+Fields = Mapping[str, tuple[tuple[str, int | None, int], ...]]
+
+
+def fields_by_state(settings: Iterable[tuple[str, str, int | None, int]]) -> Fields:
+    """`(state, field, index, value)` gathered state by state, in their order."""
+    found: dict[str, tuple[tuple[str, int | None, int], ...]] = {}
+    for state, name, index, value in settings:
+        found[state] = (*found.get(state, ()), (name, index, value))
+    return found
+
+
+def load_states(issuer: Issuer, fields: Fields) -> list[str]:
+    """Return the statements that load states."""
+    found: list[str] = []
+    for state, own in fields.items():
+        setter = _performer(issuer.machine, state, release=False)
+        if setter is not None:
+            found.append(issuer.configuration(Configure(setter, state, own)))
+    return found
+
+
+def release_states(issuer: Issuer, instruction: Instruction) -> list[str]:
+    """Return the statements that release what the instruction requires."""
+    found: list[str] = []
+    for state in dict.fromkeys(r.field.state for r in instruction.requires):
+        name = _performer(issuer.machine, state, release=True)
+        if name is not None:
+            found.append(issuer.configuration(Configure(name, state, (), True)))
+    return found
+
+
+def _performer(machine: Machine, state: str, release: bool) -> str | None:
+    """Return the instruction that loads or releases a state by a call; None where the machine has none."""
+    for entry in machine.instructions.values():
+        own = entry.instruction
+        if state in (own.releases_state if release else own.sets_state) and isinstance(entry.emit, EmitCall):
+            return entry.name
+    return None

@@ -1,0 +1,1 @@
+"""Build what `isamap.emit` prints, run it under limits, and measure it."""

@@ -1,0 +1,395 @@
+"""Start and limit the child process that runs emitted code, and report how it ended.
+
+The child answers on a pipe of its own, with a word that it was told in its job: what emitted code prints, or
+writes to any number that it finds open, is not taken for an answer.
+
+An emulator of another processor, which stands in front of the child process that runs emitted code.
+
+`Emulator.read("qemu-x86_64 -cpu max")` has `qemu-x86_64 -cpu max python worker.py` run in place of
+`python worker.py`: any command that runs the words behind its own, and hands on its input and open files.
+Where it has a `target`, the words behind it are a static program for that (`emulated.py`), and no Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import selectors
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from isamap.machine import Machine, at_one_length
+from isamap.machine.allowed import emulators
+from isamap.run.emulated import keep_results, request_of
+from isamap.run.toolchain import Compiled
+from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
+from isamap.source.process import Process, end_process, has_ended, start_process
+
+SLOWER = 100
+"""The slowdown of an emulator compared with a processor above which it counts as hung."""
+_SHELLS_ADD = 128
+_MOST_SIGNALS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Emulator:
+    """The words of a command that runs the command behind them on a processor of its own.
+
+    `target` is what compilers are told of another architecture, `before` words before its program's name.
+    """
+
+    words: tuple[str, ...]
+    target: tuple[str, ...] | None = None
+    before: tuple[str, ...] = ()
+
+    @staticmethod
+    def read(text: str) -> Emulator:
+        """Return the emulator that a text names, quoted as for a shell; no shell reads it.
+
+        Raises: UsageProblem for a text without words or with a quote left open; MissingTool where there is no
+        such program.
+        """
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            said = f"`{text}` is no command: {str(error).lower()}"
+            raise UsageProblem(Diagnostic("usage", said, help="quote it as for a shell")) from None
+        if not words:
+            said, help_ = "an emulator needs a command", "such as `qemu-x86_64 -cpu max`"
+            raise UsageProblem(Diagnostic("usage", said, help=help_))
+        if shutil.which(words[0]) is None:
+            help_ = "give its path, or put its folder on PATH"
+            raise MissingTool(Diagnostic("no-emulator", f"there is no program `{words[0]}` here", help=help_))
+        return Emulator(tuple(words))
+
+    def __str__(self) -> str:
+        return shlex.join(self.words)
+
+
+def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | None:
+    """Return the emulator to run a machine's programs under: the one named, or the description's own; None without.
+
+    A machine of any architecture is compiled for that of an emulator that is named.
+
+    Raises: MissingTool where the description's own is not installed and no other is named.
+    """
+    name = machine.target.emulator
+    if named is not None:
+        runs = emulators().get(name or Path(named.words[0]).name)
+        return named if runs is None else replace(named, target=runs.target, before=runs.before)
+    if name is None:
+        return None
+    runs = emulators()[name]
+    if shutil.which(name) is None:
+        said = f"`{machine.name}` runs under `{name}`, which is not here"
+        help_ = f"install it (Debian: apt install {runs.package}), or run plain-C models with --model"
+        raise MissingTool(Diagnostic("no-emulator", said, help=help_))
+    cpu = at_one_length(machine).target.cpu
+    return Emulator((name, *(("-cpu", cpu) if cpu else ())), runs.target, runs.before)
+
+
+def ended_by(code: int) -> int:
+    """Return what a process reports that an emulator ended with `code`: minus a signal's number, as of a child.
+
+    Emulators that start what they run as a child of theirs say 128 and the number, as shells do.
+    """
+    return _SHELLS_ADD - code if _SHELLS_ADD < code <= _SHELLS_ADD + _MOST_SIGNALS else code
+
+
+_WORKER = str(Path(__file__).with_name("worker.py"))
+_KEPT_VARIABLES = ("PATH", "LD_LIBRARY_PATH", "LC_ALL")
+# What is read of a child. Timings of thousands of functions are some megabytes.
+_MOST_ANSWER_BYTES, _MOST_ERROR_BYTES = 64 << 20, 64 << 10
+_LOOK_SECONDS = 0.2
+
+
+class RunProblem(IsamapError):
+    """Emitted code crashed, hung, or ran out of what it was given."""
+
+    exit_code = 1
+
+
+class NotSetUp(RunProblem):
+    """The child could not be made ready to run emitted code, which is not to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The resource limits of a child process. Units: `memory_bytes` in addition to the data."""
+
+    seconds: float = 120
+    memory_bytes: int = 4 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The program that runs, as messages name it."""
+
+    name: str
+    library: Path
+    compiler: str
+
+    @staticmethod
+    def of(compiled: Compiled) -> Subject:
+        """Return a compiled program."""
+        name = f"the emitted `{compiled.interface.name}`"
+        return Subject(name, compiled.library, compiled.compiler.version)
+
+
+@contextmanager
+def shared_file(size: int) -> Generator[IO[bytes]]:
+    """A file without a name that a child can map, and cannot make shorter while others have it mapped."""
+    import fcntl  # here, for reports and tests read this module where no code runs
+
+    with os.fdopen(os.memfd_create("isamap", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
+        os.ftruncate(file.fileno(), size)
+        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW)
+        yield file
+
+
+def run_child(
+    job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None = None
+) -> dict[str, Any]:
+    """Return the answer of the child, which an emulator may run.
+
+    It gets the time and the memory that the job names, or as much of them as this process may use itself.
+    Raises: RunProblem with what became of it; MissingTool where the limits of this process were too low.
+    """
+    if emulator is None or emulator.target is None:
+        return _run_worker(job, limits, subject, emulator)
+    with _unnamed(request_of(job)) as request, _unnamed(b"") as output:
+        streams = {"input": request.fileno(), "output": output.fileno()}
+        words = [*emulator.words, *emulator.before, job["library"]]
+        plain = {name: job[name] for name in ("file", "cpu_seconds", "memory_bytes")}
+        started = {**plain, **streams, "words": words, "permissions": [], "guard": job.get("guard", True)}
+        try:
+            _run_worker(started, limits, subject, emulator)
+        finally:
+            output.seek(0)
+            answer = keep_results(job, output.read())
+    return _judged(answer or None, {}, subject)
+
+
+def _run_worker(
+    job: dict[str, Any], limits: Limits, subject: Subject, emulator: Emulator | None
+) -> dict[str, Any]:
+    """Return the answer of the worker."""
+    seconds = limits.seconds
+    if emulator is not None:
+        # It takes longer, and an unknown amount of memory of its own.
+        seconds = SLOWER * limits.seconds
+        job = {**job, "cpu_seconds": SLOWER * job["cpu_seconds"], "memory_bytes": None}
+    inherited = _inherited(job)
+    ended = _perform({**job, **inherited}, seconds, emulator)
+    if ended is None:
+        raise _problem("program-timeout", f"was stopped after {seconds:g} s", subject)
+    code = ended.code if emulator is None else ended_by(ended.code)
+    if code != 0:
+        raise _ended(code, ended.errors, job, subject, emulator, inherited)
+    return _judged(ended.answer, inherited, subject)
+
+
+def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: Subject) -> dict[str, Any]:
+    """Return an answer that tells no error. Raises: RunProblem, MissingTool."""
+    if answer is None:
+        raise _problem("program-unanswered", "ended its process before its work was done", subject)
+    match answer.get("error"):
+        case None:
+            return answer
+        case "permission":
+            raise permission_refused()
+        case "memory" if "memory_bytes" in inherited:
+            raise _limit_too_low("memory_bytes", inherited["memory_bytes"], subject)
+        case "memory":
+            raise _problem("program-out-of-memory", "needs more memory than it may use", subject)
+        case "unstable":
+            raise _problem("program-unstable", "gives other results when its data lies elsewhere", subject)
+        case _:
+            raise _not_run(str(answer.get("message")), subject)
+
+
+def _inherited(job: dict[str, Any]) -> dict[str, int]:
+    """Return what this process may not grant in full of the limits of a job, and how much of it it may."""
+    found: dict[str, int] = {}
+    cpu_seconds, memory_bytes = most_allowed("RLIMIT_CPU"), most_allowed("RLIMIT_AS")
+    # One second less: the child gets a signal that tells what it was, and a second later one that does not.
+    if cpu_seconds is not None and max(1, cpu_seconds - 1) < job["cpu_seconds"]:
+        found["cpu_seconds"] = max(1, cpu_seconds - 1)
+    if memory_bytes is not None and (job["memory_bytes"] is None or memory_bytes < job["memory_bytes"]):
+        found["memory_bytes"] = memory_bytes
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """The exit code of a child, its answer if it gave one, and the start of its standard error."""
+
+    code: int
+    answer: dict[str, Any] | None
+    errors: str
+
+
+def _perform(job: dict[str, Any], seconds: float, emulator: Emulator | None) -> _Ended | None:
+    """Return how the child ended that was given a job; None when it did not in time. Nothing of it is left then."""
+    nonce = secrets.token_hex(16)
+    emulated = emulator.words if emulator and "words" not in job else ()
+    words = (*emulated, sys.executable, "-I", "-S", _WORKER) if emulated else ("-", _WORKER)
+    answers, to = os.pipe()
+    with os.fdopen(answers, "rb", buffering=0) as source:
+        with os.fdopen(to, "wb") as answer, _unnamed(_as_json(job, to, nonce)) as request:
+            child = start_process(
+                words,
+                stdin=request,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                pass_fds=(answer.fileno(), *(job[n] for n in ("file", "input", "output") if n in job)),
+                env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            )
+        assert child.stderr is not None
+        with child.stderr as errors:
+            try:
+                most = {source: _MOST_ANSWER_BYTES, errors: _MOST_ERROR_BYTES}
+                read = _read(child, most, time.monotonic() + seconds)
+            finally:
+                end_process(child)
+    if read is None:
+        return None
+    return _Ended(child.returncode, _answer_in(read[0], nonce), read[1].decode(errors="replace"))
+
+
+def _as_json(job: dict[str, Any], answer: int, nonce: str) -> bytes:
+    return json.dumps({**job, "answer": answer, "nonce": nonce}).encode()
+
+
+@contextmanager
+def _unnamed(content: bytes) -> Generator[IO[bytes]]:
+    """A file without a name to read a job from: unlike a pipe it needs no writer meanwhile."""
+    with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
+        file.write(content)
+        file.seek(0)
+        yield file
+
+
+def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) -> tuple[bytes, ...] | None:
+    """Return what a child wrote to each of some pipes until it ended, up to so many bytes; None when it did not.
+
+    `deadline` is on the monotonic clock. What is too much is read, for a full pipe holds the writer up.
+    """
+    found = {source: bytearray() for source in most}
+    with selectors.DefaultSelector() as selector:
+        for source in most:
+            selector.register(source, selectors.EVENT_READ, source)
+        while selector.get_map():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return None
+            ready = selector.select(min(left, _LOOK_SECONDS))
+            if not ready and has_ended(child):
+                break  # the supervisor was killed, and another process holds the pipes
+            for key, _ in ready:
+                data = os.read(key.fd, 1 << 16)
+                if not data:
+                    selector.unregister(key.fd)
+                found[key.data] += data[: most[key.data] - len(found[key.data])]
+    return tuple(bytes(part) for part in found.values())
+
+
+def _answer_in(data: bytes, nonce: str) -> dict[str, Any] | None:
+    """Return the worker's answer, where it is all that was written to its pipe."""
+    try:
+        answer: Any = json.loads(data)
+        return answer if answer["nonce"] == nonce else None
+    except (ValueError, RecursionError, TypeError, LookupError):
+        return None
+
+
+def _ended(
+    code: int,
+    errors: str,
+    job: dict[str, Any],
+    subject: Subject,
+    emulator: Emulator | None,
+    inherited: dict[str, int],
+) -> IsamapError:
+    """Return what an abnormal end means."""
+    if code > 0:
+        last = errors.strip().splitlines()[-1:] or [f"it ended with exit code {code}"]
+        return _problem("program-failed", f"could not be run: {last[0][:300]}", subject)
+    name = signal.Signals(-code).name if -code in list(signal.Signals) else f"signal {-code}"
+    match name:
+        case "SIGILL":
+            whose = "this" if emulator is None else "the emulated"
+            said = f"has an instruction that {whose} processor lacks (SIGILL)"
+        case "SIGSEGV" | "SIGBUS":
+            where = "right beside its tensors" if job.get("guard", True) else "that it was not given"
+            said = f"touched memory {where} ({name})"
+        case "SIGXCPU" if "cpu_seconds" in inherited:
+            return _limit_too_low("cpu_seconds", inherited["cpu_seconds"], subject)
+        case "SIGXCPU":
+            return _problem("program-timeout", "used up its processor time (SIGXCPU)", subject)
+        case "SIGKILL":
+            return _problem("program-out-of-memory", "was killed by the system (SIGKILL)", subject)
+        case _:
+            said = f"ended by {name}"
+    return _problem("program-crashed", said, subject)
+
+
+def _problem(code: str, said: str, subject: Subject) -> RunProblem:
+    notes = (f"library: {subject.library}", f"compiler: {subject.compiler}")
+    return RunProblem(Diagnostic(code, f"{subject.name} {said}", notes=notes))
+
+
+def _not_run(said: str, subject: Subject) -> IsamapError:
+    """Return the finding that code could not be run, or that its file system does not let any be run."""
+    problem = NotSetUp(*_problem("program-failed", f"could not be run: {said}", subject).diagnostics)
+    try:
+        barred = bool(os.statvfs(subject.library).f_flag & os.ST_NOEXEC)
+    except OSError:
+        return problem
+    if not barred:
+        return problem
+    return MissingTool(
+        Diagnostic(
+            "system-refused",
+            f"the file system of {subject.library.parent} lets no code run (noexec)",
+            notes=(said[:300],),
+            help="name a folder of another file system with ISAMAP_CACHE_DIR or XDG_CACHE_HOME",
+        )
+    )
+
+
+def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
+    """Return the finding that this process, and so the child, may use less than the code was to have."""
+    allowed, option = {
+        "cpu_seconds": (f"{most} s of processor time", "-t"),
+        "memory_bytes": (f"{most / 2**30:.2f} GiB of memory", "-v"),
+    }[what]
+    return MissingTool(
+        Diagnostic(
+            "limit-too-low",
+            f"{subject.name} needs more than the {allowed} that this process may use",
+            notes=("the limit was set before isamap was started, and isamap cannot raise it",),
+            help=f"start it where `ulimit {option}` shows more",
+        )
+    )
+
+
+def permission_refused() -> MissingTool:
+    """Return the finding that the kernel keeps a part of the processor's state to itself."""
+    return MissingTool(
+        Diagnostic(
+            "permission-refused",
+            "the operating system does not let this process use the processor's tiles",
+            help="a newer Linux kernel may; a machine without them works here too",
+        )
+    )

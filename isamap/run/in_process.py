@@ -1,0 +1,357 @@
+"""Run a compiled program in this process, for trusted kernels.
+
+Memory for workspaces: in large pages, where the system has them.
+
+Packed panels are read again and again. In pages of 4 KiB they lie anywhere in a cache that is found by
+physical addresses, so that parts of a panel which would fit evict each other, and there are more pages than
+the first TLB holds: docs/decisions/0020-memory-model.md.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+from typing import Any, cast
+from weakref import finalize
+
+import numpy as np
+
+from isamap.emit.c_interface import Interface
+from isamap.ir import DType
+from isamap.lower.program import Tensor
+from isamap.run.arguments import Call, Passed, capsule_of, dlpack_code, make_call
+from isamap.run.child import permission_refused
+from isamap.run.toolchain import Compiled, Compiler, build
+from isamap.run.worker import (
+    ThreadPool,
+    ask_for_large_pages,
+    ask_permission,
+    functions_of,
+    load_library,
+    make_arguments,
+    unload,
+)
+
+PAGE_BYTES = 2 << 20  # of x86-64, and of Arm with pages of 4 KiB; others are asked for what they have
+LEAST_BYTES = 128 << 10  # less lies in few small pages
+
+
+def large_room(size_bytes: int) -> ctypes.Array[Any]:
+    """Zeros that stay as long as the array does, in large pages where that pays and the system has them."""
+    if size_bytes < LEAST_BYTES:
+        return ctypes.create_string_buffer(max(size_bytes, 1))
+    pages = -(-size_bytes // PAGE_BYTES)
+    room = mmap.mmap(-1, (pages + 1) * PAGE_BYTES)
+    ask_for_large_pages(room)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(room))
+    return (ctypes.c_char * size_bytes).from_buffer(room, -start % PAGE_BYTES)
+
+
+MOST_SIZES = 64  # of calls that are known
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The objects that must stay alive while a program uses them."""
+
+    call: Call
+    arguments: ctypes.Structure
+
+
+class InProcess:
+    """A program loaded into this process: called on arrays where they lie, nothing is copied.
+
+    Its author is trusted: an error in it may end the process. With several `threads` it has a pool of them,
+    which lives as long as this object, as the library does. It may be called from several threads at once:
+    each call has a workspace of its own.
+    """
+
+    def __init__(self, compiled: Compiled, threads: int = 1) -> None:
+        self.compiled = compiled
+        self._threads = threads
+        self._pool: Any = None
+        self._functions: tuple[Any, Any] | None = None
+        self._loading = Lock()
+        self._rooms: list[Any] = []  # workspaces that no call is using
+        self._repeated: dict[tuple[tuple[str, int], ...], Repeated] = {}  # by the sizes of calls
+        self._is_repeated = Repeated.is_possible(compiled.interface)
+
+    def __call__(
+        self,
+        arrays: Mapping[str, object],
+        sizes: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> int:
+        """Return the status; outputs are written in place. Raises: UsageProblem when arrays do not fit."""
+        held, pointer, needed = self._checked(arrays, sizes, scalars)
+        if self._is_repeated:
+            if len(self._repeated) >= MOST_SIZES:
+                self._repeated.clear()
+            made = Repeated(
+                self.compiled.interface,
+                held.call,
+                held.arguments,
+                self._load()[0],
+                needed,
+                self.compiled.compiler,
+            )
+            self._repeated[tuple((sizes or {}).items())] = made
+        return self._run(pointer, needed)
+
+    def again(self, values: Mapping[str, object], sizes: object) -> int | None:
+        """Return the status of a call that is like one before, of arrays and scalars by name.
+
+        None, and nothing is done, where it is not, or may not be.
+        """
+        known = _known(sizes)
+        repeated = self._repeated.get(known) if known is not None else None
+        if repeated is None:
+            return None
+        pool = self._pool.address if self._pool is not None else None
+        if not repeated.needed_bytes:
+            status = repeated.run(values, None, pool)
+        else:
+            room = self._take_room(repeated.needed_bytes)
+            try:
+                status = repeated.run(values, room, pool)
+            finally:
+                self._rooms.append(room)
+        return None if status == Repeated.UNLIKE else status
+
+    def bind(
+        self,
+        arrays: Mapping[str, object],
+        sizes: Mapping[str, int] | None = None,
+        scalars: Mapping[str, float] | None = None,
+    ) -> Callable[[], int]:
+        """Return a call of always the same arrays, which are checked now: it gives the status.
+
+        Raises: UsageProblem when arrays do not fit.
+        """
+        held, pointer, needed = self._checked(arrays, sizes, scalars)
+        function, _ = self._load()
+        pool = self._pool.address if self._pool is not None else None
+        if not needed:
+            return lambda held=held, owner=self: function(pointer, None, pool)
+        return lambda held=held: self._run(pointer, needed)
+
+    def moving(self, arrays: Mapping[str, object], order: Sequence[str]) -> Callable[[Sequence[int]], int]:
+        """Return a call of arrays like these elsewhere: of their addresses in that order it gives the status.
+
+        What lies at the addresses is the caller's word. Raises: UsageProblem when these arrays do not fit.
+        """
+        held, _, needed = self._checked(arrays, None, None)
+        pointers = {
+            f.source: f"f{n}" for n, f in enumerate(self.compiled.interface.fields) if f.kind == "pointer"
+        }
+        members = [pointers[name] for name in order]
+        struct, spare = type(held.arguments), [held.arguments]
+
+        def call(addresses: Sequence[int]) -> int:
+            try:
+                arguments = spare.pop()
+            except IndexError:  # another thread has it
+                arguments = struct.from_buffer_copy(held.arguments)
+            for member, address in zip(members, addresses, strict=True):
+                setattr(arguments, member, address)
+            status = self._run(ctypes.addressof(arguments), needed)
+            spare.append(arguments)
+            return status
+
+        return call
+
+    def _checked(
+        self,
+        arrays: Mapping[str, object],
+        sizes: Mapping[str, int] | None,
+        scalars: Mapping[str, float] | None,
+    ) -> tuple[_Held, int, int]:
+        """Return the arguments, where they lie, and how large a workspace they need. Raises: UsageProblem."""
+        _, workspace_bytes = self._load()
+        call = make_call(self.compiled.interface, arrays, sizes or {}, scalars or {}, in_place=True)
+        arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
+        pointer = ctypes.addressof(arguments)
+        return _Held(call, arguments), pointer, workspace_bytes(pointer)
+
+    def _run(self, pointer: int, needed: int) -> int:
+        function, _ = self._functions or self._load()
+        pool = self._pool.address if self._pool is not None else None
+        if not needed:
+            return int(function(pointer, None, pool))
+        room = self._take_room(needed)
+        try:
+            return int(function(pointer, room, pool))
+        finally:
+            self._rooms.append(room)
+
+    def _load(self) -> tuple[Any, Any]:
+        """Return the function and the one that tells its workspace, with the pool that calls use."""
+        with self._loading:
+            if self._functions is None:
+                for component in self.compiled.permissions:
+                    if not ask_permission(component):
+                        raise permission_refused()
+                if self.compiled.pool is not None and self._threads > 1:
+                    self._pool = ThreadPool(str(self.compiled.pool), self._threads)
+                library = load_library(str(self.compiled.library))
+                self._functions = functions_of(library, self.compiled.interface.name)
+                # Calls hold this object: none runs when it goes. At the process's end the system does it.
+                finalize(self, unload, library).atexit = False
+            return self._functions
+
+    def _take_room(self, needed: int) -> Any:
+        """Return a workspace that is large enough, and no other call's."""
+
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            return large_room(needed)
+        return room if len(room) >= needed else large_room(needed)
+
+
+def _known(sizes: object) -> tuple[tuple[str, int], ...] | None:
+    """Sizes that are numbers of Python, with their names; None for what has to be looked at."""
+    if sizes is None:
+        return ()
+    if type(sizes) is not dict:
+        return None
+    given = cast("dict[str, Any]", sizes)
+    return tuple(given.items()) if all(type(size) is int for size in given.values()) else None
+
+
+# A call like one that was checked in full: only what may differ is looked at.
+#
+# f(A=a, B=b, C=c)    the first: every check, every message
+# f(A=d, B=b, C=e)    arrays of the same types, shapes and strides, elsewhere: a microsecond
+# f(A=x, B=b, C=e)    x is of another shape: the first way again, which refuses it or goes on with it
+#
+# isamap_call.c looks at them, and at no value of an array.
+
+
+_SOURCE = "isamap_call.c"
+_FLAGS = ("-O2", "-std=c11")
+_EXACT = 1 << 53  # whole numbers up to this are numbers of C's double
+
+
+class _Array(ctypes.Structure):
+    """`expected_array` of isamap_call.c."""
+
+    _fields_ = (
+        *((name, ctypes.py_object) for name in ("name", "dtype")),
+        *((name, ctypes.c_int64) for name in ("code", "item_bytes", "dimensions", "written", "span_bytes")),
+        ("offset", ctypes.c_int64),
+        *((name, ctypes.POINTER(ctypes.c_int64)) for name in ("shape", "strides")),
+    )
+
+
+class _Scalar(ctypes.Structure):
+    """`expected_scalar` of isamap_call.c."""
+
+    _fields_ = (
+        ("name", ctypes.py_object),
+        *((name, ctypes.c_int64) for name in ("is_float", "bytes", "offset")),
+        *((name, ctypes.c_double) for name in ("low", "high")),
+    )
+
+
+class _Like(ctypes.Structure):
+    """`like` of isamap_call.c."""
+
+    _fields_ = (
+        *((name, ctypes.c_int64) for name in ("arrays", "scalars", "bytes")),
+        ("array", ctypes.POINTER(_Array)),
+        ("scalar", ctypes.POINTER(_Scalar)),
+        *((name, ctypes.c_void_p) for name in ("arguments", "function")),
+        *((name, ctypes.py_object) for name in ("numpy_type", "array_struct", "dtype", "capsule_of")),
+    )
+
+
+class Repeated:
+    """Calls of the same sizes that are like a first one in their arrays but for where these lie.
+
+    `run(values, workspace, pool)` gives the status of a call of arrays and scalars by name, or `UNLIKE` where
+    nothing was done; the workspace is one of `needed_bytes`. Python's lock is given back meanwhile.
+    """
+
+    UNLIKE = -1
+
+    @staticmethod
+    def is_possible(interface: Interface) -> bool:
+        """Return whether types, shapes and strides identify calls; else their values count, too."""
+        types = [t.dtype for t in interface.tensors if t.role != "out"]
+        whole = all(not t.is_integer or t.bits == 8 * t.numpy().itemsize for t in types)
+        return whole and all(_range(dtype) is not None for _, dtype in interface.scalars)
+
+    def __init__(
+        self,
+        interface: Interface,
+        call: Call,
+        arguments: ctypes.Structure,
+        function: Any,
+        needed_bytes: int,
+        compiler: Compiler,
+    ) -> None:
+        """After a call of `function` with such arguments. Raises: CompilerRefused, MissingTool."""
+        self.needed_bytes = needed_bytes
+        again, members = _again(compiler), type(arguments)
+        offsets = {
+            (f.kind, f.source): getattr(members, f"f{n}").offset
+            for n, f in enumerate(interface.fields)
+            if f.kind in ("pointer", "scalar")
+        }
+        arrays = [
+            _array(t, passed, offsets["pointer", t.name])
+            for t, passed in zip(interface.tensors, call.tensors, strict=True)
+        ]
+        scalars = [_scalar(name, dtype, offsets["scalar", name]) for name, dtype in interface.scalars]
+        like = _Like(
+            *(len(arrays), len(scalars), ctypes.sizeof(arguments)),
+            *((_Array * len(arrays))(*arrays), (_Scalar * len(scalars))(*scalars)),
+            *(ctypes.addressof(arguments), ctypes.cast(function, ctypes.c_void_p)),
+            *(np.ndarray, "__array_struct__", "dtype", capsule_of),
+        )
+        address = ctypes.addressof(like)
+        self._kept = like, arguments, function
+        self.run: Callable[[Mapping[str, object], Any, int | None], int] = lambda values, room, pool: again(
+            address, values, room, pool
+        )
+
+
+def _array(t: Tensor, passed: Passed, offset: int) -> _Array:
+    array = passed.array
+    shape, strides = _numbers(array.shape), _numbers(passed.strides)
+    sizes = array.itemsize, array.ndim, passed.written, passed.span_bytes
+    return _Array(t.name, array.dtype, dlpack_code(t.dtype), *sizes, offset, shape, strides)
+
+
+def _scalar(name: str, dtype: DType, offset: int) -> _Scalar:
+    limits = _range(dtype)
+    assert limits is not None
+    return _Scalar(name, dtype.is_float, dtype.bits // 8, offset, *limits)
+
+
+def _numbers(values: Sequence[int]) -> Any:
+    return (ctypes.c_int64 * max(1, len(values)))(*values)
+
+
+def _range(dtype: DType) -> tuple[float, float] | None:
+    """Return the numbers that C takes for a scalar just as they are, or rounded once; None where it does not."""
+    if dtype.is_integer:
+        return (dtype.low, dtype.high) if dtype.high <= _EXACT else None
+    return (-dtype.largest, dtype.largest) if dtype.name in ("f32", "f64") else None
+
+
+@cache
+def _again(compiler: Compiler) -> Callable[..., int]:
+    """Return the function that looks at a call and makes it. Raises: CompilerRefused, MissingTool."""
+    text = Path(__file__).with_name(_SOURCE).read_text(encoding="utf-8")
+    library = ctypes.PyDLL(str(build(compiler, _FLAGS, {_SOURCE: text}, _SOURCE)))  # keeps Python's lock
+    function = library.isamap_again
+    function.restype = ctypes.c_int
+    function.argtypes = [ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p]
+    return function

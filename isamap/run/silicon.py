@@ -1,0 +1,424 @@
+"""Test instructions on the processor, or as plain-C models, against their semantics.
+
+Every instruction of a machine is compiled as its description says and run on random numbers and edge values,
+each operand in memory right before a page that must not be touched. What comes out is compared with the
+reference interpreter, so that a wrong description is found on its own line.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.emit.c_names import compute_type
+from isamap.emit.silicon_source import Form, check_source, free_axes, why_not
+from isamap.ir import Operand
+from isamap.machine import EmitCall, EmitSteps, Machine, at_one_length, detect_features, load_machine
+from isamap.machine.allowed import emulators, families, permission_numbers
+from isamap.run.blame import Emissions
+from isamap.run.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
+from isamap.run.silicon_cases import Case, difference, encodings, is_tame, make_cases
+from isamap.run.toolchain import (
+    COMPILERS,
+    CROSS,
+    ENVIRONMENT,
+    PROGRAMS,
+    CompilerRefused,
+    Served,
+    build,
+    check_syntax,
+    find_compiler,
+    installed_compilers,
+)
+from isamap.source import Diagnostic, MissingTool, OnlyWarned
+from isamap.source.cache import Cache
+from isamap.source.cache import digest as content_digest
+from isamap.version import __version__
+
+Verdict = Literal["ok", "wrong", "crashed", "skipped"]
+
+_REGISTER_BYTES = 64
+_COUNT_BYTES = 8
+_CALLS_SECONDS = 60
+"""For a compiler to read calls, which takes a few seconds."""
+_MODEL_FLAGS = ("-O1", "-std=c11")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """The verdict on one instruction after its trials."""
+
+    instruction: str
+    verdict: Verdict
+    message: str = ""
+    trials: int = 0
+
+    def diagnostic(self, machine: Machine) -> Diagnostic:
+        """Return the finding as users read it, at the instruction's place in the description."""
+        span = machine.instructions[self.instruction].span
+        code = "instruction-crashed" if self.verdict == "crashed" else "instruction-differs"
+        said = f"`{self.instruction}` does not do what its semantics say"
+        return Diagnostic(code, said, span, notes=(self.message,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A case of a form, and by slot where operands lie in the shared file: (offset, size, slack, element).
+
+    Units: bytes; `slack` lies between the operand's end and the page that must not be touched.
+    """
+
+    form: Form
+    case: Case
+    places: tuple[tuple[int, int, int, int], ...]
+
+
+def check_machine(
+    machine: Machine,
+    names: Collection[str] | None = None,
+    *,
+    model: bool = False,
+    compiler: str | None = None,
+    seed: int = 1,
+    emulator: Emulator | None = None,
+) -> tuple[Check, ...]:
+    """Return a check of every instruction, or of those named; `model` tries the plain-C models instead.
+
+    A constant that only the hardware knows has its default, or what the machine's word says.
+
+    An `emulator` tries them in place of this processor.
+
+    Raises: MissingTool without a compiler; CompilerRefused when the file as a whole is not accepted.
+    """
+    model = model or machine.target.run == "model"
+    machine = _as_model(machine) if model else at_one_length(machine)
+    wanted = [e for n, e in machine.instructions.items() if names is None or n in names]
+    skipped = {e.name: reason for e in wanted if (reason := why_not(machine, e, model)) is not None}
+    rng = np.random.default_rng(seed)
+    forms: list[Form] = []
+    for entry in wanted:
+        if entry.name not in skipped:
+            for encoded in encodings(entry.instruction, rng):
+                forms.append(Form(len(forms), entry, tuple(encoded.items())))
+    target = None if emulator is None else emulator.target
+    subject = _compile(machine, tuple(forms), model, compiler, target)
+    found: dict[str, Check] = {n: Check(n, "skipped", reason) for n, reason in skipped.items()}
+    for check in _try_all(machine, tuple(forms), subject, model, seed, emulator):
+        known = found.get(check.instruction)
+        if known is None or known.verdict == "ok":
+            trials = check.trials + (known.trials if known else 0)
+            found[check.instruction] = replace(check, trials=trials)
+    return tuple(found.get(e.name, Check(e.name, "skipped", "no parameters fit")) for e in wanted)
+
+
+def check_calls(word: str, digest: str) -> str:
+    """Have a compiler read each function that a description's emissions call; return its version.
+
+    Of instructions that call the same functions the first one counts. Nothing is assembled, linked or run.
+    An answer is kept for the description with this digest. Where nothing is called, no compiler is needed.
+    Raises: MissingTool without a compiler for the processor, or where it says nothing of a call;
+    CompilerRefused, which names the instructions to blame.
+    """
+    found = [text for c in installed_compilers() for text in (*c.command, c.version)]
+    key = content_digest("calls", __version__, digest, os.environ.get(ENVIRONMENT, ""), *found)
+    with OnlyWarned():
+        if (known := Cache.open(PROGRAMS).find(key)) is not None:
+            return known.read_text(encoding="utf-8", errors="replace")
+    machine = at_one_length(load_machine(word))
+    machine = replace(machine, instructions={**machine.instructions, **machine.hints})
+    rng, seen = np.random.default_rng(1), set[str]()
+    forms: list[Form] = []
+    for entry in machine.instructions.values():
+        if not isinstance(entry.emit, EmitCall | EmitSteps) or seen.issuperset(entry.emit.functions):
+            continue
+        reason = why_not(machine, entry, model=False)
+        if reason is not None and not entry.instruction.operands:
+            continue  # the others load or release what it configures
+        for encoded in encodings(entry.instruction, rng)[:1]:
+            seen.update(entry.emit.functions)
+            forms.append(Form(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
+    version = _read_by_compiler(machine, tuple(forms)) if forms else ""
+    with OnlyWarned():
+        Cache.open(PROGRAMS).keep(key, version.encode())
+    return version
+
+
+def _read_by_compiler(machine: Machine, forms: tuple[Form, ...]) -> str:
+    """Return the version of the compiler that accepts the calls. Raises: as `check_calls`."""
+    target, architecture = machine.target, _architecture(machine)
+    wanted = CROSS if architecture else None
+    compiler = find_compiler(target.flags, target.toolchains, wanted, target.features)
+    emissions = Emissions(machine, {f"check_{form.number}": form.entry.name for form in forms})
+    text = check_source(machine, forms, model=False)
+    try:
+        check_syntax(compiler, (*architecture, *target.flags), "check.c", text, emissions, _CALLS_SECONDS)
+    except CompilerRefused as refused:
+        if any(d.span is not None for d in refused.diagnostics):
+            raise
+        raise MissingTool(*refused.diagnostics) from None
+    return compiler.version
+
+
+def _architecture(machine: Machine) -> tuple[str, ...]:
+    """Return what tells a compiler of the processor's family; nothing for that of this computer.
+
+    Raises: MissingTool for another one that no compiler is known to make code for.
+    """
+    if machine.target.emulator is not None:
+        return emulators()[machine.target.emulator].target
+    here = detect_features()
+    for family in families():
+        named = {*machine.target.headers, *machine.target.features} & {*family.headers, *family.features}
+        if not named or not family.features or here.intersection(family.features):
+            continue
+        for runs in family.emulators.values():
+            return runs.target
+        said = f"no compiler here is known to make code for the processors of {min(named)}"
+        raise MissingTool(Diagnostic("no-compiler", said, help="check the description on such a computer"))
+    return ()
+
+
+def _as_model(machine: Machine) -> Machine:
+    """Return the machine of plain-C models, which do what the loops say, in which way ever the hardware differs."""
+    machine = at_one_length(machine)
+    instructions = {
+        name: replace(e, instruction=replace(e.instruction, numerics=()))
+        for name, e in machine.instructions.items()
+    }
+    return replace(machine, instructions=instructions)
+
+
+def _compile(
+    machine: Machine,
+    forms: tuple[Form, ...],
+    model: bool,
+    compiler: str | None,
+    target: tuple[str, ...] | None,
+) -> Subject:
+    flags = _MODEL_FLAGS if model else machine.target.flags
+    allowed = COMPILERS if model else machine.target.toolchains
+    features = () if model else machine.target.features
+    found = find_compiler(flags, allowed, CROSS if target else compiler, features)
+
+    def library(forms: tuple[Form, ...]) -> Path:
+        owners = {f"check_{form.number}": form.entry.name for form in forms}
+        emissions = None if model else Emissions(machine, owners)
+        served = None if target is None else Served(target, tuple(owners), tuple(features))
+        files = {"check.c": check_source(machine, forms, model)}
+        # The semantics round every product: what a compiler fuses is not the description's fault.
+        return build(found, (*flags, "-ffp-contract=off"), files, "check.c", emissions, served)
+
+    try:
+        return Subject(f"the check of {machine.name}", library(forms), found.version)
+    except CompilerRefused as refused:
+        raise _at_its_place(refused, forms, library) from None
+
+
+def _at_its_place(
+    refused: CompilerRefused, forms: tuple[Form, ...], library: Callable[[tuple[Form, ...]], object]
+) -> CompilerRefused:
+    """Return what a compiler said, at the instruction that it does not accept even alone.
+
+    It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
+    """
+    if any(d.span is not None for d in refused.diagnostics):
+        return refused
+    while (count := len(forms)) > 1:
+        half, rest = forms[: count // 2], forms[count // 2 :]
+        try:
+            library(half)
+            forms = rest
+        except CompilerRefused:
+            forms = half
+    (form,) = forms
+    try:
+        library(forms)
+        return refused  # it accepts each alone
+    except CompilerRefused as alone:
+        entry, first = form.entry, alone.diagnostics[0]
+        said = f"{first.message}: `{entry.name}` alone is too much"
+        help_ = "say it in other functions, or leave it out: the compiler may be wrong"
+        return CompilerRefused(replace(first, message=said, span=entry.span, help=help_))
+
+
+def _try_all(
+    machine: Machine,
+    forms: tuple[Form, ...],
+    subject: Subject,
+    model: bool,
+    seed: int,
+    emulator: Emulator | None,
+) -> list[Check]:
+    trials, images = _prepare(machine, forms, seed)
+    checks: list[Check] = []
+    total = trials[-1].places[-1][0] + trials[-1].places[-1][1] + _COUNT_BYTES if trials else _COUNT_BYTES
+    with shared_file(total) as file, mmap.mmap(file.fileno(), total) as shared:
+        for trial, image in zip(trials, images, strict=True):
+            for (offset, size, _, _), data in zip(trial.places, image, strict=True):
+                shared[offset : offset + size] = data
+        crashed = _run(machine, trials, subject, model, shared, file.fileno(), total, emulator)
+        for number, (trial, image) in enumerate(zip(trials, images, strict=True)):
+            name = trial.form.entry.name
+            if number in crashed:
+                checks.append(Check(name, "crashed", crashed[number], 1))
+            else:
+                message = _compare(machine, trial, image, shared)
+                checks.append(Check(name, "ok" if message is None else "wrong", message or "", 1))
+    return checks
+
+
+def _prepare(machine: Machine, forms: tuple[Form, ...], seed: int) -> tuple[list[_Trial], list[list[bytes]]]:
+    """Return all trials with the initial contents of their operands."""
+    trials: list[_Trial] = []
+    images: list[list[bytes]] = []
+    rng = np.random.default_rng(seed)
+    offset = _COUNT_BYTES
+    for form in forms:
+        instruction = form.entry.instruction
+        in_memory = frozenset(o.name for o in form.passed if not _is_register(machine, o))
+        encoded = dict(form.encoded)
+        for case in make_cases(instruction, encoded, in_memory, is_tame(instruction), seed + form.number):
+            image = [_image(machine, o, case, rng) for o in form.passed]
+            image += [
+                _scalar_bytes(p.dtype, value)
+                for p, (_, value) in zip(form.typed_scalars, case.scalars, strict=True)
+            ]
+            places: list[tuple[int, int, int, int]] = []
+            for slot, data in enumerate(image):
+                operand = form.passed[slot] if slot < len(form.passed) else None
+                element = operand.dtype.size_bytes if operand is not None else len(data)
+                places.append((offset, len(data), _slack(form, operand, len(data), len(trials)), element))
+                offset += len(data)
+            trials.append(_Trial(form, case, tuple(places)))
+            images.append(image)
+    return trials, images
+
+
+def _run(
+    machine: Machine,
+    trials: list[_Trial],
+    subject: Subject,
+    model: bool,
+    shared: mmap.mmap,
+    file: int,
+    total: int,
+    emulator: Emulator | None,
+) -> dict[int, str]:
+    """Run all trials; those that ended their process, with how. The others of such a form are left out."""
+    crashed: dict[int, str] = {}
+    permissions = [] if model else [permission_numbers()[p] for p in machine.target.permissions]
+    pending = list(range(len(trials)))
+    while pending:
+        job: dict[str, Any] = {
+            "library": str(subject.library),
+            "calls": [_call(trials[n]) for n in pending],
+            "file": file,
+            "size": total,
+            "permissions": permissions,
+            "cpu_seconds": 120,
+            "memory_bytes": 2 << 30,
+        }
+        try:
+            run_child(job, Limits(), subject, emulator)
+            return crashed
+        except RunProblem as problem:
+            done = int.from_bytes(shared[0:_COUNT_BYTES], "little")
+            if isinstance(problem, NotSetUp) or (
+                emulator is not None and _never_began(problem, done, crashed)
+            ):
+                raise
+            failed = pending[min(done, len(pending) - 1)]
+            form = trials[failed].form
+            message = problem.diagnostics[0].message.removeprefix(subject.name).strip()
+            same = [n for n in pending[done:] if trials[n].form == form]
+            crashed |= dict.fromkeys(same, f"its trial {message}")
+            pending = [n for n in pending[done:] if n not in same]
+    return crashed
+
+
+def _never_began(problem: RunProblem, done: int, crashed: dict[int, str]) -> bool:
+    """Return whether an emulator failed by itself, before the first of all trials."""
+    return problem.diagnostics[0].code == "program-failed" and done == 0 and not crashed
+
+
+def _call(trial: _Trial) -> tuple[str, tuple[tuple[int, int, int, int], ...], list[int]]:
+    counts = dict(trial.case.counts)
+    numbers = [counts[name] for name in trial.form.counts]
+    for o in trial.form.passed:
+        if o.name in trial.case.strides:
+            numbers += [trial.case.strides[o.name][axis] for axis in free_axes(o)]
+    return f"check_{trial.form.number}", trial.places, numbers
+
+
+# --- operands as bytes ------------------------------------------------------------------------------------
+
+
+def _is_register(machine: Machine, o: Operand) -> bool:
+    return machine.memories[o.memory or ""].kind == "registers"
+
+
+def _image(machine: Machine, o: Operand, case: Case, rng: np.random.Generator) -> bytes:
+    """Return the bytes of an operand: its elements where they lie, and anything between and behind them."""
+    array = case.arrays[o.name]
+    if _is_register(machine, o):
+        size = max(_REGISTER_BYTES, machine.memories[o.memory or ""].register_bytes or 0, array.nbytes)
+        return array.tobytes() + rng.bytes(size - array.nbytes)
+    strides = case.strides[o.name]
+    room = bytearray(rng.bytes(_span(array.shape, strides) * array.itemsize))
+    _elements(room, array, strides)[...] = array
+    return bytes(room)
+
+
+def _slack(form: Form, operand: Operand | None, size: int, number: int) -> int:
+    """Bytes between an operand and the page behind it: one element in every other trial, to misalign it."""
+    if operand is None:
+        return 0
+    where = form.entry.instruction.where
+    if any(f"align({operand.name})" in c.left.symbols | c.right.symbols for c in where):
+        return -size % _REGISTER_BYTES
+    return number % 2 * operand.dtype.size_bytes
+
+
+def _span(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last, in memory."""
+    return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+
+
+def _elements(room: bytearray | bytes, array: NDArray[Any], strides: tuple[int, ...]) -> NDArray[Any]:
+    in_bytes = tuple(s * array.itemsize for s in strides)
+    return np.ndarray(array.shape, array.dtype, room or bytearray(array.itemsize), 0, in_bytes)
+
+
+def _scalar_bytes(dtype: Any, value: Any) -> bytes:
+    """Return a scalar parameter as its compute type."""
+    c_type = compute_type(dtype)
+    stored = {"float": np.float32, "double": np.float64, "int": np.int32}.get(c_type)
+    return np.asarray(value).astype(stored if stored is not None else dtype.numpy()).tobytes()
+
+
+def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
+    """Return what is wrong with the results of a trial, or None."""
+    found: dict[str, NDArray[Any]] = {}
+    for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
+        after = shared[offset : offset + size]
+        array = trial.case.arrays[o.name]
+        if _is_register(machine, o):
+            found[o.name] = np.frombuffer(after[: array.nbytes], array.dtype).reshape(array.shape)
+        else:
+            strides = trial.case.strides[o.name]
+            found[o.name] = _elements(after, array, strides).copy()
+            if o.role == "in" and after != before:
+                return f"it writes to its input `{o.name}`"
+            restored = bytearray(after)
+            _elements(restored, array, strides)[...] = array
+            if bytes(restored) != before:
+                return f"it writes between the rows of `{o.name}`"
+    outputs = {o.name: found[o.name] for o in trial.form.passed if o.role != "in"}
+    return difference(trial.form.entry.instruction, dict(trial.form.encoded), trial.case, outputs)

@@ -1,0 +1,583 @@
+"""C compilers: which one there is, and how it turns emitted C into a library.
+
+The user's choice comes first, then gcc or clang on PATH when it takes the machine's flags, then the compiler
+in the `ziglang` package. Compilers get argument lists, never a shell, and only files written for them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from isamap.emit.c import EmittedC
+from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
+from isamap.emit.c_interface import Interface
+from isamap.machine import Machine
+from isamap.machine.allowed import permission_numbers, support, told, told_by
+from isamap.run.blame import Emissions, blamed
+from isamap.run.emulated import served_files
+from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
+from isamap.source.cache import Cache, cache_root, digest, own_root
+from isamap.source.process import run_process
+
+COMPILERS = ("gcc", "clang", "zig")
+ENVIRONMENT = "ISAMAP_CC"
+_ROOM_BYTES = 1 << 20
+_AGAIN = "repeat it when this computer has less to do, or name another compiler in ISAMAP_CC"
+_TEMPORARY = "free some space, or name another folder with TMPDIR"
+_LACKS = (
+    ("No space left|NoSpaceLeft|quota exceeded|DiskQuota", "has no room on the disk", _TEMPORARY),
+    (
+        "File too large|FileTooBig|File size limit exceeded",
+        "may not write files as large as it has to",
+        "start it where `ulimit -f` shows more",
+    ),
+    (
+        "Too many open files|out of file descriptors|FdQuotaExceeded",
+        "may not open as many files as it has to",
+        "start it where `ulimit -n` shows more",
+    ),
+    (
+        "out of memory|OutOfMemory|cannot allocate memory|virtual memory exhausted|bad_alloc",
+        "has not enough memory",
+        "repeat it when this computer has less to do, or where `ulimit -v` shows more",
+    ),
+    (
+        "Resource temporarily unavailable|SystemResources",
+        "may not start as many processes as it has to",
+        "start it where `ulimit -u` shows more",
+    ),
+    (
+        "cannot execute|error trying to exec|posix_spawn",
+        "lacks a part of itself",
+        "install it again, or name another compiler in ISAMAP_CC",
+    ),
+    (
+        "create temporary file|Read-only file system|Permission denied|AccessDenied|Input/output error",
+        "cannot write its files",
+        _TEMPORARY,
+    ),
+    (
+        r"terminated|internal compiler error|\bkilled|core dumped|Segmentation fault|\bAborted",
+        "ended before its work was done",
+        _AGAIN,
+    ),
+)
+"""Messages of compilers where the computer lacks something, the lack, and the next step."""
+_SHOWN_CODE = re.compile(r"\s*[0-9]*\s*\|")
+# Of symbols, of the assembler, and of words that the description of a machine has for the compiler.
+_FAULTS = re.compile(
+    r"undefined (?:reference|symbol)|multiple definition|duplicate symbol|\.s:[0-9]+: Error:"
+    r"|file format not recognized|unknown file type"
+    r"|(?:unrecognized|unsupported|unknown|bad value|invalid).*(?:option|argument|target|CPU|feature|value)",
+    re.IGNORECASE,
+)
+LIBRARIES, PROGRAMS = "libraries", "toolchain"
+"""Kinds of what is kept: what was built, and what compilers said of themselves."""
+
+# A function that no header declares would otherwise be missed only when the library is loaded.
+_DECLARED = "-Werror=implicit-function-declaration"
+_BUILD = (*COMMON_FLAGS, _DECLARED, "-shared", "-fPIC", "-nostdlib")
+# Headers with all functions of vectors take gcc 0.18 s, or 0.03 where they were parsed before.
+_PARSES_ONCE = ("gcc",)
+SECONDS = 300  # that a compiler gets
+_ONLY_READS = {"zig": ("-S", "-emit-llvm", "-o", "read.ll")}
+"""The options with which a compiler only checks C. With `-fsyntax-only` zig links, and builds a C library."""
+MODEL_FLAGS = ("-O2", "-std=c11")
+_POOL_FLAGS = ("-O2", "-std=c11")
+CROSS = "zig"
+"""The compiler for other architectures: it brings a C library for each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A program for an architecture, that performs calls of some functions: checks, or an emitted program.
+
+    It ends at once on a processor that lacks one of the `features`.
+    """
+
+    target: tuple[str, ...]
+    functions: tuple[str, ...] | Interface
+    features: tuple[str, ...] = ()
+
+
+class CompilerRefused(IsamapError):
+    """A compiler did not accept emitted C."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Compiler:
+    """A C compiler: its kind, the words that start it, and what it says its version is.
+
+    `flags` tell it, in its own words, of the features that it may use.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    version: str
+    flags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A library on disk, how its function is called, and the permissions to ask for before.
+
+    `pool` is the library of a pool of threads, for a program that has parts for several. `environment` are
+    variables that libraries which it calls read when they are loaded.
+    """
+
+    library: Path
+    interface: Interface
+    permissions: tuple[int, ...]
+    compiler: Compiler
+    model: bool
+    pool: Path | None = None
+    environment: tuple[tuple[str, str], ...] = ()
+
+
+def compile_library(
+    emitted: EmittedC,
+    machine: Machine,
+    model: bool = False,
+    compiler: str | None = None,
+    target: tuple[str, ...] | None = None,
+) -> Compiled:
+    """Return the library of emitted C, from the cache where it was made before.
+
+    `compiler` names one of COMPILERS. With a `target` it is a program for that architecture, which performs
+    calls (emulated.py). Raises: MissingTool when there is none; CompilerRefused.
+    """
+    (compiled,) = compile_together((emitted,), machine, model, compiler, target)
+    return compiled
+
+
+def compile_together(
+    programs: Sequence[EmittedC],
+    machine: Machine,
+    model: bool = False,
+    compiler: str | None = None,
+    target: tuple[str, ...] | None = None,
+) -> tuple[Compiled, ...]:
+    """Emitted C of several programs, of other names each, as one library; with a `target`, of one program.
+
+    Raises: as `compile_library`.
+    """
+    assert len(programs) == 1 or (programs and target is None), "a program for others serves one function"
+    model = model or any(one.model for one in programs)
+    flags = MODEL_FLAGS if model else machine.target.flags
+    if any(one.strict for one in programs):
+        flags = (*flags, "-ffp-contract=off")
+    allowed = COMPILERS if model else machine.target.toolchains
+    features = () if model else machine.target.features
+    found = find_compiler(flags, allowed, CROSS if target else compiler, features)
+    files = {f"{one.name}.c": one.source for one in programs}
+    files |= {f"{one.name}.h": one.header for one in programs}
+    emissions = None if model else Emissions(machine)
+    served = None if target is None else Served(target, programs[0].interface, tuple(features))
+    links = tuple(dict.fromkeys(link for one in programs for link in one.links))
+    library = build(found, flags, files, [f"{one.name}.c" for one in programs], emissions, served, links)
+    permissions = () if model else tuple(permission_numbers()[p] for p in machine.target.permissions)
+    takes_pool = any(one.interface.takes_pool for one in programs)
+    pool = build_pool(found) if takes_pool and target is None else None
+    return tuple(
+        Compiled(
+            library, one.interface, permissions, found, model, pool if one.interface.takes_pool else None
+        )
+        for one in programs
+    )
+
+
+def build_pool(compiler: Compiler) -> Path:
+    """Return the library of the pool of threads. Raises: CompilerRefused."""
+    return build(compiler, _POOL_FLAGS, pool_files(), "isamap_pool.c")
+
+
+def build(
+    compiler: Compiler,
+    flags: Sequence[str],
+    files: Mapping[str, str | bytes],
+    main: str | Sequence[str],
+    emissions: Emissions | None = None,
+    served: Served | None = None,
+    links: Sequence[str] = (),
+) -> Path:
+    """Return the shared library made of `main`, one or several of `files`; or the program that serves its functions.
+
+    `links` are the paths of the libraries that it calls.
+
+    Raises: CompilerRefused, which names the instructions to blame where `emissions` are in the files;
+    MissingTool where the compiler took too long, or lacked something of this computer.
+    """
+    flags, mains = (*flags, *compiler.flags), (main,) if isinstance(main, str) else tuple(main)
+    main = mains[0]
+    if served is None:
+        own = (*flags, *_BUILD, *COMPILER_FLAGS.get(compiler.name, ()))
+        once = mains if compiler.name in _PARSES_ONCE else ()
+        headers, users = shared_headers({name: _as_text(files[name]) for name in once})
+        files = {**files, HEADERS: headers} if users else files
+        steps = library_steps(own, mains, links, users)
+    else:
+        files = {**files, **served_files(served.functions, told_by(served.features), support(served.target))}
+        steps = Steps((), (), tuple(_served_steps(flags, served.target, main)))
+    written = {name: _as_text(content) for name, content in sorted(files.items())}
+    texts = [part for item in written.items() for part in item]
+    key = digest("library 2", compiler.name, compiler.version, *compiler.command, *steps.words, main, *texts)
+    with OnlyWarned():
+        if (known := Cache.open(LIBRARIES).find(key)) is not None:
+            return known
+    with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        _perform(compiler, steps, folder, mains, written, emissions)
+        return _placed(key, Path(folder, OUTPUT).read_bytes())
+
+
+def check_syntax(
+    compiler: Compiler, flags: Sequence[str], main: str, text: str, emissions: Emissions, seconds: float
+) -> None:
+    """Have a compiler read C, of which it makes nothing that could run. Raises: as `build`."""
+    reads = _ONLY_READS.get(compiler.name, ("-fsyntax-only",))
+    step = (*flags, *compiler.flags, *COMMON_FLAGS, _DECLARED, *reads, main)
+    with tempfile.TemporaryDirectory(prefix="isamap-") as folder:
+        Path(folder, main).write_text(text, encoding="utf-8")
+        _perform(compiler, Steps((), (), (step,)), folder, (main,), {main: text}, emissions, seconds)
+
+
+def _perform(
+    compiler: Compiler,
+    steps: Steps,
+    folder: str,
+    mains: Sequence[str],
+    written: Mapping[str, str],
+    emissions: Emissions | None,
+    seconds: float | None = None,
+) -> None:
+    """Call a compiler in a folder with the files. Raises: CompilerRefused, MissingTool, as `build`."""
+    try:
+        result = run_steps(compiler.command, steps, folder, seconds)
+    except subprocess.TimeoutExpired as slow:
+        main = next((name for name in mains if name in slow.cmd), mains[0])
+        of = f"the emitted {main} of {len(written[main].splitlines())} lines"
+        raise _too_slow(compiler.name, slow.timeout, of, f"compiler: {compiler.version}") from None
+    if result.returncode == 0:
+        return
+    if (lack := _lack_of(compiler.name, result, folder)) is not None:
+        raise lack
+    if not _is_about_code(result.stderr, written):
+        said = result.stderr or f"it ended with exit code {result.returncode}, without a word"
+        raise _lacking(f"{compiler.name} failed, and blames nothing of the emitted {mains[0]}", said, _AGAIN)
+    raise _refused(compiler, mains[0], result.stderr, written, emissions)
+
+
+def _as_text(content: str | bytes) -> str:
+    """Return a file as text, one of bytes by its digest."""
+    return content if isinstance(content, str) else hashlib.sha256(content).hexdigest()
+
+
+def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Iterator[tuple[str, ...]]:
+    """Yield two steps: what was emitted with the machine's flags, and all else without, so that one C library does.
+
+    A C library for each set of flags would take half a minute each; one takes that once for an architecture.
+    """
+    yield (*target, *flags, *COMMON_FLAGS, _DECLARED, "-c", "-o", "emitted.o", main)
+    own = ("isamap_served.c", "isamap_table.c")
+    yield (*target, "-O2", "-std=c11", "-static", "-o", OUTPUT, "emitted.o", *own, "-lm")
+
+
+def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: str) -> MissingTool | None:
+    """Return what a compiler that failed lacked of this computer, by its own words."""
+    # Words of the code that it shows are not its own.
+    lines = [line for line in result.stderr.splitlines() if not _SHOWN_CODE.match(line)]
+    if result.returncode < 0:
+        lines.append(signal.strsignal(-result.returncode) or "terminated by a signal")
+    for pattern, lacks, help_ in _LACKS:
+        if said := next((line for line in lines if re.search(pattern, line, re.IGNORECASE)), None):
+            return _lacking(f"{compiler} {lacks}", said, help_)
+    if shutil.disk_usage(folder).free < _ROOM_BYTES:  # a linker may say nothing of it
+        return _lacking(
+            f"{compiler} {_LACKS[0][1]}", f"No space left on device: {tempfile.gettempdir()}", _LACKS[0][2]
+        )
+    return None
+
+
+def _is_about_code(says: str, files: Iterable[str]) -> bool:
+    """Return whether a compiler's message points into a file, or is about a symbol or an option."""
+    named = "|".join(map(re.escape, files))
+    return re.search(rf"(?:^|[\s/])(?:{named}):[0-9]+", says) is not None or _FAULTS.search(says) is not None
+
+
+def _lacking(message: str, said: str, help_: str) -> MissingTool:
+    return MissingTool(Diagnostic("system-refused", message, notes=(said.strip()[:300],), help=help_))
+
+
+def _placed(key: str, library: bytes) -> Path:
+    """Return where a library lies to be loaded: kept, or in a folder of this process alone."""
+    with OnlyWarned():
+        return Cache.open(LIBRARIES).keep(key, library)
+    return Cache.beneath(own_root(), LIBRARIES).keep(key, library)
+
+
+def find_compiler(
+    flags: Sequence[str],
+    allowed: Sequence[str] = COMPILERS,
+    wanted: str | None = None,
+    features: Sequence[str] = (),
+) -> Compiler:
+    """Return the compiler to use for these flags and for a processor with these features.
+
+    Raises: MissingTool, UsageProblem for a name that is none.
+    """
+    chosen = wanted or os.environ.get(ENVIRONMENT) or None
+    if chosen is not None and chosen not in COMPILERS:
+        source = "the call" if wanted else ENVIRONMENT
+        raise UsageProblem(
+            Diagnostic(
+                "unknown-compiler",
+                f"{source} names the compiler `{chosen[:60]}`",
+                notes=(f"known are {', '.join(COMPILERS)}; a path or arguments are not taken",),
+            )
+        )
+    tried: list[str] = []
+    for name in (chosen,) if chosen else COMPILERS:
+        if name not in allowed:
+            tried.append(f"{name}: the machine's description does not allow it")
+            continue
+        compiler = _locate(name)
+        own = told(features, name)
+        if compiler is None:
+            tried.append(f"{name}: not found")
+        elif not _accepts(compiler, (*flags, *own)):
+            tried.append(f"{name} ({compiler.version}): refuses {' '.join((*flags, *own))}")
+        else:
+            return replace(compiler, flags=own)
+    raise MissingTool(
+        Diagnostic(
+            "no-compiler",
+            "there is no C compiler for this machine here",
+            notes=tuple(tried),
+            help="install gcc or clang, or `pip install isamap[cc]`, which brings one",
+        )
+    )
+
+
+def installed_compilers() -> tuple[Compiler, ...]:
+    """Return the compilers that are installed, of any use or none."""
+    return tuple(compiler for name in COMPILERS if (compiler := _locate(name)) is not None)
+
+
+@lru_cache(maxsize=8)
+def _locate(name: str) -> Compiler | None:
+    """Return a compiler by its kind, where it is installed."""
+    if name == "zig":
+        if importlib.util.find_spec("ziglang") is None:
+            return None
+        from importlib.metadata import version
+
+        return Compiler(name, (sys.executable, "-m", "ziglang", "cc"), f"ziglang {version('ziglang')}")
+    path = shutil.which(name)
+    if path is None:
+        return None
+    says = _remembered("version", (path,), lambda: _first_line(_asked(name, (path, "--version"))))
+    return Compiler(name, (path,), says) if says else None
+
+
+@lru_cache(maxsize=64)
+def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
+    """Return whether a compiler takes the flags."""
+    if compiler.name == "zig":
+        return True  # one pinned version, which takes every flag that descriptions may name
+    words = (*compiler.command, *flags, "-fsyntax-only", "-x", "c", os.devnull)
+    return _remembered("flags", words, lambda: "0" if _asked(compiler.name, words) is not None else "") == "0"
+
+
+def _asked(name: str, words: Sequence[str]) -> str | None:
+    """Return what a compiler answers, None where it refuses. Raises: MissingTool where it lacks something."""
+    result = run_compiler(list(words), None)
+    if result.returncode == 0:
+        return result.stdout
+    if (lack := _lack_of(name, result, tempfile.gettempdir())) is not None:
+        raise lack
+    return None
+
+
+def _remembered(what: str, words: tuple[str, ...], ask: Callable[[], str]) -> str:
+    """Return the answer of a program, asked again when the program has changed, or where it had none."""
+    status = os.stat(words[0])
+    key = digest(f"{what} 2", str(status.st_mtime_ns), str(status.st_size), *words)
+    with OnlyWarned():
+        if (known := Cache.open(PROGRAMS).find(key)) is not None:
+            return known.read_text(encoding="utf-8", errors="replace")
+    try:
+        answer = ask()
+    except subprocess.TimeoutExpired as slow:
+        raise _too_slow(Path(words[0]).name, slow.timeout, f"the question for its {what}") from None
+    if answer:
+        with OnlyWarned():
+            Cache.open(PROGRAMS).keep(key, answer.encode())
+    return answer
+
+
+def _first_line(text: str | None) -> str:
+    return text.splitlines()[0].strip() if text else ""
+
+
+def _too_slow(name: str, seconds: float, over: str, *notes: str) -> MissingTool:
+    return MissingTool(
+        Diagnostic(
+            "compiler-timeout",
+            f"{name} was stopped after {seconds:g} s, over {over}",
+            notes=notes,
+            help="repeat it when this computer has less to do, or name another compiler in ISAMAP_CC",
+        )
+    )
+
+
+def _refused(
+    compiler: Compiler, main: str, says: str, files: Mapping[str, str], emissions: Emissions | None
+) -> CompilerRefused:
+    by = f"compiler: {compiler.version}"
+    if emissions is not None and (found := blamed(compiler.name, says, files, emissions)):
+        return CompilerRefused(*(replace(d, notes=(*d.notes, by)) for d in found))
+    lines = [line for line in says.splitlines() if "error" in line] or says.splitlines()
+    return CompilerRefused(
+        Diagnostic(
+            "compiler-refused",
+            f"{compiler.name} does not accept the emitted {main}",
+            notes=(*(line[:300] for line in lines[:6]), by),
+            help="the `emit` or the `c_types` of the instruction named there may be wrong",
+        )
+    )
+
+
+# Calls of a C compiler: what files are given to each, some of them side by side, and for how long.
+#
+# Headers that several files include are parsed once, where the compiler keeps what it has parsed: those of
+# vectors take it longer than most kernels.
+#
+# Compilers get argument lists, never a shell, and nothing of the user's environment but where to find
+# programs.
+
+
+OUTPUT = "library.so"
+HEADERS = "isamap_headers.h"
+LEAST_SHARED = 4
+"""Files that include a header for it to be parsed apart, which takes as long as two files that include it."""
+Step = tuple[str, ...]
+"""Arguments of a call."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Calls of a compiler: the first ones, those that may run side by side, and those behind them."""
+
+    first: tuple[Step, ...]
+    apart: tuple[Step, ...]
+    behind: tuple[Step, ...]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """All arguments."""
+        return tuple(word for step in (*self.first, *self.apart, *self.behind) for word in step)
+
+
+def shared_headers(texts: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """Return the lines that include those headers of the system that most of these C files include, and which do.
+
+    A file that lacks one of them is none of these: it would no longer be found that it needs it.
+    """
+    lines = {name: set(re.findall(r"^#include <.*>$", text, re.MULTILINE)) for name, text in texts.items()}
+    counts = Counter(line for own in lines.values() for line in own)
+    most = max(counts.values(), default=0)
+    shared = sorted(line for line, count in counts.items() if count == most >= LEAST_SHARED)
+    users = tuple(name for name, own in lines.items() if shared and own.issuperset(shared))
+    return "".join(f"{line}\n" for line in shared), users
+
+
+def library_steps(
+    flags: Step, mains: Sequence[str], links: Sequence[str] = (), parsed: Collection[str] = ()
+) -> Steps:
+    """Return the calls that make a library of one file, or of several, an object of each.
+
+    `links` are the paths of libraries that the files call, which are found there again when they run.
+    `parsed` are those of the files that include all that a file HEADERS does, which is parsed once.
+    """
+    folders = dict.fromkeys(str(Path(link).parent) for link in links)
+    called = (*links, *(f"-Wl,-rpath,{folder}" for folder in folders))
+    if len(mains) == 1:
+        return Steps((), (), ((*flags, "-o", OUTPUT, *mains, *called),))
+    objects = [f"{name}.o" for name in mains]
+    first = ((*flags, "-x", "c-header", "-o", f"{HEADERS}.gch", HEADERS),) if parsed else ()
+    apart = tuple(
+        (*flags, *(("-include", HEADERS) if name in parsed else ()), "-c", "-o", made, name)
+        for made, name in zip(objects, mains, strict=True)
+    )
+    return Steps(first, apart, ((*flags, "-o", OUTPUT, *objects, *called),))
+
+
+def run_steps(
+    command: Step, steps: Steps, folder: str, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Return the result of the last of these calls, or of the first that failed.
+
+    Raises: subprocess.TimeoutExpired.
+    """
+
+    def called(step: Step) -> subprocess.CompletedProcess[str]:
+        return run_compiler([*command, *step], folder, seconds)
+
+    for step in steps.first:
+        if (result := called(step)).returncode != 0:
+            return result
+    # A compiler for each core: a thread waits for it.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        begun = [pool.submit(called, step) for step in steps.apart]
+        try:
+            for call in begun:
+                if (result := call.result()).returncode != 0:
+                    return result
+        finally:
+            pool.shutdown(cancel_futures=True)
+    for step in steps.behind[:-1]:
+        if (result := called(step)).returncode != 0:
+            return result
+    return called(steps.behind[-1])
+
+
+def run_compiler(
+    words: list[str], folder: str | None, seconds: float | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Return one call of a compiler, with nothing of the user's environment but where to find programs.
+
+    Raises: OSError where no process can be started, subprocess.TimeoutExpired.
+    """
+    caches = str(_writable_root() / "zig")
+    environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", "HOME": caches}
+    environment |= {"ZIG_GLOBAL_CACHE_DIR": caches, "ZIG_LOCAL_CACHE_DIR": caches}
+    for name in ("LD_LIBRARY_PATH", "VIRTUAL_ENV", "SYSTEMROOT"):
+        if name in os.environ:
+            environment[name] = os.environ[name]
+    if folder is not None:
+        environment["TMPDIR"] = folder
+    return run_process(words, seconds or SECONDS, cwd=folder, env=environment, text=True, errors="replace")
+
+
+def _writable_root() -> Path:
+    """Return where compilers keep what they keep."""
+    with OnlyWarned():
+        return cache_root()
+    return own_root()
