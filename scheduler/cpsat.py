@@ -42,9 +42,9 @@ Ask = Callable[[Search], Answer]
 
 @dataclass(frozen=True, slots=True)
 class CpSat:
-    """The solver, hinted by greedy. `ask` is how it is asked: in a child process.
+    """The solver, started from greedy's schedule. `ask` is the way to call it: in a child process.
 
-    Without `splits` it is asked about all that plain floors leave, also what splitting would have settled.
+    Without `splits` it also searches the options that splitting would have excluded.
     """
 
     ask: Ask = ask_apart
@@ -227,9 +227,9 @@ def _denied(found: Found) -> Diagnostic:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """An option, what no schedule with each of its register blocks undercuts, and its best schedule known.
+    """An option, the lower bound for each of its register blocks, and its best known schedule.
 
-    `is_split` says that its floors were raised by splitting.
+    `is_split` says that its bounds were raised by splitting.
     """
 
     option: OpenOption

@@ -91,7 +91,7 @@ def k_best(
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The cheapest schedules of one statement, and what no other undercuts. Units: nanoseconds."""
+    """The cheapest schedules of one statement, and a lower bound on all others. Units: nanoseconds."""
 
     candidates: tuple[Candidate, ...]
     rest_ns: float
@@ -114,7 +114,7 @@ class _Found:
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """The schedules of a nest; with each go those of the statements that it may take along, or does."""
+    """The schedules of a nest, each with those of the statements that it may fuse, or does."""
 
     group: Group
     found: _Found
@@ -210,7 +210,10 @@ def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[i
 
 @dataclass(slots=True)
 class Pool:
-    """Per text the cheapest way to decide it and all ways seen; `expanded` are those looked around."""
+    """For each text the cheapest decisions that lead to it, and all others.
+
+    The neighbours of those `expanded` are listed.
+    """
 
     best: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
     seen: dict[str, list[Candidate]] = field(default_factory=dict[str, list[Candidate]])

@@ -29,9 +29,9 @@ BACKWARD = 1 << 16
 class Backward:
     """The statements of the derivative so far.
 
-    `adjoints` has for each array that of its adjoints, `touched` those that a statement has changed. `zeroed`
-    begin as zeros: no statement assigns all elements at first. `useful` arrays are those that results are
-    computed from, `more` all other arrays.
+    `adjoints` maps each array to its adjoint. `touched` are the adjoints that a statement has changed, and
+    `zeroed` those that start as zeros, since no statement assigns all their elements first. `useful` are
+    the arrays from which results are computed, `more` all other arrays.
     """
 
     kernel: Kernel
@@ -323,10 +323,10 @@ Value = Callable[[Statement, DType], Expr]
 
 @dataclass(slots=True)
 class Shares:
-    """Arrays that are made beside the ones that values are reduced into, each once.
+    """Auxiliary arrays for the adjoints of reductions, made once each.
 
-    `made`, `zeroed` and `arrays` are the derivative's: statements in their order, arrays that begin as zeros,
-    and all arrays.
+    `made`, `zeroed` and `arrays` are the derivative's: statements in order, arrays that start as zeros, and
+    all arrays.
     """
 
     built: Built

@@ -18,9 +18,9 @@ from isamap.transform.statements import Statement
 
 @dataclass(frozen=True, slots=True)
 class Derivative:
-    """The kernel backwards, and the one forwards that hands out what it keeps: None where it keeps nothing.
+    """The backward kernel, and the forward kernel that returns the kept arrays; None if it keeps nothing.
 
-    `kept` are inputs of the one and outputs of the other; `again` the arrays that are computed again.
+    `kept` are outputs of the forward kernel and inputs of the backward kernel; `again` are recomputed arrays.
     """
 
     backward: Kernel

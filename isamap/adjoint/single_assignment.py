@@ -27,7 +27,7 @@ from isamap.transform.statements import Statement, statements
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """The kernel's statements over arrays that are built once, and where each result is at the end."""
+    """The kernel's statements in single-assignment form, and the place of each result at the end."""
 
     operands: tuple[Operand, ...]
     statements: tuple[Statement, ...]

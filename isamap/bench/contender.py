@@ -28,7 +28,7 @@ class ContenderLost(IsamapError):
 
 
 class Contender:
-    """One contender's process, stopped outside of its turns so that its threads do not spin in others'."""
+    """One contender's process, paused while others are timed, so that its threads do not spin."""
 
     def __init__(self, name: str, threads: int, held: Mapping[str, str], cores: frozenset[int]) -> None:
         self.name, self.cores, self.threads = name, cores, threads

@@ -25,7 +25,7 @@ MOST_RING = 1024  # twice the caches of today in copies of the smallest products
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Contenders, and the ceilings that they are held against."""
+    """Contenders, and the measured upper limits."""
 
     contenders: Sequence[Contender]
     bandwidths: Bandwidths

@@ -107,7 +107,7 @@ CHUNK = 512  # what loops.h reads at once. Units: bytes
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One way of reading the copies, as something that takes turns."""
+    """One way of reading the copies, timed like a contender."""
 
     name: str
     loops: str

@@ -81,7 +81,7 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A prediction that is wanted: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
+    """A requested prediction: a case on a machine, by a heuristic. Units: `limit_s` in seconds.
 
     `known` are texts of schedules: the one that was found here before, and those of similar machines.
     """

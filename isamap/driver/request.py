@@ -39,18 +39,16 @@ def is_range(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A kernel's text, a machine by name or path, sizes as they were written, and how to schedule.
+    """A compilation request: a kernel's text, a machine by name or path, sizes as written, and options.
 
-    `schedule` is a text to replay, `fixed` are decisions that the solver is not free to take (None: as the
-    text has them; with both, the rest of what is named is solved), `profile` are measured figures that
-    replace the machine's stated ones, `transform` names a rewrite of the kernel by number, or asks for the
-    best. `evaluate` names what chooses among the `best` cheapest schedules, "" for the cost model alone.
-    `threads` is how many are there to perform the kernel.
-    `tune` is how many schedules to measure, 0 for none; `tuned` asks for the winner that was kept before.
-    `search` names what proposes them, "" for the model's list.
-    `packed` are inputs that the caller passes packed, by a program that is emitted beside the kernel's.
-    `cold` says that each call brings operands that are in no cache yet.
-    `cache` is whether earlier results may be recalled and new ones kept.
+    `schedule` is a text to replay. `fixed` are decisions that a person has made (None: as the text has
+    them; with both, the others are solved). `profile` holds measured parameters that replace the machine's
+    stated ones. `transform` names a rewrite of the kernel by number, or asks for the best. `evaluate` names
+    the evaluator that chooses among the `best` cheapest schedules, "" for the cost model alone. `threads`
+    is the number of threads that perform the kernel. `tune` is the number of schedules to measure, 0 for
+    none; `tuned` uses the stored fastest one. `search` names the searcher that proposes them, "" for the
+    model's list. `packed` are inputs that the caller passes packed, by a program that is emitted with the
+    kernel's. `cold` says that no cache contains the operands of a call. `cache` allows cached results.
     Units: `limit_s` and `tune_limit_s` in seconds of wall clock.
     """
 

@@ -435,10 +435,9 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The progress of some work, in identifiers: `counters` of loops, `part` where there are several.
+    """The progress of some work, in identifiers: `counters` of loops, `part` if there are several.
 
-    A share has `each` pieces; a piece more falls due `rest` times in so many `trips`. These are numbers where
-    they are known.
+    Each slice has `each` pieces, and `rest` of `trips` slices have one piece more. Both are numbers if known.
     """
 
     stem: str

@@ -309,7 +309,7 @@ def _reduced(op: str, values: Array, runs: Array, dtype: DType, shape: tuple[int
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Loads what a step reads, as it was before step number `before`; asks for each access once."""
+    """The loader of a step's reads, as they were before step number `before`; it caches each access."""
 
     symbols: dict[str, int | Array]
     before: int

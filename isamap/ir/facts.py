@@ -182,7 +182,7 @@ class AxisAt:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """An assignment and what stands around it.
+    """An assignment with the loops and guards around it.
 
     It runs where all `conditions` hold; `guards` are terms that are >= 0 there.
     """

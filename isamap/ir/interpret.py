@@ -238,9 +238,9 @@ class State:
     """The arrays while a routine runs; they are changed in place.
 
     `sums` holds operands that accumulate in another type, in that type (floats: as float64), until they are
-    flushed; `written` marks what was written where that is wanted; `indices` are the inputs that subscripts
-    and extents read; `magnitudes` is None unless wanted, and `measure` what errors they are given, `reduced`
-    then the operands that reductions have run into.
+    flushed. `written` marks written elements, if requested. `indices` are the inputs that subscripts and
+    extents read. `magnitudes` is None unless requested; `measure` is their error model, and `reduced` are
+    the operands that reductions have changed.
     """
 
     routine: Routine

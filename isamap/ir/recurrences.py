@@ -40,7 +40,7 @@ FURTHEST = 4
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A kernel whose iterations are apart; `shown` are the outputs that its new inputs hold, by name."""
+    """A kernel with independent iterations; `shown` are the outputs that its new inputs hold, by name."""
 
     kernel: Kernel
     shown: Mapping[str, str]

@@ -164,7 +164,7 @@ _Key = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access and where it stands."""
+    """An access and the loops and guards around it."""
 
     read: Read
     site: Site

@@ -28,11 +28,12 @@ from isamap.lower.shift import substituted
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """Work for the trips of some loops, each directly inside the one before.
+    """Work that is divided among the iterations of some loops, each directly inside the one before.
 
-    `hosts` are the loops (by number) with how often each runs; `make` gives the work's nodes, anew each time.
-    With `by_rows`, each trip of the last host has the pieces of as many rows, of the last ones perhaps fewer,
-    and the trips around it share them out. What is called `work` has begun outside of them.
+    `hosts` are the loops (by number) with their trip counts; `make` builds the work's nodes, anew each
+    time. With `by_rows`, each iteration of the last host has the pieces of the same number of rows, the
+    last ones perhaps of fewer, and the iterations around it divide them. The work named `work` has begun
+    outside of them.
     """
 
     note: str
@@ -101,10 +102,10 @@ def has_rows(dealt: Dealt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Pieces in rows: one loop over them, of which each trip has `each`, and one around it over their lines.
+    """Pieces in rows: a loop over rows, and around it a loop over their lines.
 
-    `conditions` are those around all of it. Without a loop over lines, there is one. `last` is the last row
-    where the last trip may have fewer.
+    Each iteration of the loop over rows has `each` pieces. `conditions` are those around all of it. Without
+    a loop over lines, there is one line. `last` is the last row if the last iteration may have fewer.
     """
 
     conditions: tuple[Condition, ...]

@@ -72,7 +72,7 @@ def join_lengths(
 
 
 class _NotAlike(Exception):
-    """Nodes that are not the same but for names and numbers."""
+    """Nodes that differ in more than names and numbers."""
 
 
 @dataclass

@@ -23,9 +23,9 @@ Held = Mapping[tuple[Index, ...], Value | MemoryRef]
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A nest whose nodes are made: what it performs, and where names and moves come from.
+    """A nest whose nodes are built: its statement and schedule, and the sources of names and moves.
 
-    `seen` is what holds of the elements of its target that are ever looked at, None where that is not known.
+    `seen` is the condition under which elements of its target are used, None if that is not known.
     """
 
     tile: Tile

@@ -173,7 +173,7 @@ def _dealt(loop: For, count: Index, names: Names) -> Parallel:
 
 @dataclass(frozen=True, slots=True)
 class SplitSum:
-    """A sum that every part takes for itself, in its own copy of the accumulators' buffer.
+    """A sum of which every part computes a partial sum, in its own copy of the accumulators' buffer.
 
     Units: copies lie `stride` elements apart.
     """

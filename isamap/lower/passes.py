@@ -104,7 +104,7 @@ class TreePass:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """The pass that makes nodes of steps."""
+    """The pass that expands steps to nodes."""
 
     name: str
     run: Callable[[Trees, Setting], LoweredProgram]

@@ -14,9 +14,9 @@ from isamap.plan.loops import LoopStep
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of what is left of a block: `count` tiles, the last of which may not be full.
+    """A piece of a block's remainder: `count` tiles, the last of which may not be full.
 
-    Units: `first` is how many tiles of the block stand before it.
+    Units: `first` is the number of tiles of the block before it.
     """
 
     first: Index

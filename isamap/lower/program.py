@@ -223,9 +223,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Work begins, nothing of which is done: so many pieces, for the `Share`s of its name in so many trips.
+    """The start of some work that slices will perform: its number of pieces, for the `Share`s of its name.
 
-    `depth` loops at most count the pieces of a part of it, and there are so many `parts`.
+    At most `depth` loops count the pieces of a part of it, and there are `parts` parts.
     """
 
     work: str

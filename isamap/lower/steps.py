@@ -43,10 +43,10 @@ class Packed:
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """An operand copied into a buffer, and out of it where it is a result.
+    """An operand copied into a buffer, and out of it if it is a result.
 
-    `slots` are the copies of the buffer: with more than one, the iterations of the loop around share it.
-    `hosts` are the loops whose iterations share what is copied for another iteration of that loop.
+    `slots` is the number of copies of the buffer: with more than one, the iterations of the loop around
+    share it. `hosts` are the loops whose iterations share the copying for another iteration of that loop.
     """
 
     stage: Stage
@@ -57,7 +57,7 @@ class Copies:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The loops that deal their iterations to threads. `split` says that parts of a sum are summed apart."""
+    """The loops that distribute their iterations to threads. `split` says that partial sums are computed."""
 
     loops: tuple[LoopStep, ...]
     split: bool = False
@@ -67,9 +67,9 @@ class Parts:
 class Turns:
     """Loop number `number` of a nest.
 
-    `carried` are the copies inside whose buffers its iterations share, `hints` what of a later iteration is
-    prefetched. With `rest`, what is left behind the last whole step is performed apart; with `first_apart`,
-    so is the first iteration, which has no other one's results to write back.
+    `carried` are copies whose buffers its iterations share, and `hints` are prefetches for later
+    iterations. With `rest`, the remainder after the last whole step is peeled. With `first_apart`, so is
+    the first iteration, which has no results of a previous one to write back.
     """
 
     number: int
@@ -82,7 +82,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The accumulators of a register block: brought in, summed into inside, written back."""
+    """The accumulators of a register block: loaded, summed into inside, written back."""
 
     unrolled: tuple[Unroll, ...] = ()
 
@@ -91,7 +91,7 @@ class Hold:
 class Issues:
     """The innermost block: one issue for each tile of the unrolled loops.
 
-    `carried` is the ordered loop that turns around them, so that what an iteration leaves stays in registers.
+    `carried` is the ordered loop around them whose iterations pass values in registers.
     """
 
     unrolled: tuple[Unroll, ...] = ()

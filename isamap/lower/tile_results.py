@@ -29,7 +29,7 @@ from isamap.match import (
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """Writes what one nest computes."""
+    """The writer of one nest's results."""
 
     tile: Tile
     suppliers: Suppliers

@@ -73,11 +73,11 @@ class IssueForm:
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """A program that runs others for a processor.
+    """An emulator: a program that runs programs of another processor.
 
-    `target` is what a compiler is told to make such a program, `before` what stands before the name of one,
-    `package` the package of Debian that brings it. `support` are functions in C that compilers call, and that
-    their libraries for the target may lack.
+    `target` is the compiler's option to make such a program, `before` the words before its name, `package`
+    the Debian package that has it. `support` are functions in C that compilers call, and that their
+    libraries for the target may lack.
     """
 
     target: tuple[str, ...]

@@ -19,9 +19,9 @@ Runs = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Banks:
-    """The banks of a memory, of which so many consecutive bytes lie in each before the next one's come.
+    """The banks of a memory; consecutive runs of `run_bytes` bytes go to consecutive banks.
 
-    Units: `run_bytes` in bytes, `bytes_per_ns` what all ports of one bank give or take.
+    Units: `run_bytes` in bytes, `bytes_per_ns` of all ports of one bank.
     """
 
     memory: str

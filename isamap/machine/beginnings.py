@@ -15,7 +15,7 @@ from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A figure of a new machine. `is_size`: bytes, so that KiB may be written."""
+    """A parameter of a new machine. `is_size`: bytes, so that KiB may be written."""
 
     name: str
     question: str
@@ -29,7 +29,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of machine: what is asked of it, and what its template takes beside the answers."""
+    """A kind of machine: its questions, and the other inputs of its template."""
 
     summary: str
     asked: tuple[Asked, ...]

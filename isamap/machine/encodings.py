@@ -90,7 +90,7 @@ Word = tuple[BitField, ...]
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """The words of an instruction, in order, and by table what its entry there holds."""
+    """The encoded words of an instruction, in order, and its entries in tables."""
 
     words: tuple[Word, ...]
     span: Span | None = field(default=None, compare=False, repr=False)

@@ -383,7 +383,7 @@ def _count(count: Sum, row: Row, around: Surroundings) -> Index:
 
 @dataclass(frozen=True, slots=True)
 class _Turned:
-    """One turn of a step: what `for` counts are numbers in it."""
+    """One iteration of a step: the counters of `for` are numbers in it."""
 
     turn: Turn
     row: Row

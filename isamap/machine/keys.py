@@ -12,7 +12,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value without keys. `words`, where there are some, are all that it may be."""
+    """A value without keys. If `words` are given, the value is one of them."""
 
     kind: Literal["text", "number", "whole", "bytes", "flag", "expression"]
     least: float = 0

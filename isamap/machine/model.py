@@ -119,7 +119,10 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Executes instructions, `count` times; a copy multiplies at most so much a cycle, `queued` wait."""
+    """A functional unit with `count` copies.
+
+    A copy performs at most `products_per_cycle` multiplications; `queued` issues may wait.
+    """
 
     name: str
     count: int
@@ -129,10 +132,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A way for data between a farther memory (`source_memory`) and a nearer one, in both directions.
+    """A data path between a farther memory (`source_memory`) and a nearer one, in both directions.
 
-    `rows` and `streams` are what reading takes beside the bandwidth; `streams` is None where nothing is
-    stated. Each row that an instruction moves takes whole bursts of `burst_bytes`.
+    `rows` and `streams` are reading times in addition to the bandwidth; `streams` is None if not stated.
+    Each row that an instruction moves takes whole bursts of `burst_bytes`.
     """
 
     source_memory: str
@@ -167,10 +170,10 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class MachineInstruction:
-    """An instruction's meaning, how it is written, what it costs and where that is from.
+    """An instruction's meaning, its emission, its cost and their source.
 
-    `stated` is its cost as written where a link makes it more. `encoding` are its words in a program.
-    `made_of` names the one that it is made of where no text describes it.
+    `stated` is its cost as written if a link increases it. `encoding` are its words in a program. `made_of`
+    names the instruction from which it was derived if no text describes it.
     """
 
     instruction: Instruction
@@ -207,16 +210,16 @@ class Target:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """A machine with everything that it inherits; equal to itself alone, so that facts about it can be kept.
+    """A machine with everything that it inherits.
 
-    `chain` holds its own name and those it extends, nearest first; `sources` the citations; `digest` is the
-    sha256 of all texts that it was read from. `hints` are the instructions that only bring memory into a
-    cache: they change no value, so that no mapping and no move is made of them. `starts_cold` says that a
-    kernel finds none of its tensors in a cache when it begins: not a text's word, but a compilation's. `word`
-    is what it was asked for by, and `figures` says whose measured figures stand in the place of stated ones.
-    `served` are a constant and the values that one program is to serve, where they are several. `program` is
-    what programs of its words share, where it has some.
-    Units: `thread_start_ns` is what it takes waiting threads to begin on work, and to be waited for.
+    It is equal only to itself, so that facts about it can be cached. `chain` holds its own name and those
+    it extends, nearest first; `sources` the citations; `digest` is the sha256 of all texts from which it
+    was read. `hints` are prefetch instructions: they change no value, so mappings and moves do not use
+    them. `starts_cold` says that no cache contains a kernel's tensors at its start; a compilation sets it,
+    not a text. `word` is the name by which it was requested. `figures` says whose measured parameters
+    replace the stated ones. `served` are a constant and its values if one program is for several. `program`
+    is the format of its encoded programs, if it has one. Units: `thread_start_ns` is the time to start
+    waiting threads and to wait for their end.
     """
 
     name: str

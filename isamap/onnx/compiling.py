@@ -436,7 +436,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """Bytes in memory, from the beginning of a line on."""
+    """Bytes in memory that start at a cache line."""
 
     space: Any
     start: int

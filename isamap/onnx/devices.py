@@ -22,7 +22,7 @@ from isamap.scheduler.graphs.devices import dealt
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """A program whose steps are in the order of its phases, which name steps by number, and the plan."""
+    """A program whose steps are ordered by its phases, which name steps by number, and the plan."""
 
     program: Program
     phases: tuple[Phase, ...]

@@ -84,7 +84,7 @@ class TooLong(Exception):
 
 @dataclass(slots=True)
 class Writer:
-    """Steps, and how groups of them are written."""
+    """Steps, and the kernels of groups of them."""
 
     steps: Sequence[Open]
     makers: Mapping[str, int] = field(init=False)

@@ -44,7 +44,7 @@ class Taken:
 
 
 class Refused(Exception):
-    """A node inside another that could not be taken."""
+    """A node inside another that could not be lowered."""
 
     def __init__(self, taken: Taken) -> None:
         super().__init__(taken.why)
@@ -53,7 +53,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Lowering:
-    """The walk over a model: the program so far, and what became of each node."""
+    """The walk over a model: the program so far, and the treatment of each node."""
 
     model: Model
     room: Room

@@ -30,7 +30,7 @@ WORK_OF_PLACE = 32
 
 
 class OutOfOrder(Exception):
-    """Other sizes were asked for the elements of a value whose axes lie in an order of their own."""
+    """A value with permuted axes cannot have the requested sizes without a move."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -49,7 +49,7 @@ class Parted:
 
 @dataclass(slots=True)
 class Partition:
-    """A way to part a model's steps into kernels. Units: seconds; bytes, 0 for no limit of the workspace."""
+    """A method to partition a model's steps. Units: seconds; bytes, 0 for no limit of the workspace."""
 
     method: Method
     prices: Prices

@@ -30,7 +30,7 @@ LINE_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Of a group. Units: nanoseconds; bytes of the kernel's own workspace."""
+    """The price of a group. Units: nanoseconds; bytes of the kernel's own workspace."""
 
     cost_ns: float
     workspace_bytes: int = 0

@@ -26,7 +26,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A kernel called: by its operands' names what it reads, and what it writes."""
+    """A call of a kernel: the tensors that it reads and writes, by operand names."""
 
     kernel: str
     reads: Mapping[str, Passed]

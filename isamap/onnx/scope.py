@@ -13,8 +13,10 @@ Names = dict[str, Value | None]
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """`names` grows with each node, `opsets` has a version for each domain, and so many functions and graphs
-    are around.
+    """The names in scope.
+
+    `names` grows with each node. `opsets` has a version for each domain. The depth counts the functions and
+    graphs around the node.
     """
 
     names: Names

@@ -27,10 +27,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class DeviceProblem:
-    """Kernels in an order that is possible, devices, and what crossing between them costs.
+    """Kernels in a possible order, devices, and the cost of transfers between them.
 
-    `start_ns` is what a phase on several devices takes to begin and to be waited for. A tensor that another
-    device wrote takes `crossing_ns` longer to read. Units: nanoseconds.
+    `start_ns` is the time to start a phase on several devices and to wait for its end. Reading a tensor
+    that another device wrote takes `crossing_ns` longer. Units: nanoseconds.
     """
 
     jobs: tuple[Job, ...]

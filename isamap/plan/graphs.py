@@ -62,7 +62,7 @@ class Near:
 
 @dataclass(frozen=True)
 class GraphProblem:
-    """Nodes in an order in which each finds what it needs, groups to choose from, and sizes by tensor.
+    """Nodes in topological order, groups to choose from, and sizes by tensor.
 
     `results` have places outside of the workspace. Units: bytes.
     """

@@ -33,7 +33,7 @@ def axes_of(subscript: Subscript | Index) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A loop over what the loops around it on the same axis leave. Units: `step` in elements of the axis."""
+    """A loop over the remaining extent inside outer loops of the same axis. Units: `step` in elements."""
 
     axis: str
     step: int
@@ -41,10 +41,10 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """A level that holds what the loops from `depth` on touch of an operand.
+    """A memory level that holds the part of an operand that the loops from `depth` on use.
 
-    One that is `copied` is a buffer of the emitted code: tiles of issues, each filled by itself. One that is
-    `loaded` is registers, each with a tile: issues share those that are the same, and nothing of others.
+    A level that is `copied` is a buffer of the emitted code: tiles of issues, each filled by itself. A
+    level that is `loaded` is registers, each with a tile: issues share equal tiles only.
     """
 
     level: str
@@ -72,9 +72,9 @@ class Fused:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """Tiles, short along just these axes, whose elements are brought one by one, anew for each issue.
+    """Tiles, short along exactly these axes, whose elements are loaded one by one, anew for each issue.
 
-    `groups` are the axes that are gone along, with how many elements of one need a single load. Issues share
+    `groups` are the axes along which loads step, with the number of elements of a single load. Issues share
     nothing along axes that are `apart`.
     """
 

@@ -12,10 +12,10 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class CountedLoop:
-    """A loop whose iterations follow each other. Units: `step` and `rest` in elements of the axis.
+    """A sequential loop. Units: `step` and `rest` in elements of the axis.
 
-    `rest` are the sizes of the pieces in which a rest is performed that only the run knows, largest first;
-    none where there is a piece for each number of tiles.
+    `rest` are the piece sizes of a remainder that only run time knows, largest first; () if there is a
+    piece for each number of tiles.
     """
 
     axis: str
@@ -30,7 +30,7 @@ class CountedLoop:
 
 @dataclass(frozen=True, slots=True)
 class UnrolledLoop:
-    """A loop whose iterations are written one after the other. Units: `step` in elements of the axis."""
+    """A loop that is unrolled completely. Units: `step` in elements of the axis."""
 
     axis: str
     step: int
@@ -44,7 +44,7 @@ class UnrolledLoop:
 
 @dataclass(frozen=True, slots=True)
 class ParallelLoop:
-    """A loop whose iterations are dealt to threads. Units: as of `CountedLoop`."""
+    """A loop whose iterations are distributed to threads. Units: as of `CountedLoop`."""
 
     axis: str
     step: int

@@ -26,9 +26,9 @@ from isamap.match import Window
 class TileAxis:
     """A loop axis of a mapping: one kernel axis, or several fused ones.
 
-    Units: `extent` in elements (the profile value where the size is symbolic), `tile` the elements that one
-    issue covers (1 for an axis outside the instruction). Of an axis that `is_open` only the run knows how
-    long it is.
+    Units: `extent` in elements (the profile value if the size is symbolic), `tile` the elements that one
+    issue covers (1 for an axis outside the instruction). The extent of an axis that `is_open` is known only
+    at run time.
     """
 
     name: str
@@ -76,47 +76,48 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class TileOperand:
-    """An operand of the mapped instruction and what supplying it costs.
+    """An operand of the mapped instruction, with the costs of its loads and stores.
 
-    `axes` are the loop axes that its element depends on. Units: nanoseconds of unit time per tile
-    (`direct_ns` None when no move serves the tensor in place, so that it must be staged, and the mean where
-    the tensor ends in the middle of a tile; `staged_ns` from the staging buffer), `pack_ns_per_element` for
-    the copy. `tensor_bytes` per element where it lives,
-    `staged_bytes` per element in the staging buffer. `registers` that one tile takes of `memory`.
-    `stage_whole` when a summing axis outside the register block forces an accumulator through the buffer
-    (its tensor is narrower than its accumulator). Of an accumulator, the nanoseconds are for in and out
-    together. `direct_busy_ns` and `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that keep the
-    unit busy that performs the issues: computing waits for these, and hides all others.
+    `axes` are the loop axes on which its element depends. Units: nanoseconds of unit time per tile.
+    `direct_ns` is for the tensor in place: None if no move reads it there, so that it must be staged, and
+    the mean if the tensor ends in the middle of a tile. `staged_ns` is from the staging buffer, and
+    `pack_ns_per_element` is for the copy. `tensor_bytes` is per element in its backing memory,
+    `staged_bytes` per element in the staging buffer. One tile takes `registers` registers of `memory`.
+    `stage_whole` is true if a summing axis outside the register block requires a buffer for the
+    accumulator, because its tensor is narrower. For an accumulator, the nanoseconds are for load and store
+    together. `direct_busy_ns` and `staged_busy_ns` are the parts of `direct_ns` and `staged_ns` that occupy
+    the issuing unit. Computing waits for these parts, and hides all others.
 
-    `windows` are those that a buffer in a scratchpad holds once. `over` are registers of other memories that
-    one tile's registers are made of: a group of four takes four of those that other operands take one by one.
+    `windows` are those that a buffer in a scratchpad stores once. `over` are registers of other memories
+    that one tile's registers alias: a group of four takes four of the registers that other operands use one
+    by one.
 
-    `subscripts` says per tensor axis which loop axes move it, and by how many elements a step: `2*p + r` is
-    (("p", 2), ("r", 1)); empty when every loop axis has a tensor axis of its own. `dense_axis` is the loop
-    axis along which the tensor lies without gaps ("" if unknown), `pitch_bytes` how far apart its rows lie
-    (0 if unknown): with both known, what it costs to read many rows in place is modelled. A piece of a row
-    takes `least_row_bytes` of a cache at least, a line (0 where rows are no longer than that). `next_row` is
-    the loop axis each step of which moves to the row behind ("" if unknown). `in_rows` says that what an
-    iteration of a loop reads in place is a box of one array.
+    `subscripts` gives for each tensor axis the loop axes that move it, with elements per step: `2*p + r` is
+    (("p", 2), ("r", 1)); it is empty if every loop axis has a tensor axis of its own. `dense_axis` is the
+    loop axis along which the tensor is contiguous ("" if unknown), and `pitch_bytes` the distance of its
+    rows (0 if unknown). With both known, the cost of reading many rows in place is modelled. A piece of a
+    row takes at least `least_row_bytes` of a cache, a line (0 if rows are no longer than that). `next_row`
+    is the loop axis each step of which moves to the next row ("" if unknown). `in_rows` says that an
+    iteration of a loop reads a box of one array in place.
 
-    `homes` are the memories that its staging buffer may lie in, the one that is priced first: scratchpads by
+    `homes` are the possible memories of its staging buffer, the one that is priced first: scratchpads by
     name, "" for the workspace. `packed` says that the caller passes it packed already: it is staged as a
-    whole, and that costs nothing.
+    whole at no cost.
 
-    `mover` is a unit that fills the buffer by itself while the instruction's unit computes; of an
-    accumulator, that writes it back: "" where there is none, and the unit that computes copies as well.
-    `moved_ns_per_element` is what that takes the unit. `flow` says what all units take that move it between
-    main memory and a scratchpad, where none of them computes. `beside` says that the instruction's unit has
-    its registers to itself: copies go by other units, and beside the sum where they are dealt to it. `hints`
-    are the caches to which its lines may be named ahead, with nanoseconds per byte; one hint names
-    `line_bytes`. `ahead_counts` are so many iterations: that what was hinted is hinted into the nearest
-    cache, and at least that what register blocks share is. `streams` says that it comes from beyond all
-    caches, and takes longer for that than all issues; its lines are hinted `ahead_bytes` before their use.
-    `swept` says that a few of its rows may be worth reading side by side to their ends, each by loads of its
-    own. `late` says that pieces of its rows may come sooner where they are hinted, though it does not stream.
-    `cold` says that no cache has it when the kernel begins. A copy of it as a whole serves `turns_of_copy`
-    iterations of the ordered loops around. Each of these reads other elements of an array of `fresh_bytes`; 0
-    where none does.
+    `mover` is a unit that fills the buffer by itself while the instruction's unit computes; for an
+    accumulator, it writes the buffer back. It is "" if the unit that computes also copies.
+    `moved_ns_per_element` is that unit's time. `flow` is the time of all units that move it between main
+    memory and a scratchpad, if none of them computes. `beside` says that the instruction's unit shares no
+    registers with copies: copies use other units, and run in parallel with the sum if they are interleaved
+    with it. `hints` are the caches into which its lines may be prefetched, with nanoseconds per byte; one
+    hint loads `line_bytes`. `ahead_counts` are two prefetch distances in iterations: for the nearest cache
+    after an earlier hint, and the least one for inputs that register blocks share. `streams` says that it
+    comes from beyond all caches, and takes longer than all issues; its lines are hinted `ahead_bytes`
+    before their use. `swept` says that it may pay to read a few of its rows together to their ends, each by
+    loads of its own. `late` says that hints may make pieces of its rows arrive earlier, though it does not
+    stream. `cold` says that no cache contains it when the kernel begins. A copy of it as a whole serves
+    `turns_of_copy` iterations of the ordered loops around. Each of these reads other elements of an array
+    of `fresh_bytes`; 0 if none does.
     """
 
     name: str
@@ -172,10 +173,10 @@ class TileOperand:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """An elementwise statement that an option can take along: performed on each tile while it is held.
+    """An elementwise statement that an option can fuse: it is computed on each tile in the accumulator.
 
-    `needs` are the statements that have to be taken along with it. `passes` are scratchpads that a tile goes
-    through on its way out. Units: `extra_ns` is what it adds for all tiles together, in nanoseconds; it saves
+    `needs` are the statements that must be fused with it. `passes` are scratchpads that a tile goes through
+    on its way out. Units: `extra_ns` is the added time for all tiles together, in nanoseconds; fusion saves
     the time of the statement's own nest; bytes of each scratchpad.
     """
 
@@ -202,15 +203,15 @@ class Carried:
 
 @dataclass(frozen=True, slots=True)
 class NestOption:
-    """One mapping of one statement, ready to be tiled. Units: `interval_ns` and `latency_ns` of one issue,
-    which `unit` performs.
+    """One mapping of one statement, ready to be tiled.
 
-    `can_split_sums` says that partial results over a summing axis may be joined, and that the machine can.
-    `parts` is for what schedulers hand to cost models: the option of one of so many parts per axis, which
-    threads perform at the same time; extents are those of a part. `between` is how many registers of each
-    memory an issue needs for a moment, beside those of its operands. `carried` is what ordered iterations
-    leave in registers; None where they do not. `banked` says of scratchpads with banks how long one issue
-    keeps all of them busy, and a nanosecond of loading an operand into registers.
+    Units: `interval_ns` and `latency_ns` of one issue, which `unit` performs. `can_split_sums` says that
+    partial sums over a summing axis may be joined, and that the machine can. `parts` is for schedulers and
+    cost models: the option is one of so many parts per axis, which threads perform in parallel; extents are
+    those of a part. `between` is the number of registers of each memory that an issue needs temporarily, in
+    addition to its operands. `carried` are the values that ordered iterations leave in registers; None if
+    they do not. `banked` gives for scratchpads with banks the time for which one issue keeps all of them
+    busy, and that of a nanosecond of loading an operand into registers.
     """
 
     mapping: str
@@ -230,7 +231,7 @@ class NestOption:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A schedule that is known of an option, by its place among those of its statement: what is decided.
+    """The decisions of a known schedule of an option, by the option's place among those of its statement.
 
     `parts` are those of the option that it is one of.
     """
@@ -244,12 +245,10 @@ class Start:
 class NestProblem:
     """A statement and its options; the first option is never better known than the others.
 
-    Mappings may be left out that cannot win: under none of them does a schedule of the statement cost less
-    than `others_ns` by the model that left them out. Units: nanoseconds, infinite where all are there.
-
-    Where the others were priced by it, schedules of these are known: `starts` are as good as greedy's.
-
-    `turns` is how often the ordered loops around the statement have it performed: cost models price one.
+    Mappings that cannot win may be omitted: by the model that omitted them, no schedule with one of them
+    costs less than `others_ns`. Units: nanoseconds, infinite if all are present. Schedules may be known
+    from that pricing: `starts` are as good as greedy's. `turns` is the number of times that ordered loops
+    around the statement perform it; cost models price one.
     """
 
     statement: int
@@ -261,10 +260,12 @@ class NestProblem:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """A cache level, nearest first; `ways` and `line_bytes` are 0 where unknown; `shared` when all cores have
-    it together, its bandwidth too; `cores` of them share its room. `rows` is what reading rows out of it
-    takes. A line not touched for `kept_ns` is lost to others that share it (0: it is kept). A working set of
-    more than `usable_factor` of it evicts itself.
+    """A cache level, nearest first.
+
+    `ways` and `line_bytes` are 0 if unknown. `shared` says that all cores share it with its bandwidth;
+    `cores` of them share its capacity. `rows` is the time to read rows from it. A line not touched for
+    `kept_ns` is evicted by others that share it (0: it stays). A working set of more than `usable_factor`
+    of it evicts itself.
 
     Units: bytes, bytes per nanosecond towards the level before it, and nanoseconds.
     """
@@ -283,18 +284,16 @@ class Cache:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Everything that a heuristic or a solver may look at.
+    """The scheduling problem: all data that a heuristic or a solver may use.
 
-    `registers` is how many registers each register memory has; `memory_bandwidth_bytes_per_ns` is what lies
-    beyond the last cache, and `memory_shared` whether cores share that; `memory_rows` and `memory_streams`
-    are what reading it takes beside, `tlb` and `loops` what pages and loops take, and `model` what prices are
-    made with beside figures of parts. `threads` is how many there
-    are to perform the kernel, and `thread_start_ns` what it takes them to begin, and to wait for each other,
-    once.
-    `hinted` are the caches into which an instruction brings memory ahead of its use.
-    `scratchpads` are those with their bytes; addresses in them are multiples of `address_steps`. `blocks`
-    are axes with how many iterations of each the statements share: those of the kernel in these blocks are
-    asked about.
+    `registers` is the number of registers of each register memory. `memory_bandwidth_bytes_per_ns` is the
+    bandwidth of the memory behind the last cache, which cores share if `memory_shared`; `memory_rows` and
+    `memory_streams` are its additional reading times. `tlb` and `loops` are the times of pages and loops,
+    and `model` has further parameters of cost models. `threads` is the number of threads that perform the
+    kernel, and `thread_start_ns` the time to start them and to wait for their end, once. `hinted` are the
+    caches into which an instruction prefetches. `scratchpads` are those with their bytes; addresses in them
+    are multiples of `address_steps`. `blocks` are axes that statements share in blocks, with the iterations
+    of each: the problem is about the kernel in these blocks.
     """
 
     kernel: str

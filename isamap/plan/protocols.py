@@ -34,7 +34,7 @@ class CostModel(Protocol):
 
 @runtime_checkable
 class FlooredModel(Protocol):
-    """A cost model that knows at a glance what an option cannot undercut: then not all mappings are built."""
+    """A cost model with a fast lower bound of an option, so that hopeless mappings need not be built."""
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
         """Return what `expression` of the option is never below, nor of one with larger figures or more operands.
@@ -45,7 +45,7 @@ class FlooredModel(Protocol):
 
 
 class Heuristic(Protocol):
-    """A way to answer a problem."""
+    """A method that solves a problem."""
 
     @property
     def name(self) -> str:
@@ -63,7 +63,7 @@ class Heuristic(Protocol):
 
 
 class Evaluator(Protocol):
-    """A cost that is found by looking at a schedule, not by an expression: it has no bound."""
+    """A cost from an evaluation of a schedule, not from an expression: it has no bound."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Evaluator(Protocol):
 
 @runtime_checkable
 class ComparingEvaluator(Protocol):
-    """An evaluator that has reasons to look at all schedules together, or more to say than a number."""
+    """An evaluator that compares all schedules together, or returns more than a number."""
 
     def evaluate_together(self, trials: Sequence[Trial]) -> Sequence[Evaluation]:
         """Return an evaluation of each schedule, in their order."""

@@ -24,16 +24,16 @@ from isamap.source import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Copy of an operand into a workspace buffer, laid out as the loops below read it.
+    """A copy of an operand into a workspace buffer, in the layout in which inner loops read it.
 
-    `depth` is how many loops of the nest stand around the copy. For the accumulator the copy goes both ways.
-    `ahead` is how many iterations of the loop around it a buffer is filled early: shares of that are
-    performed inside the iteration that runs meanwhile, and the buffer has so many copies more. `into` is the
-    axis of the loop down to which they are dealt, "" for the loop just inside. `memory` is
-    the scratchpad that the buffer lies in, "" for the workspace in main memory; `address` where it begins
-    there, in bytes. `packed` says that a program of its own makes the copy, before: the caller keeps it, and
-    passes it. `by_rows` says that the array is read (a result: written) row after row, as far as the buffer
-    goes; else the copy goes in the order of the buffer.
+    `depth` is the number of loops of the nest around the copy. An accumulator is copied both ways. `ahead`
+    is the number of iterations of the loop around it by which the buffer is filled early: slices of the
+    copy are performed inside the current iteration, and the buffer has as many additional copies. `into` is
+    the axis of the innermost loop with which they are interleaved, "" for the loop just inside. `memory` is
+    the scratchpad of the buffer, "" for the workspace in main memory; `address` is its start there, in
+    bytes. `packed` says that a separate program makes the copy, and the caller passes it. `by_rows` says
+    that the array is read (a result: written) row after row; otherwise the copy goes in the order of the
+    buffer.
     """
 
     operand: str
@@ -48,7 +48,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The write-back of a staged result dealt to loops of the next iteration, down to the one over `axis`."""
+    """The deferred write-back of a staged result, interleaved with the next iteration down to loop `axis`."""
 
     operand: str
     axis: str
@@ -109,17 +109,16 @@ PROVEN = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """All nests of a kernel with what is known about their cost.
+    """All nests of a kernel, and their known cost.
 
-    Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`; both None for a schedule
-    written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL. `findings`,
-    which the text does not have, are what happened while it was looked for. `profile` is how the digest of
-    the measured figures begins that the model saw; empty for those of the description. `fixed` are decisions
-    that a person made: the bound and the status are about schedules that have them. `question` is how the
-    digest begins of everything else that they depend on; empty where not wanted. `found_by` and `proved_by`
-    name the engines that found the nests and proved the bound, with commas between those of several. `blocks`
-    are axes with how many iterations of each statements perform one after the other: nests are those of the
-    kernel in these blocks.
+    Units: `cost_ns` and `lower_bound_ns` in nanoseconds of the model named `model`; both None for a
+    schedule written by hand. `status` is the solver's word (OPTIMAL, FEASIBLE) or HEURISTIC or MANUAL.
+    `findings`, which the text does not have, are events of the search. `profile` is the beginning of the
+    digest of the measured parameters that the model used; empty for those of the description. `fixed` are
+    decisions that a person made: the bound and the status are about schedules with them. `question` is the
+    beginning of the digest of all other inputs; empty if not requested. `found_by` and `proved_by` name the
+    engines that found the nests and proved the bound, separated by commas. `blocks` are axes that
+    statements share in blocks, with the iterations of each: nests are those of the kernel in these blocks.
     """
 
     kernel: str

@@ -21,9 +21,9 @@ from isamap.transform import Statement, accesses, statements
 class Frame:
     """A canonical kernel on a machine.
 
-    `profile` are the numbers that sizes have in costs, `turns` how often ordered loops have each statement
-    performed, in the order of the statements; so are `matches`,
-    which may perform them. `packed` are inputs that the caller passes packed.
+    `profile` gives the numbers of sizes in costs. `turns` is, per statement, the number of times that
+    ordered loops perform it, and `matches` are its candidates. `packed` are inputs that the caller passes
+    packed.
     """
 
     kernel: Kernel

@@ -170,7 +170,7 @@ def compilation_report(
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """A schedule with what it answers."""
+    """A schedule with the kernel, machine and problem that it is for."""
 
     kernel: Kernel
     machine: Machine

@@ -59,7 +59,7 @@ GAINS = 4
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One form of a kernel and what matches it; the kernel as it is written has no steps.
+    """A variant of a kernel and its mappings; the kernel as written has no steps.
 
     `kernel` is before sizes are given. `gains` are the instructions that perform more of it.
     """

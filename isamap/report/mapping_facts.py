@@ -265,7 +265,7 @@ class Facts:
 
 
 class Look:
-    """Finds facts of a kernel's mappings; remembers what it has found."""
+    """The cached search for facts of a kernel's mappings."""
 
     def __init__(self, matched: Matched) -> None:
         self._matched = matched

@@ -43,9 +43,10 @@ _MOST_SIGNALS = 64
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """The words of a command that runs the command behind them on a processor of its own.
+    """The words of a command that runs another command on an emulated processor.
 
-    `target` is what compilers are told of another architecture, `before` words before its program's name.
+    `target` is the compiler's option for the other architecture, `before` are words before its program's
+    name.
     """
 
     words: tuple[str, ...]

@@ -255,7 +255,10 @@ def _holds(condition: Condition, env: Mapping[str, int]) -> bool:
 
 
 class Simulated:
-    """Needs no compiler and no processor of the machine's kind; what it leaves out is among its facts."""
+    """The evaluator by simulation. It needs no compiler and no processor of the machine's kind.
+
+    Its facts list the effects that it leaves out.
+    """
 
     name = "simulated"
 

@@ -82,8 +82,8 @@ class Span:
 class Grid:
     """All issues of one shape: the instruction's axes with their lengths, the loops around it.
 
-    `spans` are the groups; `loops` extents of kernel axes on no instruction axis; `empty` instruction axes on
-    which there is nothing: of them only lane 0 stands for iterations.
+    `spans` are the groups; `loops` extents of kernel axes on no instruction axis; `empty` unused
+    instruction axes, of which only lane 0 performs iterations.
     """
 
     params: tuple[tuple[str, int], ...]

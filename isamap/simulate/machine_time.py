@@ -40,7 +40,7 @@ class Touch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Varying:
-    """Parameters that loops move, and the issue where they have some values."""
+    """Parameters that vary with loops, and the issue at given values."""
 
     params: tuple[tuple[str, Index], ...]
     at: Callable[[Mapping[str, int]], Step]
@@ -91,7 +91,7 @@ class Swept(NamedTuple):
 
 
 class Watcher(Protocol):
-    """Told what happens, as it happens. Units: nanoseconds."""
+    """A listener for simulation events, called as they happen. Units: nanoseconds."""
 
     def issued(self, step: Step, booked: float, start: float, end: float) -> None:
         """An issue whose unit is kept busy from `booked` on, whose operands are there at `start`."""

@@ -23,7 +23,7 @@ from isamap.plan.problem import Cache
 
 @dataclass(frozen=True, eq=False)
 class Turn:
-    """A loop around accesses: how often it turns in each of its runs, and the loop around it."""
+    """A loop around accesses: its trip count, and the loop around it."""
 
     variable: str
     trips: int

@@ -77,11 +77,11 @@ class VerificationFailed(IsamapError):
 
 
 class Unkept(UsageProblem):
-    """A place where results are kept cannot be used: it is full, read-only, or something else is there."""
+    """A storage folder cannot be used: it is full, read-only, or something else is there."""
 
 
 class NotKept(UserWarning):
-    """The result is there; it, or what would have made the next one faster, was not kept."""
+    """A warning: the result is complete, but could not be stored for later runs."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(diagnostic.render())
@@ -89,7 +89,7 @@ class NotKept(UserWarning):
 
 
 class OnlyWarned:
-    """A block that ends where something cannot be kept, with a warning for each finding."""
+    """A context in which a failure to store a result becomes a warning."""
 
     def __enter__(self) -> None:
         pass

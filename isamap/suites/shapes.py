@@ -101,7 +101,7 @@ class Recurrent:
 
 @dataclass(frozen=True, slots=True)
 class Sparse:
-    """C[m, n] += A[m, k] · B[k, n] with a sparse A, of whose elements so many are not zeros."""
+    """C[m, n] += A[m, k] · B[k, n] with a sparse A, which has `nonzeros` nonzero elements."""
 
     number: int
     part: str

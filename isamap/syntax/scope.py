@@ -24,7 +24,7 @@ IndexRole = Literal["size", "let", "axis", "constant", "scalar", "element"]
 
 
 class Cascade(Exception):
-    """A name is used whose own declaration was refused already: nothing more to say."""
+    """A name whose declaration was refused before is used: no further message is needed."""
 
 
 @dataclass(frozen=True)

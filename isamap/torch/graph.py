@@ -63,7 +63,7 @@ def base_of(node: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Lying:
-    """A tensor as it lies in memory. Units: elements."""
+    """The memory layout of a tensor. Units: elements."""
 
     dtype: str
     sizes: tuple[int, ...]

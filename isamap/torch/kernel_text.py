@@ -65,7 +65,7 @@ def kernel_text(group: Group) -> Text:
 
 
 class _Made:
-    """A text in the making: its operands, its statements, and what each node of the group is called there."""
+    """A kernel text under construction: its operands, its statements, and the names of the group's nodes."""
 
     def __init__(self, group: Group) -> None:
         self.group = group

@@ -133,7 +133,7 @@ def _threshold_backward(given: Sequence[str], option: Option, dtype: str) -> str
 
 @dataclass(frozen=True, slots=True)
 class Optioned:
-    """An operation whose text depends on more than terms: how many these are, and what else it takes."""
+    """An operation whose text depends on further arguments: its number of terms, and these arguments."""
 
     terms: int
     options: tuple[tuple[str, Any], ...]

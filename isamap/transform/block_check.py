@@ -42,7 +42,7 @@ _ALL = -1  # a row that is not told from others, of arrays without rows
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The rows that are looked at, and the `turns` that compute them: iterations of the loop over blocks."""
+    """The rows to trace, and the `turns` that compute them: iterations of the loop over blocks."""
 
     rows: frozenset[int]
     turns: frozenset[int]

@@ -57,10 +57,10 @@ _OPEN_SIZE = 64
 
 @dataclass(frozen=True, slots=True)
 class Factorisation(Rewrite):
-    """A rewrite that takes a product apart.
+    """A rewrite that factors a product.
 
-    Units: `flops_before` and `flops_after` are operations of the statement that is taken apart, and of those
-    that it becomes, as expressions of the sizes; `temporary` counts elements that are kept in between.
+    Units: `flops_before` and `flops_after` are operations of the original statement, and of those that
+    replace it, as expressions of the sizes; `temporary` counts elements of temporaries.
     """
 
     statement: int

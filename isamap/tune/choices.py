@@ -77,7 +77,7 @@ _KEEP = f"insert or replace into choices ({', '.join(COLUMNS)}) values ({', '.jo
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The file."""
+    """The SQLite file of choices."""
 
     path: Path
 

@@ -83,7 +83,7 @@ _ALL = f"select {', '.join(COLUMNS)} from evaluations"
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """The file."""
+    """The SQLite file of evaluations."""
 
     path: Path
 

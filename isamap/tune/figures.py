@@ -29,7 +29,7 @@ class InstructionFigure:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthFigure:
-    """One kind of access to a memory, in sequence, or in parts side by side where that is faster.
+    """One kind of access to a memory, sequential, or in parallel streams if that is faster.
 
     Units: `ns_per_byte`; `size_bytes` of the buffer.
     """
@@ -78,7 +78,7 @@ class UnmeasuredPacking:
 
 @dataclass(frozen=True, slots=True)
 class RowReading:
-    """The ns of a piece of a row that `computed` rows are multiplied by.
+    """The time of a piece of a row that is multiplied by `computed` rows. Units: ns.
 
     `together` pieces are read before those next to them, 0: all of a column.
     """
@@ -148,7 +148,7 @@ class PieceFigure:
 
 @dataclass(frozen=True, slots=True)
 class Unmeasured:
-    """A memory of which something stays as it is stated; `said` is why."""
+    """A memory of which some parameter keeps its stated value; `said` is the reason."""
 
     memory: str
     said: str

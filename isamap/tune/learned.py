@@ -118,7 +118,7 @@ def _other_version(name: str, what: str, known: str) -> UsageProblem:
 
 
 class Learned:
-    """The evaluator: what a trained model says of a schedule. Nothing is run."""
+    """The evaluator by a trained model. It runs nothing."""
 
     name = "learned"
 

@@ -38,9 +38,9 @@ LIMITS = Limits(seconds=60, memory_bytes=4 << 30)
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Runs code on this processor, which has to be of the machine's kind.
+    """The evaluator by measurement: it runs code on this processor, which must be of the machine's kind.
 
-    `processor_time` times what the calling thread takes of its processor, in which others do not count.
+    `processor_time` measures the processor time of the calling thread, which excludes other processes.
     """
 
     rounds: int = ROUNDS

@@ -176,7 +176,7 @@ SHOWN = 6
 
 @dataclass(frozen=True, slots=True)
 class Apart:
-    """A stated figure and the measured one. Units: `unit`; of instructions ns, on all units together."""
+    """A stated parameter and the measured one. Units: `unit`; of instructions ns, on all units together."""
 
     subject: str
     what: str

@@ -25,14 +25,14 @@ PATIENCE = 3
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A point that was measured: its time over that of the first schedule, infinite where it did not run."""
+    """A measured point: its time over that of the first schedule, infinite if it did not run."""
 
     point: Point
     ratio: float
 
 
 class Searcher(Protocol):
-    """A way to search by measuring. One object serves one search, so it may keep what it likes."""
+    """A method to search by measuring. One object serves one search, so it may have state."""
 
     @property
     def name(self) -> str:

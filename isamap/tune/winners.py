@@ -90,7 +90,7 @@ Rounds = Mapping[int, Mapping[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class Winners:
-    """The file."""
+    """The SQLite file of tuned schedules."""
 
     path: Path
 

@@ -24,7 +24,7 @@ from isamap.source import Diagnostic
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """A code, one sentence with the numbers, and what they are made of."""
+    """A code, one sentence with the numbers, and the parts of these numbers."""
 
     code: str
     message: str

@@ -31,10 +31,10 @@ Way = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Decisions that are made at once: the ways to make them for each kind of register block, and what kind
-    each block is. A block without any way is none that can be had.
+    """Decisions that are made at once: the ways to make them, for each kind of register block.
 
-    Shapes: `values` (names, kinds, most ways), padded; `counts` (kinds,); `kinds` (blocks,).
+    A block without any way is infeasible. Shapes: `values` (names, kinds, most ways), padded; `counts`
+    (kinds,); `kinds` (blocks,).
     """
 
     names: tuple[str, ...]
@@ -100,10 +100,7 @@ def _sizes(space: Space, axis: TileAxis, blocks: Sequence[RegisterBlock]) -> Cho
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """Register blocks, by number, with decisions that are made, and what costs no less.
-
-    Units: `floors` in nanoseconds.
-    """
+    """Register blocks, by number, with partial decisions and lower bounds. Units: `floors` in nanoseconds."""
 
     owner: Places
     made: Mapping[str, Numbers]

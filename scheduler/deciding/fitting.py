@@ -15,7 +15,7 @@ from math import prod
 
 @dataclass(frozen=True, slots=True)
 class Taker:
-    """An operand, as far as registers go: how many a tile takes, and which unrolled axes it follows."""
+    """The register needs of an operand: registers per tile, and the unrolled axes that it depends on."""
 
     memory: str
     registers: int

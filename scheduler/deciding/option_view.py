@@ -13,7 +13,7 @@ Pairs = Sequence[tuple[str, TileAxis, TileAxis]]
 
 
 class Choices(Protocol):
-    """An option with what is fixed about it, its loops, and the names of its decisions."""
+    """An option with its fixed decisions, its loops, and the names of its decisions."""
 
     @property
     def statement(self) -> int: ...

@@ -30,11 +30,12 @@ def _any_stage(_: Choices, __: TileOperand) -> tuple[int, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class PerOperand:
-    """A kind of decisions: `values` that may be decided (none where what is fixed cannot be), what they have
-    to keep, how a nest is made to have them, and how they are read off one.
+    """A kind of decision about operands.
 
-    `staged` are the ways to stage an operand that what is fixed leaves, None for all of them. Searches begin
-    with the `first` of the values; short ones look at others only where they are `tried`.
+    `values` are the possible values (none if a fixed one is impossible). The other fields are its
+    constraints, its effect on a nest, and the way to read it from a nest. `staged` are the ways to stage an
+    operand that fixed decisions allow, None for all of them. Searches start with the `first` of the values;
+    short searches try other values only if they are `tried`.
     """
 
     values: Callable[[Choices], Values]

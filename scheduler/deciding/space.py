@@ -39,9 +39,9 @@ LEAST_SWEPT = 4
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """One option with what may be decided about it. `fixed` are decisions that a person has made.
+    """The decisions about one option. `fixed` are decisions that a person has made.
 
-    `kept` holds the rules once they have been asked for.
+    `kept` caches the rules.
     """
 
     statement: int

@@ -35,11 +35,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A statement under one option, and costs that several effects are made of.
+    """A statement under one option, and the costs that several effects share.
 
-    `brought` is what bringing inputs into registers takes, `beside` what other units copy beside the sum,
-    `blocks` all register blocks by themselves, `missed` what caches miss, and `moved` what each operand keeps
-    units busy that copy by themselves.
+    `brought` is the time of operand loads. `beside` is the time of copies by other units in parallel with
+    the sum. `blocks` is that of all register blocks by themselves, `missed` the cache misses, and `moved`
+    the busy time of units that copy by themselves, by operand.
     """
 
     problem: Problem
@@ -102,11 +102,11 @@ Parts = Callable[[Context], Iterable[Part]]
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Something that takes time: its short name, what people call it, and how it counts beside others.
+    """Something that takes time: its short name, its description for people, and how it combines with others.
 
-    `{by}` in name and words is the memory or unit that a part is of; in words `{units}` and `{instruction}`
-    are what a statement is performed on and by. Where a machine does not state a figure that it needs, it
-    does not appear. `least` is what of it no schedule undercuts that brings operands in some way.
+    In name and words, `{by}` is the memory or unit of a part; in words, `{units}` and `{instruction}` are
+    those that perform the statement. The effect is omitted if the machine does not state a required
+    parameter. `least` is its lower bound for all schedules of an option that load operands in some way.
     """
 
     name: str

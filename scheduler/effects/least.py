@@ -19,7 +19,7 @@ from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """An operand in place or from a buffer: what moving its tiles takes, and how many elements are copied.
+    """An operand in place or from a buffer: the time of its tiles' loads, and the number of copied elements.
 
     Units: nanoseconds.
     """
@@ -31,7 +31,7 @@ class Brought:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One way to bring every operand: in place, or from a buffer. Units: nanoseconds."""
+    """A choice, for every operand, between in place and a buffer. Units: nanoseconds."""
 
     problem: Problem
     computing_ns: float

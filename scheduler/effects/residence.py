@@ -93,9 +93,9 @@ def rows_in_a_run(operand: TileOperand, space: Space, problem: Problem) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """All rows of an input: how many there are, of how many elements, and what beginning one takes.
+    """All rows of an input: their number, their elements, and the time to start one.
 
-    Of `together` rows one is begun, and of the `run` that follow each other, where they are read as a whole.
+    Of `together` rows one is started, and of the `run` that follow each other, if they are read as a whole.
     """
 
     tiling: Tiling

@@ -72,7 +72,7 @@ def priced(shares: Iterable[Share]) -> Cost:
 
 @runtime_checkable
 class SharingModel(Protocol):
-    """A cost model that says of what its costs are made."""
+    """A cost model that splits its costs into named parts."""
 
     def shares(self, problem: Problem, nest: NestProblem, option: NestOption) -> tuple[Share, ...]:
         """Return the parts of the expression of an option."""

@@ -30,7 +30,7 @@ Ask = Callable[["Stretch"], DevicePlan | Diagnostic | None]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Kernels to be dealt behind others, which left some tensors on a device; `start` is a possible deal."""
+    """Kernels to assign after others, which left tensors on a device; `start` is a possible assignment."""
 
     problem: DeviceProblem
     wrote: Mapping[str, int]

@@ -21,7 +21,7 @@ MOST_INNER = 24
 
 @dataclass(frozen=True, slots=True)
 class Cone:
-    """A root, and what is computed inside with it, by number."""
+    """A root, and the nodes that are computed with it, by number."""
 
     root: int
     inner: frozenset[int] = frozenset()
@@ -34,7 +34,7 @@ class Cone:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """A graph's tensors: what writes each, what reads each, and which the caller reads."""
+    """A graph's tensors: the writer and the readers of each, and those that the caller reads."""
 
     nodes: Sequence[GraphNode]
     makers: Mapping[str, int]

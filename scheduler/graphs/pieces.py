@@ -20,7 +20,7 @@ PIECE = 400
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a plan as a problem, its own groups by number in the whole, and the room that is left."""
+    """A window of a plan as a problem, its groups by number in the whole, and the remaining capacity."""
 
     problem: GraphProblem
     groups: tuple[int, ...]

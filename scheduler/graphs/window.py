@@ -36,8 +36,9 @@ class Choice:
 class Held:
     """A tensor that the window writes or reads.
 
-    `maker` is the root that writes it, None for one that is there before; `stays` says that it is read behind
-    the window. `near` is None where the window decides whether it stays near. Units: bytes, nanoseconds.
+    `maker` is the root that writes it, None if it exists before; `stays` says that it is read after the
+    window. `near` is None if the window decides whether it stays in the near cache. Units: bytes,
+    nanoseconds.
     """
 
     name: str
@@ -51,11 +52,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A stretch to be decided: `start` are choices by number in an order that is possible.
+    """A window to be decided: `start` are choices by number in a possible order.
 
-    Each node of `needed` is computed by a group at least, which follows from what is read. `start_far_ns` is
-    what that order pays for what is not near; `room_bytes` and `near_bytes` are what the rest leaves of the
-    workspace and of the near cache.
+    Each node of `needed` must be in at least one group, which follows from the reads. `start_far_ns` is the
+    cost of far reads in that order; `room_bytes` and `near_bytes` are the capacity that the remaining plan
+    leaves of the workspace and of the near cache.
     """
 
     choices: tuple[Choice, ...]
@@ -71,9 +72,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Choices in their order, names of what stays near, and the least that they cost. Units: nanoseconds.
+    """Choices in order, the tensors that stay near, and a lower bound on the cost. Units: nanoseconds.
 
-    `near` is None where the start is the answer, and what stays near with it.
+    `near` is None if the start is the answer, with its near tensors.
     """
 
     order: tuple[int, ...]
@@ -84,7 +85,7 @@ class Decided:
 
 @dataclass(slots=True)
 class Model:
-    """The variables: which choices, when each root runs, which tensors stay near."""
+    """The variables: the selected choices, the position of each root, and the tensors that stay near."""
 
     window: Window
     model: Any

@@ -33,7 +33,7 @@ Command = tuple[str, ...]
 
 
 class ChildLost(Exception):
-    """A child that does not answer any more; the text says what happened to it."""
+    """The solver process no longer answers; the text says what happened."""
 
 
 class ChildLate(Exception):
@@ -46,7 +46,7 @@ class ChildLate(Exception):
 
 @dataclass(slots=True)
 class Child:
-    """One solver process. `lines` are its answers, an empty one at its end; `said` is what it complained.
+    """One solver process. `lines` are its answers, an empty one at its end; `said` is its error output.
 
     It is busy from the moment that it gets a job until the caller has read all of the answer.
     """

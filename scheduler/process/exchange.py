@@ -21,10 +21,10 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """The schedules among which to look for one that costs less than `best_ns`.
+    """The schedules among which to search for one that costs less than `best_ns`.
 
-    The first contender starts from the best schedule known, unless that is the best of its option already:
-    then `holds_best` is false. Those in `without` are not looked at. Units: nanoseconds; nothing costs less
+    The first contender starts from the best known schedule, unless that is already the best of its option:
+    then `holds_best` is false. Options in `without` are skipped. Units: nanoseconds; no schedule costs less
     than `floor_ns`.
     """
 

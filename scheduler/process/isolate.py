@@ -23,7 +23,7 @@ UNHEARD = (ChildLost, ChildLate, ValueError, TypeError, KeyError, IndexError)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The last that was heard of the solver; `failure` says why it was not heard to the end."""
+    """The last message of the solver; `failure` says why it was the last."""
 
     found: Found | None
     failure: Diagnostic | None = None

@@ -27,7 +27,7 @@ JUMPS = 0.1  # share of steps that take another mapping or register block
 
 
 class Annealing:
-    """Random search that cools down."""
+    """The simulated annealing heuristic."""
 
     name = "annealing"
 

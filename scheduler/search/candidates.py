@@ -26,9 +26,9 @@ RECALLED = 32
 
 @dataclass(frozen=True, slots=True)
 class OpenOption:
-    """An option to be decided. Units: `floor_ns` in nanoseconds, proven: no schedule of it costs less.
+    """An open option. Units: `floor_ns` in nanoseconds, a proven lower bound on its schedules.
 
-    `start` is what greedy decides, where that is known.
+    `start` is greedy's decisions, if known.
     """
 
     number: int
@@ -43,7 +43,7 @@ class OpenOption:
 class Candidate:
     """An option decided completely. Units: `cost_ns` in nanoseconds of the model.
 
-    `fused` are the statements that it takes along.
+    `fused` are the statements that it fuses.
     """
 
     option: OpenOption

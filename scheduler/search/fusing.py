@@ -87,9 +87,9 @@ def _offered(nest: NestProblem) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The answer for a nest and for those that it may take along, each in a nest of its own.
+    """The answer for a nest and for the statements that it may fuse, each in a nest of its own.
 
-    The answer's costs hold all of them, as its options do; `choices` say how.
+    The answer's costs include all of them, as its options do; `choices` say how.
     """
 
     answer: Solved
@@ -124,7 +124,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """An option with what it takes along.
+    """An option with its fused statements.
 
     Units: nanoseconds; `extra_ns` is added to its own nest, `other_ns` is spent in those of the others.
     """

@@ -40,7 +40,7 @@ Tried = set[Changes]
 
 
 class Greedy:
-    """The built-in heuristic."""
+    """The greedy heuristic."""
 
     name = "greedy"
 

@@ -90,7 +90,7 @@ class _Priced:
 
 @dataclass(frozen=True, slots=True)
 class _Settled:
-    """A mapping of which all is known: what it costs at least, and the best schedule known, if any is."""
+    """A completely priced mapping: its lower bound, and its best known schedule, if any."""
 
     number: int
     option: NestOption

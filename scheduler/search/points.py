@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """One of a group's options with what it takes along, whose cost the option's holds."""
+    """One of a group's options with its fused statements, whose cost the option includes."""
 
     option: OpenOption
     choice: Choice

@@ -31,7 +31,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Is:
-    """A decision has one of these values."""
+    """The fact that a decision has one of these values."""
 
     decision: str
     values: tuple[int, ...]
@@ -39,7 +39,7 @@ class Is:
 
 @dataclass(frozen=True, slots=True)
 class AtMost:
-    """One number is at most another. Beside other facts, both follow from what is decided about one axis."""
+    """The fact that one number is at most another. With other facts, both depend on one axis's decisions."""
 
     left: Cost
     right: Cost
@@ -47,7 +47,7 @@ class AtMost:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """A fact is none."""
+    """The negation of a fact."""
 
     fact: AtMost
 
@@ -58,9 +58,9 @@ Facts = tuple[Fact, ...]
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """One of the facts holds. Where none does, `sentence` says so of the decisions that are fixed.
+    """A clause: at least one of the facts holds. If none does, `sentence` describes the conflict.
 
-    What is only possible where something else holds stands first, as not being so.
+    The negation of a precondition stands first.
     """
 
     facts: Facts
@@ -71,10 +71,10 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """All that decisions about one option have to keep.
+    """All constraints on decisions about one option.
 
-    `orders` are clauses about loops, of which a schedule that breaks one is another one's or none;
-    `capacities` what scratchpads hold.
+    `orders` are symmetry-breaking clauses about loops: a schedule that breaks one equals another one, or is
+    invalid. `capacities` are the contents of scratchpads.
     """
 
     constraints: tuple[Constraint, ...]

@@ -59,9 +59,9 @@ FEW = 4
 
 @dataclass(slots=True)
 class Translator:
-    """One cost in one model. `cap_ns` is a cost that the solution need not exceed.
+    """The translation of one cost into one model. `cap_ns` is a known upper bound on the solution's cost.
 
-    Memos go by identity; `kept` keeps expressions alive that were made on the way.
+    Memos are keyed by identity; `kept` keeps new expressions alive.
     """
 
     model: cp_model.CpModel

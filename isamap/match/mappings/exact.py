@@ -55,10 +55,10 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Lanes with equal subscripts `given` are to have equal subscripts `wanted`.
+    """The requirement that lanes with equal subscripts `given` also have equal subscripts `wanted`.
 
-    Where an operand is read twice, the second lane of a pair may be that of another read: `other` then says
-    the subscripts there, as many as here.
+    If an operand is read twice, the second lane of a pair may belong to the other read: `other` are then
+    its subscripts, in the same order.
     """
 
     given: tuple[Index, ...]

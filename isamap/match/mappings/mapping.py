@@ -113,7 +113,7 @@ Key = tuple[tuple[tuple[str, str, str], ...], tuple[tuple[tuple[str, ...], tuple
 
 
 class Seen:
-    """The mappings of one pattern that were found, to tell which are new."""
+    """The mappings of one pattern found so far, to recognise new ones."""
 
     def __init__(self, pattern: Pattern) -> None:
         # One statement among several has no symmetries of its own: what leaves it as it stands may change

@@ -42,10 +42,10 @@ COPIES = ((16, 64), (8, 64), (4, MOST_PART), (2, MOST_PART))
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A buffer on the way, of which there are some copies: one tile leaves while the next one is computed.
+    """A buffer on the way, with several copies: one tile leaves while the next one is computed.
 
-    With `kept` it holds for all tiles what they read, those along axis `along` each a part of their own.
-    Units: `copy_bytes` that each takes of its scratchpad.
+    With `kept` it holds for all tiles the elements that they read; tiles along axis `along` each read a
+    part of their own. Units: `copy_bytes` that each copy takes of its scratchpad.
     """
 
     memory: str
@@ -295,7 +295,7 @@ def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """Copies in order: of other arrays into buffers, of what is computed into others, on from there."""
+    """Copies in order: other arrays into buffers, computed values into other buffers, and onward."""
 
     brought: tuple[Copy, ...]
     computed: tuple[Copy, ...]

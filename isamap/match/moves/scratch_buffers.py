@@ -37,9 +37,9 @@ from isamap.transform import reads, symbols
 class Dma:
     """An instruction that moves a part of a copy, or computes it.
 
-    `pieces` are how far it counts counters itself: of one that goes further it takes a piece at a time, and
-    the counter counts pieces. `counts` are how far the counters go, `places` where its operands lie. Units:
-    `cost_ns` per element.
+    `pieces` are the largest values of counters that it counts itself; a longer copy takes several pieces,
+    and an outer counter counts them. `counts` are the extents of the counters, `places` the addresses of
+    its operands. Units: `cost_ns` per element.
     """
 
     instruction: str

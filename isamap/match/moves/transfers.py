@@ -42,7 +42,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """The delivery that moves one group of a copy: `width` elements along `counter`, which counts groups."""
+    """The operand store that moves one group of a copy: `width` elements along `counter`.
+
+    The counter counts groups.
+    """
 
     counter: str | None
     width: int

@@ -29,7 +29,7 @@ from isamap.transform import Statement, identity_of, is_summed_everywhere, reads
 
 @dataclass(frozen=True, slots=True)
 class _Homeless:
-    """Instruction axes on which nothing may run, under one pairing of the operands."""
+    """Instruction axes on which no statement axis may run, under one pairing of the operands."""
 
     bindings: Bindings
     axes: tuple[Axis, ...]

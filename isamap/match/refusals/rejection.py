@@ -138,7 +138,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Case:
-    """One instruction beside one statement; `pattern` is None for a sequence, `mappings` are all.
+    """An instruction and a statement; `pattern` is None for a sequence, `mappings` are all.
 
     `others` are the kernel's other statements.
     """

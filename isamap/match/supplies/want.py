@@ -54,11 +54,11 @@ def registers_taken(places: Places, shape: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Want:
-    """A register whose elements are an expression of its coordinates.
+    """A load request: a register whose elements are an expression of its coordinates.
 
-    `valid` says how many elements along each coordinate matter, None for all; the others must hold `fill`, or
-    may hold anything where it is None. `used`, where it is given, are the only lanes that matter at all, of a
-    register of one coordinate. `placement` says where elements are, () where they are row-major.
+    `valid` gives the number of elements along each coordinate that matter, None for all. The others must
+    hold `fill`, or may hold anything if it is None. `used`, if given, are the only lanes that matter, for a
+    register of one coordinate. `placement` gives the place of each element, () for row-major order.
     """
 
     expr: Expr
@@ -78,14 +78,14 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A register that is already there."""
+    """A register whose value is already present."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """An instruction that computes a register (or, at the root of a delivery, writes memory).
+    """An operand load: an instruction that computes a register.
 
-    What it computes lies in so many `registers`.
+    At the root of an operand store it writes memory. Its result lies in `registers` registers.
     """
 
     instruction: str
@@ -102,10 +102,10 @@ class Supply:
 
 @dataclass(frozen=True, slots=True)
 class BlockMove:
-    """An instruction that moves a block of a copy: `sizes` are how many elements along which counters.
+    """An instruction that moves a block of a copy: `sizes` are the elements along each counter.
 
-    The `places` of its operands are given over the numbers of blocks along these.
-    Units: `cost_ns` per element.
+    The `places` of its operands are given over the numbers of blocks along these. Units: `cost_ns` per
+    element.
     """
 
     instruction: str
@@ -116,10 +116,10 @@ class BlockMove:
 
 @dataclass(frozen=True, eq=False)
 class Repertoire:
-    """A machine's instructions by what they write, and what is known of each, whatever the kernel.
+    """A machine's instructions indexed by their results, with facts that do not depend on the kernel.
 
-    `strict` leaves out those that a strict kernel does not allow. Those that require a state which nothing
-    loads are never among what may supply something.
+    `strict` excludes those that a strict kernel does not allow. Instructions that require a state which
+    nothing sets are excluded from operand loads.
     """
 
     machine: Machine

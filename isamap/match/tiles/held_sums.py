@@ -37,9 +37,9 @@ from isamap.transform.companions import HELD, Outcome
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One array written from a held tile: over the register's coordinates, and (`_at`) over positions.
+    """One array written from an accumulator: over the register's coordinates, and (`_at`) over positions.
 
-    `alone` says that of finished sums nothing else is written.
+    `alone` says that it is the only array that finished sums are written to.
     """
 
     target: Read

@@ -85,10 +85,10 @@ class OperandTile:
 class Tile:
     """One issue of a mapped instruction: the loop axes around it and its operands.
 
-    `accumulator` is None for a statement that only assigns; then `result` is the register to be written, and
-    the target is given over its coordinates (`target_elements`) and over positions (`target_positions`), and
-    so is the value, which the instruction may convert on its way (`value_elements`, `value_positions`).
-    With `held` the accumulator's lanes are shares of a sum, which are added to what `held` is in the end.
+    `accumulator` is None for a statement that only assigns. Then `result` is the register to be written.
+    The target is given over its coordinates (`target_elements`) and over positions (`target_positions`),
+    and so is the value, which the instruction may convert (`value_elements`, `value_positions`). With
+    `held` the accumulator's lanes are partial sums, which are added to `held` at the end.
     """
 
     statement: Statement

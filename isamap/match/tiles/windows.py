@@ -25,7 +25,7 @@ MOST_PLANES = 4
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """So many steps, `period`, of loop axis `tap` read what `shift` steps of `along` read."""
+    """An overlap of windows: `period` steps of loop axis `tap` read the same as `shift` steps of `along`."""
 
     along: str
     tap: str

@@ -20,7 +20,7 @@ WORKSPACE = "workspace"
 
 @dataclass(frozen=True, slots=True)
 class Stay:
-    """A buffer in its bytes. Units: `start` and `end` those of its memory's picture; bytes."""
+    """The time for which a buffer occupies its bytes. Units: bytes; `start` and `end` those of its picture."""
 
     buffer: str
     why: str
@@ -91,7 +91,7 @@ def _planned(buffer: Buffer) -> Iterator[Stay]:
 
 @dataclass(slots=True)
 class _Open:
-    """A stay that goes on."""
+    """A stay that has not ended."""
 
     start: float
     end: float

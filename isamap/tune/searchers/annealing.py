@@ -19,7 +19,7 @@ DRAWN = 8
 
 
 class Annealing:
-    """Several walks at once, as many as are measured together."""
+    """Simulated annealing with several walks in parallel, as many as are measured together."""
 
     name = "annealing"
 

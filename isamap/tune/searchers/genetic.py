@@ -19,7 +19,7 @@ DRAWN = 6
 
 
 class Genetic:
-    """Two parents a child, each the better of two drawn."""
+    """A genetic algorithm: each child has two parents, each the better of two drawn."""
 
     name = "genetic"
 

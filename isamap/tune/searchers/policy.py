@@ -21,7 +21,7 @@ WORST = log(2)  # what does not run, or takes twice as long
 
 
 class Policy:
-    """Weights of kinds, and of the model's opinion, by gradient steps."""
+    """A policy by weights of decision kinds and of the model's opinion, trained by gradient steps."""
 
     name = "policy"
 
