@@ -23,7 +23,7 @@ from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, Share
 from isamap.lower.shares import counted, positions, share_of_pieces
-from isamap.lower.shift import substituted
+from isamap.lower.walk import substituted
 
 
 @dataclass(frozen=True, slots=True)

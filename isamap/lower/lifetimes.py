@@ -22,19 +22,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 from isamap.ir import Index, Kernel
 from isamap.lower.program import (
-    Begin,
-    Block,
     Buffer,
-    Configure,
-    Declare,
     Fill,
     For,
-    Hint,
-    If,
     Issue,
     LoweredProgram,
     MemoryRef,
@@ -42,6 +35,7 @@ from isamap.lower.program import (
     Parallel,
     Share,
 )
+from isamap.lower.walk import children
 from isamap.machine import Machine
 from isamap.plan.placement import Buffer as Placed
 from isamap.transform import Statement, reads, statements
@@ -153,22 +147,13 @@ def _number(
 
 
 def _child(node: Node, machine: Machine, names: set[str], clock: _Clock) -> _Body:
-    match node:
-        case For(_, _, body) | Share(body=body):
-            return _number(body, machine, names, clock, is_loop=True)
-        case Parallel(_, body):
-            # One part may still need a buffer that another has done with: all live as long as the whole.
-            return replace(_number(body, machine, names, clock, is_loop=True), children=())
-        case If(_, body) | Block(_, body):
-            return _number(body, machine, names, clock, is_loop=False)
-        case Issue() | Fill():
-            time = clock.tick()
-            uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
-            return _Body(time, time + 1, (), uses)
-        case Configure() | Declare() | Hint() | Begin():
-            return _Body(clock.now, clock.now, (), {})
-        case _:
-            assert_never(node)
+    if isinstance(node, Issue | Fill):
+        time = clock.tick()
+        uses = {n: _Use(time, w) for n, w in _touched(node, machine) if n in names}
+        return _Body(time, time + 1, (), uses)
+    body = _number(children(node), machine, names, clock, is_loop=isinstance(node, For | Share | Parallel))
+    # One part may still need a buffer that another has done with: all live as long as the whole.
+    return replace(body, children=()) if isinstance(node, Parallel) else body
 
 
 def _touched(node: Issue | Fill, machine: Machine) -> Iterator[tuple[str, bool]]:

@@ -28,8 +28,7 @@ from math import ceil
 from isamap.ir import Expr, Index, index_min
 from isamap.ir.walk import reads
 from isamap.lower.program import Block, Fill, For, If, Names, Node
-from isamap.lower.shift import substituted
-from isamap.lower.walk import has_loop
+from isamap.lower.walk import has_loop, substituted
 
 Nodes = tuple[Node, ...]
 

@@ -24,8 +24,8 @@ from isamap.lower.finish import Finish, copied_back, copied_in
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.place import Place, divides
 from isamap.lower.program import Block, Condition, Fill, For, If, Names, Parallel
-from isamap.lower.shift import shifted, substituted
 from isamap.lower.staging import Staged, stage_at
+from isamap.lower.walk import shifted, substituted
 from isamap.machine import Machine, line_bytes
 from isamap.match import Suppliers, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining

@@ -7,10 +7,27 @@ Code that performs shares one after the other needs none of these divisions (`is
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
+
 from isamap.ir import Index, product
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.program import Condition, For, If, Node, Share
-from isamap.lower.shift import substituted
+from isamap.lower.program import (
+    Begin,
+    Block,
+    Condition,
+    Configure,
+    Declare,
+    Fill,
+    For,
+    Hint,
+    If,
+    Issue,
+    LoweredProgram,
+    Node,
+    Parallel,
+    Share,
+)
+from isamap.lower.walk import substituted
 
 Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
 """Counters of loops with how often each runs, and what is inside."""
@@ -70,3 +87,46 @@ def positions(counters: list[tuple[str, Index]], piece: Index) -> dict[str, Inde
         found[variable] = counter.mod(count) if position else counter
         inside = inside * count
     return found
+
+
+# --- programs as one thread performs them, on numbers
+
+
+def dense_numbers(program: LoweredProgram, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Return sizes with numbers for the strides that they leave open: those of dense tensors, in elements."""
+    env = {**sizes, **dict(program.sizes)}
+    for tensor in program.tensors:
+        dense = 1
+        for extent, stride in reversed([*zip(tensor.shape, tensor.strides, strict=True)]):
+            if stride.value is None:
+                env |= dict.fromkeys(stride.symbols - env.keys(), dense)
+            dense *= extent.evaluate(env)
+    return env
+
+
+def by_one_thread(nodes: Iterable[Node]) -> Iterator[Issue | Configure | Fill | Declare | For | If | Block]:
+    """Yield the nodes that one thread performs, in order: parallel loops as loops, and slices by themselves.
+
+    Hints do nothing that the results depend on.
+    """
+    for node in nodes:
+        match node:
+            case Parallel(counters, body):
+                for variable, trips in reversed(counters):
+                    body = (For(variable, trips, body),)
+                yield from by_one_thread(body)
+            case Share():
+                yield from by_one_thread(spelled_out(node))
+            case Begin() | Hint():
+                pass
+            case _:
+                yield node
+
+
+def is_met(conditions: Iterable[Condition], env: Mapping[str, int]) -> bool:
+    """Return whether all conditions hold at these numbers."""
+    for left, relation, right in conditions:
+        a, b = left.evaluate(env), right.evaluate(env)
+        if not (a < b if relation == "<" else a <= b if relation == "<=" else a == b):
+            return False
+    return True

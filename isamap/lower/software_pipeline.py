@@ -28,8 +28,7 @@ from isamap.lower.program import (
     RegisterRef,
     Value,
 )
-from isamap.lower.shift import substituted
-from isamap.lower.walk import rewrite, walk
+from isamap.lower.walk import rewrite, substituted, walk
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline

@@ -20,7 +20,7 @@ from math import prod
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.program import For, Names, Node
-from isamap.lower.shift import substituted
+from isamap.lower.walk import substituted
 from isamap.match import (
     OFFSET,
     OperandTile,

@@ -7,13 +7,14 @@ A node that holds others is listed in `children` and `with_children`, and nowher
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import assert_never
 
-from isamap.ir import Index
-from isamap.ir.walk import reads
+from isamap.ir import Const, Expr, Index, Read, substitute_expr
+from isamap.ir.walk import map_reads, reads
 from isamap.lower.program import (
+    Argument,
     Begin,
     Block,
     Configure,
@@ -25,6 +26,7 @@ from isamap.lower.program import (
     Issue,
     MemoryRef,
     Node,
+    OperandRef,
     Parallel,
     Share,
 )
@@ -98,3 +100,86 @@ def arrays_in(nodes: Nodes) -> frozenset[str]:
             read = (v for _, v in node.params if not isinstance(v, int | Index))
             found |= {one.buffer for value in read for one in reads(value)}
     return frozenset(found)
+
+
+# --- the index expressions of nodes
+
+
+def shifted(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
+    """Return the nodes with everything in the named buffers moved on by so many elements."""
+
+    def offset(buffer: str, at: Index) -> Index:
+        return at + moves[buffer] if buffer in moves else at
+
+    def moved(read: Read) -> Expr:
+        # The first subscript of a buffer of tiles counts elements.
+        first, *rest = read.index
+        return replace(read, index=(offset(read.buffer, first), *rest))
+
+    return _rewritten(nodes, lambda index: index, offset, lambda value: map_reads(value, moved))
+
+
+def substituted(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
+    """Return the nodes with variables replaced."""
+    return _rewritten(
+        nodes,
+        lambda index: index.substitute(bindings),
+        lambda _, at: at.substitute(bindings),
+        lambda value: substitute_expr(value, bindings),
+    )
+
+
+def _rewritten(
+    nodes: Nodes,
+    index: Callable[[Index], Index],
+    offset: Callable[[str, Index], Index],
+    expr: Callable[[Expr], Expr],
+) -> Nodes:
+    def memory(ref: MemoryRef) -> MemoryRef:
+        return MemoryRef(ref.buffer, offset(ref.buffer, ref.offset), tuple(index(s) for s in ref.strides))
+
+    def operand(ref: OperandRef) -> OperandRef:
+        return memory(ref) if isinstance(ref, MemoryRef) else ref
+
+    def argument(value: Argument) -> Argument:
+        match value:
+            case int() | Const():
+                return value
+            case Index():
+                return index(value)
+            case _:
+                return expr(value)
+
+    def one(node: Node) -> Node:
+        match node:
+            case Issue(_, operands, params):
+                return replace(
+                    node,
+                    operands=tuple((name, operand(ref)) for name, ref in operands),
+                    params=tuple((name, argument(value)) for name, value in params),
+                )
+            case Fill(buffer, at, elements):
+                return Fill(buffer, offset(buffer, at), index(elements))
+            case Hint(_, _, place):
+                return replace(node, place=memory(place))
+            case For(trips=trips):
+                return replace(node, trips=index(trips))
+            case Parallel(counters):
+                return replace(node, counters=tuple((v, index(t)) for v, t in counters))
+            case If(conditions):
+                return replace(
+                    node, conditions=tuple((index(a), sign, index(b)) for a, sign, b in conditions)
+                )
+            case Begin(_, pieces, trips):
+                return replace(node, pieces=index(pieces), trips=index(trips))
+            case Share(_, now, trips):
+                return replace(node, now=index(now), trips=index(trips))
+            case Block() | Configure() | Declare():
+                return node
+            case _:
+                assert_never(node)
+
+    def inner(body: Nodes) -> Nodes:
+        return tuple(with_children(one(node), inner(children(node))) for node in body)
+
+    return inner(nodes)

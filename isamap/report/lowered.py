@@ -40,6 +40,7 @@ from isamap.lower.program import (
     Share,
 )
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
+from isamap.lower.walk import children
 from isamap.plan.loops import LoopStep
 
 
@@ -56,48 +57,41 @@ def print_program(program: LoweredProgram) -> str:
 
 def _nodes(nodes: tuple[Node, ...], indent: str) -> Iterator[str]:
     for node in nodes:
-        yield from _node(node, indent)
+        yield f"{indent}{_line(node)}"
+        yield from _nodes(children(node), indent + "  ")
 
 
-def _node(node: Node, indent: str) -> Iterator[str]:
-    inner = indent + "  "
+def _line(node: Node) -> str:
+    """Return the line of a node, without the nodes inside of it."""
     match node:
         case Issue(instruction, operands, params, _):
             given = [f"{name} = {_operand(ref)}" for name, ref in operands]
             given += [f"{name} = {_argument(value)}" for name, value in params]
-            yield f"{indent}{instruction} {', '.join(given)}"
+            return f"{instruction} {', '.join(given)}"
         case Configure(instruction, state, fields, release):
             if release:
-                yield f"{indent}{instruction} releases {state}"
-                return
+                return f"{instruction} releases {state}"
             values = [f"{n}{'' if i is None else f'[{i}]'} = {v}" for n, i, v in fields]
-            yield f"{indent}{instruction} sets {state}: {', '.join(values)}"
+            return f"{instruction} sets {state}: {', '.join(values)}"
         case Fill(buffer, offset, elements):
-            yield f"{indent}zero {buffer} + {offset}, {elements} elements"
+            return f"zero {buffer} + {offset}, {elements} elements"
         case Hint(instruction, operand, place):
-            yield f"{indent}{instruction} {operand} = {_operand(place)}"
+            return f"{instruction} {operand} = {_operand(place)}"
         case Declare(values):
-            names = [
-                f"{v.name}" + ("" if v.register is None else f" in {v.memory}{v.register}") for v in values
-            ]
-            yield f"{indent}registers {', '.join(names)}"
-        case For(variable, trips, body, _):
-            yield f"{indent}for {variable} < {trips}"
-            yield from _nodes(body, inner)
-        case Parallel(counters, body, _):
-            yield f"{indent}parallel {', '.join(f'{variable} < {trips}' for variable, trips in counters)}"
-            yield from _nodes(body, inner)
-        case If(conditions, body):
-            yield f"{indent}if {' and '.join(f'{a} {c} {b}' for a, c, b in conditions)}"
-            yield from _nodes(body, inner)
-        case Block(note, body):
-            yield f"{indent}# {note}"
-            yield from _nodes(body, inner)
+            shown = (v.name if v.register is None else f"{v.name} in {v.memory}{v.register}" for v in values)
+            return f"registers {', '.join(shown)}"
+        case For(variable, trips):
+            return f"for {variable} < {trips}"
+        case Parallel(counters):
+            return f"parallel {', '.join(f'{variable} < {trips}' for variable, trips in counters)}"
+        case If(conditions):
+            return f"if {' and '.join(f'{a} {c} {b}' for a, c, b in conditions)}"
+        case Block(note):
+            return f"# {note}"
         case Begin(work, pieces, trips):
-            yield f"{indent}begin {work}, {pieces} pieces in {trips} shares"
-        case Share(work, now, trips, _, _, body):
-            yield f"{indent}share {now} of {trips} of {work}"
-            yield from _nodes(body, inner)
+            return f"begin {work}, {pieces} pieces in {trips} shares"
+        case Share(work, now, trips):
+            return f"share {now} of {trips} of {work}"
 
 
 def _operand(ref: OperandRef) -> str:

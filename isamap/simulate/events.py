@@ -16,7 +16,8 @@ from sys import maxsize
 
 from isamap.ir import Index
 from isamap.lower.lower import lower
-from isamap.lower.program import Condition, LoweredProgram
+from isamap.lower.program import LoweredProgram
+from isamap.lower.shares import is_met
 from isamap.machine import Machine
 from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem
@@ -120,7 +121,7 @@ class _Walk:
                 case Counted():
                     self._loop(item, turned)
                 case Branch(conditions, inner):
-                    if all(_holds(condition, self.env) for condition in conditions):
+                    if is_met(conditions, self.env):
                         self.run(inner, turned)
                 case _:
                     step = item if item.varying is None else item.varying.at(self.env)
@@ -199,7 +200,7 @@ class _Walk:
                         self.counted[key] = self._issues(item, range(item.trips.evaluate(self.env)))
                     _add(found, self.counted[key])
                 case Branch(conditions, inner):
-                    if all(_holds(condition, self.env) for condition in conditions):
+                    if is_met(conditions, self.env):
                         _add(found, self._issues_in(inner))
                 case Step():
                     step = item if item.varying is None else item.varying.at(self.env)
@@ -240,18 +241,6 @@ def _add(counts: Counts, more: Counts) -> None:
     """Add `more` to `counts`, in place."""
     for key, count in more.items():
         counts[key] = counts.get(key, 0) + count
-
-
-def _holds(condition: Condition, env: Mapping[str, int]) -> bool:
-    left, relation, right = condition
-    a, b = left.evaluate(env), right.evaluate(env)
-    match relation:
-        case "<":
-            return a < b
-        case "<=":
-            return a <= b
-        case "==":
-            return a == b
 
 
 class Simulated:

@@ -5,31 +5,27 @@ Index expressions of loops keep their symbols; everything else about an issue is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import assert_never
 
 from isamap.ir import Index
 from isamap.lower.program import (
-    Begin,
     Block,
     Condition,
     Configure,
     Declare,
     Fill,
     For,
-    Hint,
     If,
     Issue,
     LoweredProgram,
     MemoryRef,
     Node,
-    Parallel,
     RegisterRef,
-    Share,
 )
-from isamap.lower.shares import spelled_out
+from isamap.lower.shares import by_one_thread, dense_numbers
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import Runs, banks_of
 from isamap.simulate.machine_time import Step, Touch, Varying
@@ -80,18 +76,12 @@ class Prepared:
 
 def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int]) -> Prepared:
     """Return the program with dense tensors; `profile` has values for sizes that are left open."""
-    env = {**profile, **dict(program.sizes)}
+    env = dense_numbers(program, profile)
     array_bytes: dict[str, int] = {}
     item_bytes: dict[str, int] = {}
     for tensor in program.tensors:
-        dense = 1
-        for axis in reversed(range(len(tensor.shape))):
-            stride = tensor.strides[axis]
-            if stride.value is None:
-                env |= dict.fromkeys(stride.symbols - env.keys(), dense)
-            dense *= tensor.shape[axis].evaluate(env)
-        array_bytes[tensor.name] = dense * tensor.dtype.size_bytes
         item_bytes[tensor.name] = tensor.dtype.size_bytes
+        array_bytes[tensor.name] = prod(n.evaluate(env) for n in tensor.shape) * tensor.dtype.size_bytes
     for buffer in program.buffers:
         array_bytes[buffer.name] = buffer.elements.evaluate(env) * buffer.dtype.size_bytes
         item_bytes[buffer.name] = buffer.dtype.size_bytes
@@ -125,7 +115,7 @@ class _Builder:
     def nodes(self, nodes: Sequence[Node], loop: Turn | None) -> tuple[Run, ...]:
         """Return the nodes of one body under a loop."""
         found: list[Run] = []
-        for node in nodes:
+        for node in by_one_thread(nodes):
             match node:
                 case Issue():
                     found.append(self._issue(node, loop))
@@ -133,24 +123,16 @@ class _Builder:
                     found.append(self._configure(name))
                 case Fill():
                     found += self._fill(node, loop)
-                case Declare() | Hint():
-                    pass  # what a level holds is told by reuse, which hints do not change
+                case Declare():
+                    pass
                 case For():
                     found.append(self._loop(node, loop))
-                case Parallel(counters, body):  # one thread performs all parts
-                    for variable, trips in reversed(counters):
-                        body = (For(variable, trips, body),)
-                    found += self.nodes(body, loop)
                 case If(conditions, body):
                     found.append(Branch(conditions, self.nodes(body, loop)))
                 case Block(note, body):
                     outer, self.block = self.block, self.block or note
                     found += self.nodes(body, loop)
                     self.block = outer
-                case Begin():
-                    pass
-                case Share():
-                    found += self.nodes(spelled_out(node), loop)
                 case _:
                     assert_never(node)
         return tuple(found)
@@ -162,7 +144,7 @@ class _Builder:
         body = self.nodes(node.body, turn)
         inside = dict.fromkeys(_trips(body))
         mentioned = tuple(index for index in inside if node.variable in index.symbols)
-        variables = tuple(_variables(body))
+        variables = tuple(item.turn.variable for item in _inside(body) if isinstance(item, Counted))
         moved = node.trips.symbols.union(*(index.symbols for index in inside))
         outside = tuple(sorted(moved - self.env.keys() - {node.variable, *variables}))
         return Counted(turn, node.trips, body, mentioned, variables, outside)
@@ -334,29 +316,23 @@ def _runs(extents: Sequence[int], strides: Sequence[int], item_bytes: int) -> Ru
     return tuple((start * item_bytes, together * item_bytes) for start in starts)
 
 
+def _inside(body: Sequence[Run]) -> Iterator[Run]:
+    """Yield all of a body, each loop and branch before what it holds."""
+    for item in body:
+        yield item
+        if not isinstance(item, Step):
+            yield from _inside(item.body)
+
+
 def _trips(body: Sequence[Run]) -> list[Index]:
     """Return the expressions that say how a body runs, and how much its issues move."""
     found: list[Index] = []
-    for item in body:
+    for item in _inside(body):
         match item:
-            case Counted():
-                found += [item.trips, *_trips(item.body)]
-            case Branch(conditions, inner):
+            case Counted(_, trips):
+                found.append(trips)
+            case Branch(conditions):
                 found += [side for left, _, right in conditions for side in (left, right)]
-                found += _trips(inner)
-            case _:
+            case Step():
                 found += [value for _, value in item.varying.params] if item.varying is not None else []
-    return found
-
-
-def _variables(body: Sequence[Run]) -> list[str]:
-    found: list[str] = []
-    for item in body:
-        match item:
-            case Counted():
-                found += [item.turn.variable, *_variables(item.body)]
-            case Branch(_, inner):
-                found += _variables(inner)
-            case _:
-                pass
     return found

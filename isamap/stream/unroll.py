@@ -15,25 +15,20 @@ import numpy as np
 from isamap.ir import Const, DType, Index
 from isamap.lower.program import (
     Argument,
-    Begin,
     Block,
-    Condition,
     Configure,
     Declare,
     Fill,
     For,
-    Hint,
     If,
     Issue,
     LoweredProgram,
     MemoryRef,
     Node,
-    Parallel,
     RegisterRef,
-    Share,
     Value,
 )
-from isamap.lower.shares import spelled_out
+from isamap.lower.shares import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
 from isamap.source import Diagnostic, UsageProblem
 from isamap.stream.command import (
@@ -46,7 +41,7 @@ from isamap.stream.command import (
     free_axis,
     integers,
 )
-from isamap.stream.layout import StreamArray, dense_strides
+from isamap.stream.layout import StreamArray
 
 MOST_COMMANDS = 1_000_000
 
@@ -56,7 +51,7 @@ def unroll(
 ) -> Iterator[Command]:
     """Yield the commands of a program. Raises: UsageProblem for what no word says, and for too many."""
     assert not program.symbols, "a program is made for numbers"
-    walk = _Walk(machine, arrays, _strides(program, arrays))
+    walk = _Walk(machine, arrays, dense_numbers(program, {}))
     for count, command in enumerate(walk.nodes(program.body), 1):
         if count > most:
             raise UsageProblem(
@@ -69,17 +64,6 @@ def unroll(
         yield command
 
 
-def _strides(program: LoweredProgram, arrays: Mapping[str, StreamArray]) -> dict[str, int]:
-    """Sizes, and the strides of dense tensors. Units: elements."""
-    env = dict(program.sizes)
-    for tensor in program.tensors:
-        shape = tuple(extent.evaluate(env) for extent in tensor.shape)
-        for stride, dense in zip(tensor.strides, dense_strides(shape), strict=True):
-            if stride.value is None:
-                env |= dict.fromkeys(stride.symbols - env.keys(), dense)
-    return env
-
-
 @dataclass(slots=True)
 class _Walk:
     machine: Machine
@@ -89,7 +73,7 @@ class _Walk:
 
     def nodes(self, nodes: Sequence[Node]) -> Iterator[Command]:
         """Yield what nodes issue, in order."""
-        for node in nodes:
+        for node in by_one_thread(nodes):
             match node:
                 case Issue():
                     if (command := self._command(node)) is not None:
@@ -98,19 +82,11 @@ class _Walk:
                     self.values |= {value.name: value for value in values}
                 case For(variable, trips, body):
                     yield from self._loop(variable, trips, body)
-                case Parallel(counters, body):  # one stream performs all parts
-                    for variable, trips in reversed(counters):
-                        body = (For(variable, trips, body),)
-                    yield from self.nodes(body)
                 case If(conditions, body):
-                    if all(_holds(condition, self.env) for condition in conditions):
+                    if is_met(conditions, self.env):
                         yield from self.nodes(body)
                 case Block(_, body):
                     yield from self.nodes(body)
-                case Share():
-                    yield from self.nodes(spelled_out(node))
-                case Begin() | Hint():
-                    pass
                 case Fill(buffer):
                     raise _unsupported(f"`{buffer}` is filled with zeros by the host", "an instruction")
                 case Configure(instruction):
@@ -170,12 +146,6 @@ class _Walk:
 def bits_of(number: float, dtype: DType) -> int:
     """Return a number of a type as the word holds it."""
     return int.from_bytes(np.asarray(number).astype(dtype.numpy()).tobytes(), "little")
-
-
-def _holds(condition: Condition, env: Mapping[str, int]) -> bool:
-    left, relation, right = condition
-    a, b = left.evaluate(env), right.evaluate(env)
-    return {"<": a < b, "<=": a <= b, "==": a == b}[relation]
 
 
 def _unsupported(what: str, instead: str) -> UsageProblem:
