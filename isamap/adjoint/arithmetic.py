@@ -69,11 +69,6 @@ def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
     return a if a == b else Call("select", (condition, a, b), a.dtype)
 
 
-def function(op: str, a: Expr) -> Expr:
-    """Return an operation of one value."""
-    return Call(op, (a,), a.dtype)
-
-
 def cast(e: Expr, dtype: DType) -> Expr:
     """Return the value in another type of floats."""
     if e.dtype == dtype:

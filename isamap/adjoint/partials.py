@@ -7,9 +7,9 @@ instead of computed again.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from math import pi, sqrt
+from functools import cache
 
 from isamap.adjoint.arithmetic import (
     add,
@@ -17,7 +17,6 @@ from isamap.adjoint.arithmetic import (
     cast,
     choose,
     div,
-    function,
     is_fixed,
     mul,
     neg,
@@ -25,10 +24,12 @@ from isamap.adjoint.arithmetic import (
     sub,
     wide,
 )
-from isamap.ir import Call, Cast, Expr, Read, Scalar
-from isamap.ir.dtypes import BOOL
+from isamap.ir import OPS, Call, Cast, Const, Expr, Read, Scalar
+from isamap.ir.dtypes import BOOL, F64
 from isamap.ir.walk import walk
-from isamap.source import Diagnostic, Span, UsageProblem
+from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Source as Text
+from isamap.syntax import parse_expression
 
 Source = Read | Scalar
 """The variable of a derivative: an element, or a number that is known when the kernel runs."""
@@ -66,11 +67,17 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
         case Call(op, args):
             if not e.dtype.is_float or not depends(e, taking.is_active):
                 return
-            here = [wide(a) for a in args]
+            if not OPS[op].derivative:
+                advice = "leave what it is computed from out of --by, or write the value in other operations"
+                raise UsageProblem(
+                    Diagnostic("no-gradient", f"`{op}` has no derivative", e.span, help=advice)
+                )
             result = wide(stored if stored is not None and stored.dtype == e.dtype else e)
-            for arg, part in zip(args, _rule(op, e.span)(here, result, adjoint), strict=True):
-                if part is not None and depends(arg, taking.is_active):
-                    _visit(taking, arg, part)
+            known = dict(zip("ab", (wide(a) for a in args), strict=False))
+            known |= {"c": known["a"], "y": result, "w": adjoint}
+            for arg, text in zip(args, OPS[op].derivative, strict=True):
+                if text and depends(arg, taking.is_active):
+                    _visit(taking, arg, _put_in(_parse(text), known))
         case _:
             pass
 
@@ -86,78 +93,28 @@ def depends(e: Expr, is_active: Callable[[str], bool]) -> bool:
     return False
 
 
-# --- rules ------------------------------------------------------------------------------------------------
-
-Rule = Callable[[list[Expr], Expr, Expr], tuple[Expr | None, ...]]
-"""From the arguments, the result and its adjoint: the adjoint of each argument."""
-
-
-def _rule(op: str, span: Span | None) -> Rule:
-    if op in RULES:
-        return RULES[op]
-    raise UsageProblem(
-        Diagnostic(
-            "no-gradient",
-            f"`{op}` has no derivative",
-            span,
-            help="leave what it is computed from out of --by, or write the value in other operations",
-        )
-    )
+@cache
+def _parse(derivative: str) -> Expr:
+    """Return the expression of a row's text."""
+    return parse_expression(Text("derivative", derivative), {**dict.fromkeys("abyw", F64), "c": BOOL})
 
 
-def _select(a: list[Expr], _: Expr, w: Expr) -> tuple[Expr | None, ...]:
-    return None, choose(a[0], w, number(0, w)), choose(a[0], number(0, w), w)
+_BUILT = {"add": add, "sub": sub, "mul": mul, "div": div, "neg": neg, "select": choose}
 
 
-def _larger(op: str) -> Rule:
-    """Of two equal values each gets half, and nothing where the other is a number of the text."""
-
-    def rule(a: list[Expr], _: Expr, w: Expr) -> tuple[Expr | None, ...]:
-        return tuple(_chosen(op, x, y, w) for x, y in ((a[0], a[1]), (a[1], a[0])))
-
-    return rule
-
-
-def _chosen(op: str, x: Expr, other: Expr, w: Expr) -> Expr:
-    beyond = Call(op, (x, other), BOOL)
-    if is_fixed(other):
-        return choose(beyond, w, number(0, w))
-    half = choose(Call("eq", (x, other), BOOL), mul(number(0.5, w), w), number(0, w))
-    return choose(beyond, w, half)
-
-
-def _abs(a: list[Expr], _: Expr, w: Expr) -> tuple[Expr | None, ...]:
-    zero = number(0, w)
-    negative = choose(Call("lt", (a[0], zero), BOOL), neg(w), zero)
-    return (choose(Call("gt", (a[0], zero), BOOL), w, negative),)
-
-
-def _one_minus(x: Expr) -> Expr:
-    return sub(number(1, x), x)
-
-
-RULES: dict[str, Rule] = {
-    "add": lambda a, y, w: (w, w),
-    "sub": lambda a, y, w: (w, neg(w)),
-    "mul": lambda a, y, w: (mul(w, a[1]), mul(w, a[0])),
-    "div": lambda a, y, w: (div(w, a[1]), neg(mul(div(w, a[1]), y))),
-    "neg": lambda a, y, w: (neg(w),),
-    "abs": _abs,
-    "min": _larger("lt"),
-    "max": _larger("gt"),
-    "sqrt": lambda a, y, w: (div(mul(number(0.5, w), w), y),),
-    "exp": lambda a, y, w: (mul(w, y),),
-    "expm1": lambda a, y, w: (mul(w, add(y, number(1, y))),),
-    "log": lambda a, y, w: (div(w, a[0]),),
-    "log1p": lambda a, y, w: (div(w, add(number(1, w), a[0])),),
-    "tanh": lambda a, y, w: (mul(w, _one_minus(mul(y, y))),),
-    "sigmoid": lambda a, y, w: (mul(w, mul(y, _one_minus(y))),),
-    "erf": lambda a, y, w: (mul(mul(number(2 / sqrt(pi), w), w), function("exp", neg(mul(a[0], a[0])))),),
-    "sin": lambda a, y, w: (mul(w, function("cos", a[0])),),
-    "cos": lambda a, y, w: (neg(mul(w, function("sin", a[0]))),),
-    "fma": lambda a, y, w: (mul(w, a[1]), mul(w, a[0]), w),
-    "select": _select,
-    "round": lambda a, y, w: (None,),
-}
-"""Each operation of floats. Where a derivative jumps it is that of the field's frameworks: at 0 that of `abs`
-and of `max(x, 0)` is 0; `round` has none."""
+def _put_in(e: Expr, known: Mapping[str, Expr]) -> Expr:
+    """Return a derivative of known operands, result and adjoint `w`, without what changes nothing."""
+    match e:
+        case Scalar(name):
+            return known[name]
+        case Const(value):
+            return number(float(value), known["w"])
+        case Call("select", (Call("eq", pair), _, other)) if any(is_fixed(_put_in(a, known)) for a in pair):
+            return _put_in(other, known)  # a value ties with another value, not with a number of the text
+        case Call(op, args):
+            given = [_put_in(a, known) for a in args]
+            if op in _BUILT:
+                return _BUILT[op](*given)
+            return Call(op, tuple(given), BOOL if e.dtype == BOOL else known["w"].dtype)
+        case _:
+            raise AssertionError(e)

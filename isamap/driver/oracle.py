@@ -233,26 +233,21 @@ def count_operations(kernel: Kernel) -> int:
     for s, axes in _assignments(kernel):
         names = {name for name, _ in axes}
         depends = symbols(s.value) & names
-        done = [e for e in walk(s.value) if isinstance(e, Call) and e.op not in NO_ARITHMETIC]
+        done = [e for e in walk(s.value) if isinstance(e, Call) and OPS[e.op].is_arithmetic]
         own = sum(2 if e.op == "fma" else 1 for e in done if symbols(e) & names == depends)
         total += prod(n for _, n in axes) * (own + (s.op is not None))
     return total
 
 
-NO_ARITHMETIC = frozenset(
-    (
-        *("and", "or", "xor", "not", "shl", "shr", "rounding_shift", "popcount", "round", "select"),
-        *(op.name for op in OPS.values() if op.result == "bool"),
-    )
-)
-"""Operations that move bits, round, compare or choose: a processor's peak does not count them."""
-
-
 def sums_only(kernel: Kernel) -> bool:
     """Return whether small integers stay integers: additions, products, minima and maxima, whole constants."""
-    exact = {"add", "sub", "mul", "fma", "min", "max", "neg", "abs", "select", "round"}
+    kept = {
+        op.name
+        for op in OPS.values()
+        if not (op.ulp or op.is_slow) and op.domain in ("number", "float", "any")
+    }
     return all(
-        calls(s.value) <= exact
+        calls(s.value) <= kept
         and s.op in (None, "add", "min", "max")
         and all(
             np.isinf(c.value) or float(c.value).is_integer() for c in walk(s.value) if isinstance(c, Const)

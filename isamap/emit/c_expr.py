@@ -16,7 +16,6 @@ from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar
 from isamap.kernels import list_functions
 
 _DEFINED = frozenset(list_functions())
-_MATH = frozenset(("sqrt", "exp", "log", "expm1", "log1p", "tanh", "erf", "sin", "cos"))
 _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "away": "round"}
 
 
@@ -80,7 +79,7 @@ def _is_exact(e: Call | Cast) -> bool:
     """Return whether an operation on values of a narrow type gives such a value without rounding."""
     if isinstance(e, Cast):
         return e.value.dtype == e.dtype
-    return e.op in ("neg", "abs", "min", "max", "select")
+    return OPERATIONS[e.op].is_exact
 
 
 def _unrounded(e: Expr, scope: Scope) -> Text:
@@ -260,22 +259,17 @@ def _other_call(e: Call, scope: Scope) -> Text:
     match e.op:
         case "min" | "max":
             return _extreme(e, args, kind, scope)
-        case "abs":
-            return scope.math("fabs", dtype, *args)
-        case op if op == "sigmoid" or (op in _DEFINED and kind == "f32"):
-            scope.used.add("math.h")
-            return scope.helper(f"{op}_{kind}", *args)
         case "fma" if is_narrow(dtype):
             return scope.helper("fma_to_odd_f32", *args)
-        case "fma":
-            return scope.math("fma", dtype, *args)
         case "select":
             return choice(*args)
         case "round":
             return scope.math(_ROUNDINGS[e.mode or "even"], dtype, *args)
-        case _:
-            assert e.op in _MATH, e.op
-            return scope.math(e.op, dtype, *args)
+        case op if "(" in OPERATIONS[op].c or (op in _DEFINED and kind == "f32"):
+            scope.used.add("math.h")
+            return scope.helper(f"{op}_{kind}", *args)
+        case op:
+            return scope.math(OPERATIONS[op].c, dtype, *args)
 
 
 def _extreme(e: Call, args: list[Text], kind: str, scope: Scope) -> Text:

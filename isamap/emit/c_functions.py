@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from isamap.emit.c_elementary import elementary, part_text
 from isamap.emit.c_names import storage_type
-from isamap.ir import DTYPES, DType
+from isamap.ir import DTYPES, OPS, DType
 from isamap.machine import EmitCall
 
 
@@ -275,11 +275,6 @@ static inline uint64_t wrap_float(double x) {
   return x < 0 ? 0 - whole : whole;
 }
 """
-_SIGMOID_F64 = """\
-static inline double sigmoid_f64(double x) {
-  return 1.0 / (1.0 + exp(-x));
-}
-"""
 
 
 def _minmax(name: str, t: str, sign: str) -> Helper:
@@ -384,7 +379,11 @@ HELPERS: dict[str, Helper] = {
     "min_f64": _minmax("min_f64", "double", "<"),
     "max_f64": _minmax("max_f64", "double", ">"),
     **{t.name: Helper(t.text, t.needs) for t in elementary()},
-    "sigmoid_f64": Helper(_SIGMOID_F64),
+    **{
+        f"{op.name}_f64": Helper(f"static inline double {op.name}_f64(double x) {{\n  return {op.c};\n}}\n")
+        for op in OPS.values()
+        if "(" in op.c
+    },
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from isamap.ir.dtypes import DType
 from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Operand, Read, Scalar
+from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array
 from isamap.ir.walk import walk
 
@@ -93,7 +94,7 @@ def count_roundings(e: Expr) -> int:
 def is_one_rounding(e: Expr, measure: Measure) -> bool:
     """Return whether an expression has one value only: what is given, or one operation that rounds correctly."""
     match e:
-        case Call("add" | "sub" | "mul" | "div" | "sqrt" | "fma", args):
+        case Call(op, args) if not (OPS[op].ulp or OPS[op].is_exact):
             return all(_is_given(a, measure) for a in args)
         case _:
             return _is_given(e, measure)

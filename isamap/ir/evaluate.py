@@ -16,7 +16,7 @@ from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.dtypes import F64, DType, converts_exactly
 from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
-from isamap.ir.ops import OPS
+from isamap.ir.ops import OPS, Op
 from isamap.ir.rounding import Array, convert, fused_multiply_add, round_to, wrap
 
 Loader = Callable[[Read], Array]
@@ -35,28 +35,6 @@ class Env:
     load: Loader | None = None
     exact: bool = False
 
-
-_IN_FLOAT32 = frozenset(
-    (
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "neg",
-        "min",
-        "max",
-        "abs",
-        "sqrt",
-        "select",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "eq",
-        "ne",
-    )
-)
-"""Operations that numpy rounds correctly in float32; all others are computed in float64 and then rounded."""
 
 _NEEDS_INT64 = frozenset(("div", "rem", "rounding_shift"))
 """Operations whose intermediate values leave narrow integer types."""
@@ -168,7 +146,7 @@ def _call(e: Call, env: Env) -> Array:
     args = [evaluate_expr(a, env) for a in e.args]
     more = () if e.mode is None else (e.mode,)
     if operand.is_float:
-        return _float_call(e, op.compute, operand, args, more, env)
+        return _float_call(e, op, operand, args, more, env)
     if op.name in _NEEDS_INT64 and operand.bits < 64:
         args = [a.astype(np.int64) for a in args]
     if op.name in _OF_PATTERNS:
@@ -180,17 +158,16 @@ def _call(e: Call, env: Env) -> Array:
 
 def _float_call(
     e: Call,
-    compute: Callable[..., object],
+    op: Op,
     operand: DType,
     args: list[Array],
     more: tuple[str, ...],
     env: Env,
 ) -> Array:
-    if e.op == "fma":
+    if op.name == "fma":
         a, b, c = args
         return fused_multiply_add(a, b, c, F64 if env.exact else operand)
-    single = operand.name == "f32" and e.op in _IN_FLOAT32 and not env.exact
-    if not single:
+    if operand.name != "f32" or op.ulp or env.exact:  # numpy rounds all others correctly in float32
         args = [a if a.dtype == np.bool_ else a.astype(np.float64, copy=False) for a in args]
-    found = np.asarray(compute(*args, *more))
+    found = np.asarray(op.compute(*args, *more))
     return found if found.dtype == np.bool_ or env.exact else round_to(found, operand)

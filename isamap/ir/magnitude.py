@@ -23,12 +23,6 @@ from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array, convert, round_to
 
-_EXACT = ("neg", "abs", "min", "max", "select", "round")
-"""Float operations that add no rounding error of their own."""
-
-_KEEPS_OVERFLOW = ("neg", "abs", "min", "max", "select", "exp", "tanh", "sigmoid", "erf")
-"""Float operations that give of an overflow what they give of the number beyond the largest one."""
-
 
 def evaluate_magnitude(
     e: Expr, env: Env, load_magnitude: Loader, measure: Measure = PLAIN, *, summed: bool = False
@@ -79,9 +73,10 @@ class _Work:
                 given = self.operand(value) if wider else self.floats(value)
                 return self._rounded(e, given, dtype.mantissa_bits < value.dtype.mantissa_bits)
             case Call():
-                take = self.floats if e.op in _KEEPS_OVERFLOW else self.operand
+                op = OPS[e.op]
+                take = self.floats if op.saturates else self.operand
                 args = [np.zeros(()) if a.dtype.kind == "bool" else take(a) for a in e.args]
-                return self._rounded(e, self._settled(e, self._call(e, args), args), e.op not in _EXACT)
+                return self._rounded(e, self._settled(e, self._call(e, args), args), not op.is_exact)
             case _:
                 assert_never(e)
 
@@ -103,33 +98,32 @@ class _Work:
     def _is_vague(self, e: Call, args: list[Array]) -> Array:
         """Return where an operation may be infinite or NaN, or may not be.
 
-        Such are quotients by what may be 0, products of that and infinity, logarithms and roots of it, and
-        overflows of f64, which values are computed in.
+        Such are quotients by what may be 0, products of that and infinity, functions of what may be an end of
+        the numbers that they take, and overflows of f64, which values are computed in.
         """
 
-        def zero(number: int) -> Array:
-            return self.measure.may_be_zero(args[number], self.value(e.args[number]), e.args[number].dtype)
+        def zero(number: int, end: float = 0) -> Array:
+            value = self.value(e.args[number]) - end
+            return self.measure.may_be_zero(args[number], value, e.args[number].dtype)
 
         def infinite(number: int) -> Array:
             return np.isinf(self.value(e.args[number]))
 
+        ends = [end for end in OPS[e.op].takes if np.isfinite(end)]
         found = np.zeros((), np.bool_)
         match e.op:
             case "div":
                 found = zero(1) | (zero(0) & (self.value(e.args[1]) == 0))
-            case "log" | "sqrt":
-                found = zero(0)
-            case "log1p":
-                found = self.measure.may_be_zero(args[0], 1 + self.value(e.args[0]), e.args[0].dtype)
             case "mul" | "fma":
                 found = (infinite(0) & zero(1)) | (zero(0) & infinite(1))
             case _:
-                pass
+                for end in ends:
+                    found = found | zero(0, end)
         if e.dtype.name == "f64":
             given = [np.isfinite(self.value(a)) for a in e.args if a.dtype.is_float]
             overflown = np.isinf(self.value(e)) & np.logical_and.reduce(np.broadcast_arrays(*given))
-            if e.op in ("div", "log", "log1p"):  # infinite where the last operand is 0, of `log1p` -1
-                overflown &= self.value(e.args[-1]) != (-1 if e.op == "log1p" else 0)
+            for pole in (0,) if e.op == "div" else ends:  # an infinity there is no overflow
+                overflown &= self.value(e.args[-1]) != pole
             return found | overflown
         return found
 
@@ -160,10 +154,8 @@ class _Work:
             case "div", [a, b]:
                 numerator, divisor = (np.abs(self.value(x)) for x in e.args)
                 return (a + numerator * (b / divisor)) / divisor
-            case _, [a]:
-                return self._function(e, a)
             case _:
-                raise AssertionError(e.op)
+                return self._function(e, args)
 
     def _product(self, left: Expr, right: Expr, a: Array, b: Array) -> Array:
         """Return two bounds: products of terms, and errors passed on by the other factor's value and error.
@@ -173,39 +165,26 @@ class _Work:
         x, y = np.abs(self.value(left)), np.abs(self.value(right))
         return np.minimum(a * b, x * b + a * y + self.measure.scale * a * b)
 
-    def _function(self, e: Call, a: Array) -> Array:
-        """|f(x)| plus the magnitude of x times |f'(x)|, at the steepest within the error of x.
+    def _function(self, e: Call, args: list[Array]) -> Array:
+        """Return |f(x)| plus the magnitude of each x times |f'(x)|, at the steepest within the error of x.
 
         Where f has a range it is off by no more than that: an error that a loop passes on and on ends there.
         """
-        x, y = self.value(e.args[0]), np.abs(self.value(e))
-        nearest = np.maximum(np.abs(x) - self.measure.scale * a, 0.0)  # to 0, where most are steepest
-        bounded = e.op in ("tanh", "sigmoid", "erf", "sin", "cos")
-        match e.op:
-            case "exp":
-                slope = y
-            case "log":
-                slope = 1 / np.abs(x)
-            case "expm1":
-                slope = np.exp(x)
-            case "log1p":
-                slope = 1 / np.abs(1 + x)
-            case "sqrt":
-                slope = 0.5 / np.maximum(y, np.finfo(np.float64).tiny)
-            case "tanh":
-                slope = 1 - np.tanh(nearest) ** 2
-            case "sigmoid":
-                slope = 1 / (2 + 2 * np.cosh(np.minimum(nearest, 700.0)))
-            case "sin" | "cos":
-                slope = np.ones(())
-            case "erf":
-                slope = 2 / np.sqrt(np.pi) * np.exp(-(nearest**2))
-            case _:
-                raise AssertionError(e.op)
-        passed_on = slope * a
-        if bounded and self.measure.scale:
-            passed_on = np.where(np.isinf(a), np.inf, np.minimum(passed_on, 2 / self.measure.scale))
-        return y + passed_on
+        op, values, errors = (
+            OPS[e.op],
+            [self.value(x) for x in e.args],
+            [self.measure.scale * a for a in args],
+        )
+        assert op.slope is not None, e.op
+        passed_on = np.zeros(())
+        slopes = op.slope(values, errors) if op.arity > 1 else (op.slope(values[0], errors[0]),)
+        for a, slope in zip(args, slopes, strict=True):
+            passed_on = passed_on + np.where(a == 0, 0.0, slope * a)
+        width = op.image[1] - op.image[0]
+        if np.isfinite(width) and self.measure.scale:
+            vague = np.logical_or.reduce(np.broadcast_arrays(*map(np.isinf, args)))
+            passed_on = np.where(vague, np.inf, np.minimum(passed_on, width / self.measure.scale))
+        return np.abs(self.value(e)) + passed_on
 
     # --- floats that become whole numbers -----------------------------------------------------------------
 

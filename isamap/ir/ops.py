@@ -1,7 +1,9 @@
-"""The operations of expressions: one row each, read by the type checker, the interpreter, the matcher and C.
+"""The operations of expressions: one row each, with everything that other modules know of an operation.
 
-A row says how many operands an operation takes, which algebra it obeys, what its result's type is and how
-numpy computes it. `spelling` is the infix symbol, or None for `name(a, b)`.
+    Op("tanh", 1, "float", np.tanh, ulp=4, image=(-1, 1), derivative=("w * (1 - y*y)",), onnx=("Tanh",), …)
+
+The type checker, the interpreter, error bounds, gradients, costs, C, and the importers of ONNX and torch read
+the rows. A function that is added here needs a definition in `kernels/functions`, and instructions.
 """
 
 from __future__ import annotations
@@ -9,12 +11,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf, nan, pi
 from typing import Any, Literal
 
 import numpy as np
 
-Result = Literal["same", "bool", "bitwise"]
+Result = Literal["same", "bool"]
 Domain = Literal["number", "float", "integer", "logical", "any"]
+
+
+Bounds = tuple[Any, ...]
+"""Two numbers between which a value lies, both included; or one end of several values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +29,25 @@ class Op:
     """One operation.
 
     `domain` is the operand types it takes, `result` the result type: that of the operands, or bool.
-    `identity` of an associative operation is the value that padded iterations contribute; a callable of a
-    dtype's lowest and highest value where it depends on the type. `ulp` is the declared accuracy in units in
-    the last place of the C implementation, 0 for exactly rounded operations.
+    `spelling` is the infix symbol, or None for `name(a, b)`. `identity` of an associative operation is the
+    value that padded iterations contribute. `ulp` is the declared accuracy in units in the last place of the
+    C implementation, 0 for exactly rounded operations.
+
+    `derivative` has a text of the language for each operand: the adjoint that it gets from the operands `a`
+    and `b`, the condition `c`, the result `y` and the adjoint `w` of the result. An empty text is no adjoint;
+    an operation without texts has no derivative. `slope` is the largest |derivative| near `x`, within the
+    error `e`; of several operands it takes and returns one for each.
+    `takes` and `image` bound the numbers of which a function of floats has a result, and its results.
+    `interval` bounds the result, from the lowest and the highest values of all operands; of a function that
+    never falls or never rises they follow.
+
+    `is_exact` says that the result is rounded no further than the operands are; `is_slow`, that it takes a
+    processor many times as long as an addition; `is_arithmetic`, that the peak of a processor counts it;
+    `saturates`, that an infinity has the result of all numbers beyond the largest. `reach` is the size of
+    floats that takes an operation through all its cases: inf where the exponents of a type end.
+
+    `c` is the function of C's library, or an expression of `x` where it has none. `onnx` and `aten` are the
+    names of operators, one for each mode where the operation has modes.
     """
 
     name: str
@@ -39,6 +62,31 @@ class Op:
     identity: float | Literal["lowest", "highest", "all_ones"] | None = None
     ulp: float = 0.0
     modes: tuple[str, ...] = ()
+    derivative: tuple[str, ...] = ()
+    slope: Callable[[Any, Any], Any] | None = None
+    interval: Callable[[Bounds, Bounds], Bounds | None] | None = None
+    takes: tuple[float, float] = (-inf, inf)
+    image: tuple[float, float] = (-inf, inf)
+    monotone: Literal["rising", "falling"] | None = None
+    is_exact: bool = False
+    is_slow: bool = False
+    is_arithmetic: bool = True
+    saturates: bool = False
+    reach: float = 0.0
+    c: str = ""
+    onnx: tuple[str, ...] = ()
+    aten: tuple[str, ...] = ()
+
+    def text(self, mode: str = "") -> str:
+        """Return the operation as text of its operands `{0}`, `{1}`, …."""
+        if self.spelling is not None:
+            return f"({self.spelling}{{0}})" if self.arity == 1 else f"({{0}} {self.spelling} {{1}})"
+        args = [f"{{{n}}}" for n in range(self.arity)]
+        return f"{self.name}({', '.join([*args, mode] if mode else args)})"
+
+    def texts(self, names: tuple[str, ...]) -> dict[str, str]:
+        """Return the text of each operator that the operation stands for, by its name in `onnx` or `aten`."""
+        return {name: self.text(mode) for name, mode in zip(names, self.modes or ("",), strict=False) if name}
 
 
 # Their stubs lose the types of what they are given.
@@ -127,61 +175,132 @@ def _popcount(x: Any) -> Any:
     return np.bitwise_count(x).astype(np.int64)
 
 
+def _product_bounds(low: Bounds, high: Bounds) -> Bounds:
+    """Return the bounds of a product; not numbers where 0 meets what is infinite."""
+    corners = [x * y for x in (low[0], high[0]) for y in (low[1], high[1])]
+    return (nan, nan) if any(x != x for x in corners) else (min(corners), max(corners))
+
+
+def _abs_bounds(low: Bounds, high: Bounds) -> Bounds:
+    sizes = abs(low[0]), abs(high[0])
+    return 0 if low[0] <= 0 <= high[0] else min(sizes), max(sizes)
+
+
+def _and_bounds(low: Bounds, high: Bounds) -> Bounds | None:
+    highs = [h for least, h in zip(low, high, strict=True) if least >= 0]
+    return (0, min(highs)) if highs else None
+
+
+def _shift_bounds(low: Bounds, high: Bounds) -> Bounds | None:
+    if not 0 <= low[1] <= high[1] < 64:
+        return None
+    by = low[1], high[1]
+    return min(low[0] >> n for n in by), max(high[0] >> n for n in by)
+
+
+def _near(x: Any, e: Any) -> Any:
+    """Return the sizes that are nearest to 0 within an error: most functions are steepest there."""
+    return np.maximum(np.abs(x) - e, 0.0)
+
+
 ROUNDING = ("even", "away", "zero", "up", "down")
 
 # One row each, to be read as a table.
 # fmt: off
-OPS: dict[str, Op] = {
-    op.name: op
-    for op in (
-        Op("add", 2, "number", operator.add,
-           spelling="+", precedence=60, commutative=True, associative=True, identity=0),
-        Op("sub", 2, "number", operator.sub, spelling="-", precedence=60),
-        Op("mul", 2, "number", operator.mul,
-           spelling="*", precedence=70, commutative=True, associative=True, identity=1),
-        Op("div", 2, "number", _divide, spelling="/", precedence=70),
-        Op("rem", 2, "integer", np.fmod, spelling="%", precedence=70),
-        Op("neg", 1, "number", operator.neg, spelling="-", precedence=80),
-        Op("and", 2, "logical", np.bitwise_and,
-           spelling="&", precedence=45, commutative=True, associative=True, identity="all_ones"),
-        Op("xor", 2, "logical", np.bitwise_xor,
-           spelling="^", precedence=43, commutative=True, associative=True, identity=0),
-        Op("or", 2, "logical", np.bitwise_or,
-           spelling="|", precedence=41, commutative=True, associative=True, identity=0),
-        Op("not", 1, "logical", operator.invert, spelling="~", precedence=80),
-        Op("shl", 2, "integer", np.left_shift, spelling="<<", precedence=55),
-        Op("shr", 2, "integer", np.right_shift, spelling=">>", precedence=55),
-        Op("lt", 2, "number", operator.lt, result="bool", spelling="<", precedence=50),
-        Op("le", 2, "number", operator.le, result="bool", spelling="<=", precedence=50),
-        Op("gt", 2, "number", operator.gt, result="bool", spelling=">", precedence=50),
-        Op("ge", 2, "number", operator.ge, result="bool", spelling=">=", precedence=50),
-        Op("eq", 2, "any", operator.eq, result="bool",
-           spelling="==", precedence=47, commutative=True),
-        Op("ne", 2, "any", operator.ne, result="bool",
-           spelling="!=", precedence=47, commutative=True),
-        Op("min", 2, "number", np.minimum,
-           commutative=True, associative=True, identity="highest"),
-        Op("max", 2, "number", np.maximum,
-           commutative=True, associative=True, identity="lowest"),
-        Op("abs", 1, "number", np.abs),
-        Op("sqrt", 1, "float", np.sqrt),
-        Op("exp", 1, "float", np.exp, ulp=2),
-        Op("log", 1, "float", np.log, ulp=2),
-        Op("expm1", 1, "float", np.expm1, ulp=2),
-        Op("log1p", 1, "float", np.log1p, ulp=2),
-        Op("tanh", 1, "float", np.tanh, ulp=4),
-        Op("sigmoid", 1, "float", _sigmoid, ulp=4),
-        Op("erf", 1, "float", _erf, ulp=4),
-        Op("sin", 1, "float", np.sin, ulp=2),
-        Op("cos", 1, "float", np.cos, ulp=2),
-        Op("fma", 3, "float", _fma),
-        Op("select", 3, "any", np.where),
-        Op("round", 1, "float", _round, modes=ROUNDING),
-        Op("popcount", 1, "integer", _popcount),
-        Op("rounding_shift", 2, "integer", _rounding_shift, modes=ROUNDING),
-    )
-}
+_ROWS = (
+    Op("add", 2, "number", operator.add,
+       spelling="+", precedence=60, commutative=True, associative=True, identity=0,
+       derivative=("w", "w"), interval=lambda low, high: (sum(low), sum(high)),
+       onnx=("Add",), aten=("add",)),
+    Op("sub", 2, "number", operator.sub, spelling="-", precedence=60,
+       derivative=("w", "-w"), interval=lambda low, high: (low[0] - high[1], high[0] - low[1]),
+       onnx=("Sub",), aten=("sub",)),
+    Op("mul", 2, "number", operator.mul,
+       spelling="*", precedence=70, commutative=True, associative=True, identity=1,
+       derivative=("w * b", "w * a"), interval=_product_bounds, onnx=("Mul",), aten=("mul",)),
+    Op("div", 2, "number", _divide, spelling="/", precedence=70, is_slow=True,
+       derivative=("w / b", "-(w / b * y)"), onnx=("Div",), aten=("div",)),
+    Op("rem", 2, "integer", np.fmod, spelling="%", precedence=70, is_slow=True),
+    Op("neg", 1, "number", operator.neg, spelling="-", precedence=80, is_exact=True, saturates=True,
+       derivative=("-w",), interval=lambda low, high: (-high[0], -low[0]), onnx=("Neg",), aten=("neg",)),
+    Op("and", 2, "logical", np.bitwise_and, is_arithmetic=False,
+       spelling="&", precedence=45, commutative=True, associative=True, identity="all_ones",
+       interval=_and_bounds, onnx=("And",), aten=("bitwise_and",)),
+    Op("xor", 2, "logical", np.bitwise_xor, is_arithmetic=False,
+       spelling="^", precedence=43, commutative=True, associative=True, identity=0,
+       onnx=("Xor",), aten=("bitwise_xor",)),
+    Op("or", 2, "logical", np.bitwise_or, is_arithmetic=False,
+       spelling="|", precedence=41, commutative=True, associative=True, identity=0,
+       onnx=("Or",), aten=("bitwise_or",)),
+    Op("not", 1, "logical", operator.invert, spelling="~", precedence=80, is_arithmetic=False,
+       onnx=("Not",), aten=("bitwise_not",)),
+    Op("shl", 2, "integer", np.left_shift, spelling="<<", precedence=55, is_arithmetic=False),
+    Op("shr", 2, "integer", np.right_shift, spelling=">>", precedence=55, is_arithmetic=False,
+       interval=_shift_bounds),
+    Op("lt", 2, "number", operator.lt, result="bool", spelling="<", precedence=50, is_arithmetic=False,
+       onnx=("Less",), aten=("lt",)),
+    Op("le", 2, "number", operator.le, result="bool", spelling="<=", precedence=50, is_arithmetic=False,
+       onnx=("LessOrEqual",), aten=("le",)),
+    Op("gt", 2, "number", operator.gt, result="bool", spelling=">", precedence=50, is_arithmetic=False,
+       onnx=("Greater",), aten=("gt",)),
+    Op("ge", 2, "number", operator.ge, result="bool", spelling=">=", precedence=50, is_arithmetic=False,
+       onnx=("GreaterOrEqual",), aten=("ge",)),
+    Op("eq", 2, "any", operator.eq, result="bool", is_arithmetic=False,
+       spelling="==", precedence=47, commutative=True, onnx=("Equal",), aten=("eq",)),
+    Op("ne", 2, "any", operator.ne, result="bool", is_arithmetic=False,
+       spelling="!=", precedence=47, commutative=True, aten=("ne",)),
+    # Of two equal values each gets half, and nothing where the other is a number of the text.
+    Op("min", 2, "number", np.minimum, is_exact=True, saturates=True,
+       commutative=True, associative=True, identity="highest",
+       derivative=("select(a < b, w, select(a == b, 0.5*w, 0))",
+                   "select(b < a, w, select(b == a, 0.5*w, 0))"),
+       interval=lambda low, high: (min(low), min(high)), onnx=("Min",), aten=("minimum",)),
+    Op("max", 2, "number", np.maximum, is_exact=True, saturates=True,
+       commutative=True, associative=True, identity="lowest",
+       derivative=("select(a > b, w, select(a == b, 0.5*w, 0))",
+                   "select(b > a, w, select(b == a, 0.5*w, 0))"),
+       interval=lambda low, high: (max(low), max(high)), onnx=("Max",), aten=("maximum",)),
+    Op("abs", 1, "number", np.abs, is_exact=True, saturates=True, image=(0, inf),
+       derivative=("select(a > 0, w, select(a < 0, -w, 0))",),
+       interval=_abs_bounds, c="fabs", onnx=("Abs",), aten=("abs",)),
+    Op("sqrt", 1, "float", np.sqrt, is_slow=True, takes=(0, inf), image=(0, inf), monotone="rising",
+       derivative=("0.5*w / y",), slope=lambda x, e: 0.5 / np.sqrt(x),
+       c="sqrt", onnx=("Sqrt",), aten=("sqrt",)),
+    Op("exp", 1, "float", np.exp, ulp=2, saturates=True, image=(0, inf), monotone="rising", reach=inf,
+       derivative=("w * y",), slope=lambda x, e: np.exp(x), c="exp", onnx=("Exp",), aten=("exp",)),
+    Op("log", 1, "float", np.log, ulp=2, takes=(0, inf), monotone="rising",
+       derivative=("w / a",), slope=lambda x, e: 1 / np.abs(x), c="log", onnx=("Log",), aten=("log",)),
+    Op("expm1", 1, "float", np.expm1, ulp=2, saturates=True, image=(-1, inf), monotone="rising", reach=inf,
+       derivative=("w * (y + 1)",), slope=lambda x, e: np.exp(x), c="expm1", aten=("expm1",)),
+    Op("log1p", 1, "float", np.log1p, ulp=2, takes=(-1, inf), monotone="rising",
+       derivative=("w / (1 + a)",), slope=lambda x, e: 1 / np.abs(1 + x), c="log1p", aten=("log1p",)),
+    Op("tanh", 1, "float", np.tanh, ulp=4, saturates=True, image=(-1, 1), monotone="rising", reach=inf,
+       derivative=("w * (1 - y*y)",), slope=lambda x, e: 1 - np.tanh(_near(x, e)) ** 2,
+       c="tanh", onnx=("Tanh",), aten=("tanh",)),
+    Op("sigmoid", 1, "float", _sigmoid, ulp=4, saturates=True, image=(0, 1), monotone="rising", reach=inf,
+       derivative=("w * (y * (1 - y))",),
+       slope=lambda x, e: 1 / (2 + 2 * np.cosh(np.minimum(_near(x, e), 700.0))),
+       c="1.0 / (1.0 + exp(-x))", onnx=("Sigmoid",), aten=("sigmoid",)),
+    Op("erf", 1, "float", _erf, ulp=4, saturates=True, image=(-1, 1), monotone="rising", reach=8,
+       derivative=("1.1283791670955126*w * exp(-(a*a))",),
+       slope=lambda x, e: 2 / np.sqrt(pi) * np.exp(-(_near(x, e) ** 2)),
+       c="erf", onnx=("Erf",), aten=("erf",)),
+    Op("sin", 1, "float", np.sin, ulp=2, image=(-1, 1), reach=1000,
+       derivative=("w * cos(a)",), slope=lambda x, e: np.ones(()), c="sin", onnx=("Sin",), aten=("sin",)),
+    Op("cos", 1, "float", np.cos, ulp=2, image=(-1, 1), reach=1000,
+       derivative=("-(w * sin(a))",), slope=lambda x, e: np.ones(()), c="cos", onnx=("Cos",), aten=("cos",)),
+    Op("fma", 3, "float", _fma, derivative=("w * b", "w * a", "w"), c="fma"),
+    Op("select", 3, "any", np.where, is_exact=True, is_arithmetic=False, saturates=True,
+       derivative=("", "select(c, w, 0)", "select(c, 0, w)"),
+       interval=lambda low, high: (min(low[1:]), max(high[1:])), onnx=("Where",), aten=("where",)),
+    Op("round", 1, "float", _round, modes=ROUNDING, is_exact=True, is_arithmetic=False, monotone="rising",
+       derivative=("",), reach=8,
+       onnx=("Round", "", "", "Ceil", "Floor"), aten=("round", "", "trunc", "ceil", "floor")),
+    Op("popcount", 1, "integer", _popcount, is_arithmetic=False, interval=lambda low, high: (0, 64)),
+    Op("rounding_shift", 2, "integer", _rounding_shift, modes=ROUNDING, is_arithmetic=False),
+)
 # fmt: on
+OPS: dict[str, Op] = {op.name: op for op in _ROWS}
 
 DEFINING: dict[str, Op] = {
     op.name: op

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from math import inf, isfinite, isnan, nan
+from math import inf, isfinite, isnan
 from typing import assert_never
 
 import numpy as np
@@ -92,10 +92,8 @@ MAX_STEPS = 2000
 Ranges = tuple[tuple[str, int, int], ...]
 """Names of parameters, each with its least and its greatest value."""
 
-Bounds = tuple[float, float]
+Bounds = tuple[float, ...]
 """Two numbers between which a cost lies."""
-_RISING = frozenset(("erf", "exp", "expm1", "round", "sigmoid", "tanh"))
-"""Operations of one operand that never fall, and take every number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,45 +212,16 @@ def _bounds(expr: Expr, ranges: Mapping[str, Bounds]) -> Bounds | None:
 
 
 def _of_call(op: str, args: list[Bounds], mode: str | None) -> Bounds | None:
-    match op, args:
-        case "add", [a, b]:
-            return a[0] + b[0], a[1] + b[1]
-        case "sub", [a, b]:
-            return a[0] - b[1], a[1] - b[0]
-        case "neg", [a]:
-            return -a[1], -a[0]
-        case "mul", [a, b]:
-            return _product(a, b)
-        case "div", [a, b] if b[0] > 0 or b[1] < 0:
-            return _product(a, (1 / b[1], 1 / b[0]))
-        case "min", [a, b]:
-            return min(a[0], b[0]), min(a[1], b[1])
-        case "max", [a, b]:
-            return max(a[0], b[0]), max(a[1], b[1])
-        case "abs", [a]:
-            return 0.0 if a[0] <= 0 <= a[1] else min(map(abs, a)), max(map(abs, a))
-        case "sqrt", [a] if a[0] >= 0:
-            return _ends(op, a, mode)
-        case "log", [a] if a[0] > 0:
-            return _ends(op, a, mode)
-        case rising, [a] if rising in _RISING:
-            return _ends(op, a, mode)
-        case _:
-            return None
-
-
-def _product(a: Bounds, b: Bounds) -> Bounds:
-    """Return the bounds of a product; not numbers where 0 meets what is infinite."""
-    corners = [x * y for x in a for y in b]
-    return (min(corners), max(corners)) if not any(map(isnan, corners)) else (nan, nan)
-
-
-def _ends(op: str, a: Bounds, mode: str | None) -> Bounds:
-    """Return the bounds of what never falls while its operand rises."""
-    compute = OPS[op].compute
+    row, a = OPS[op], args[0]
+    if row.interval is not None:
+        return row.interval(tuple(b[0] for b in args), tuple(b[1] for b in args))
+    if op == "div" and not args[1][0] <= 0 <= args[1][1]:
+        return _of_call("mul", [a, (1 / args[1][1], 1 / args[1][0])], None)
+    if row.monotone is None or not (row.takes[0] <= a[0] and a[1] <= row.takes[1]):
+        return None
     with np.errstate(all="ignore"):
-        low, high = (float(compute(x, mode) if mode is not None else compute(x)) for x in a)
-    return low, high
+        low, high = (float(row.compute(x, mode) if mode is not None else row.compute(x)) for x in a)
+    return (low, high) if row.monotone == "rising" else (high, low)
 
 
 _NOTHING = Const(0.0, F64)

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import lru_cache, partial
-from math import ceil, inf, isfinite, log, log2, prod, sqrt
+from math import ceil, inf, isfinite, isinf, log, log2, prod, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import (
+    OPS,
     Call,
     Cast,
     Const,
@@ -363,8 +364,6 @@ GOLDEN = (sqrt(5) - 1) / 2
 STEP = 4
 """The octaves from one size of data that is tried to the next."""
 _COMPARING = ("min", "max", "lt", "le", "gt", "ge", "eq", "ne")
-_BENT = ("exp", "expm1", "sigmoid", "tanh", "erf", "log", "log1p", "sqrt", "sin", "cos", "div", "round")
-"""Operations that treat some arguments unlike others, or whose code does."""
 
 
 def _parts(site: Site) -> Iterator[Expr]:
@@ -384,8 +383,9 @@ def _critical(e: Expr) -> bool:
     """Return whether an operation on data treats some of its arguments unlike others."""
     match e:
         case Call(op, args):
-            comparing = op in _COMPARING or op in ("select", "rounding_shift", "abs")
-            return (op in _BENT or comparing) and any(isinstance(p, Read) for a in args for p in walk(a))
+            row = OPS[op]
+            bends = row.ulp or row.is_slow or row.modes or op in (*_COMPARING, "select", "abs")
+            return bool(bends) and any(isinstance(p, Read) for a in args for p in walk(a))
         case Cast(value, dtype, mode):
             return dtype.is_integer and (mode == "sat" or value.dtype.is_float)
         case _:
@@ -395,12 +395,9 @@ def _critical(e: Expr) -> bool:
 def _reaches(e: Expr) -> Iterator[tuple[Expr, float]]:
     """Yield the arguments of an operation, each with the size that takes it through all cases."""
     match e:
-        case Call("exp" | "expm1" | "sigmoid" | "tanh", (x,)):
-            yield x, -2 * log(x.dtype.smallest_subnormal)
-        case Call("erf" | "round", (x,)):
-            yield x, 8.0
-        case Call("sin" | "cos", (x,)):
-            yield x, 1000.0
+        case Call(op, args) if reach := OPS[op].reach:
+            for x in args:
+                yield x, -2 * log(x.dtype.smallest_subnormal) if isinf(reach) else reach
         case Call(op, (a, b)) if op in _COMPARING:
             for x, other in ((a, b), (b, a)):
                 if isinstance(other, Const) and isfinite(other.value) and other.value:

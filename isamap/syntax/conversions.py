@@ -121,38 +121,11 @@ def integer_bounds(e: Expr) -> tuple[int, int] | None:
         case Call(op, args, _, _, _):
             found = [integer_bounds(a) for a in args]
             known = [b for b in found if b is not None]
-            computed = _call_bounds(op, known) if len(known) == len(args) else None
+            computed, interval = None, OPS[op].interval
+            if interval is not None and len(known) == len(args):
+                computed = interval(tuple(b[0] for b in known), tuple(b[1] for b in known))
             fits = computed is not None and whole[0] <= computed[0] and computed[1] <= whole[1]
             return computed if fits else whole
-
-
-def _call_bounds(op: str, b: list[tuple[int, int]]) -> tuple[int, int] | None:
-    match op, b:
-        case "add", [x, y]:
-            return x[0] + y[0], x[1] + y[1]
-        case "sub", [x, y]:
-            return x[0] - y[1], x[1] - y[0]
-        case "mul", [x, y]:
-            products = [i * j for i in x for j in y]
-            return min(products), max(products)
-        case "neg", [x]:
-            return -x[1], -x[0]
-        case "min", [x, y]:
-            return min(x[0], y[0]), min(x[1], y[1])
-        case "max", [x, y]:
-            return max(x[0], y[0]), max(x[1], y[1])
-        case "abs", [x]:
-            return (0 if x[0] <= 0 <= x[1] else min(map(abs, x))), max(map(abs, x))
-        case "popcount", [_]:
-            return 0, 64
-        case "and", [x, y] if x[0] >= 0 or y[0] >= 0:
-            return 0, min(limit[1] for limit in (x, y) if limit[0] >= 0)
-        case "shr", [x, (low, high)] if 0 <= low <= high < 64:
-            return min(x[0] >> low, x[0] >> high), max(x[1] >> low, x[1] >> high)
-        case "select", [_, x, y]:
-            return min(x[0], y[0]), max(x[1], y[1])
-        case _:
-            return None
 
 
 FUNCTIONS = tuple(op.name for op in OPS.values() if op.spelling is None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, OPS
 from isamap.models.terms import NotTaken
 from isamap.onnx.graph import Array, Attribute, Node
 from isamap.onnx.types import NUMBERS
@@ -298,14 +298,14 @@ PARTS: Mapping[str, Translated] = {
 """Operations that give several parts of a tensor: each part is one operator."""
 
 OPERATIONS: Mapping[str, Translated] = {
+    **{
+        f"{name}.{form}": _each(onnx, op.arity)
+        for op in OPS.values() if op.domain in ("number", "float") and op.result == "same"
+        for name, onnx in zip(op.aten, op.onnx, strict=False) if name and onnx
+        for form in (("Tensor", "Scalar", "default") if op.arity > 1 else ("default",))
+    },
     **{f"{name}.default": _each(op) for name, op in (
-        ("relu", "Relu"), ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("exp", "Exp"), ("log", "Log"),
-        ("erf", "Erf"), ("sin", "Sin"), ("cos", "Cos"), ("sqrt", "Sqrt"), ("neg", "Neg"), ("abs", "Abs"),
-        ("reciprocal", "Reciprocal"), ("hardswish", "HardSwish"), ("silu", "Swish"),
-    )},
-    **{f"{name}.{form}": _each(op, 2) for form in ("Tensor", "Scalar", "default") for name, op in (
-        ("add", "Add"), ("sub", "Sub"), ("mul", "Mul"), ("div", "Div"),
-        ("maximum", "Max"), ("minimum", "Min"),
+        ("relu", "Relu"), ("reciprocal", "Reciprocal"), ("hardswish", "HardSwish"), ("silu", "Swish"),
     )},
     "hardtanh.default": _clip((-1, 1)),
     "clamp.default": _clip((None, None)),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, OPS
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 
 
@@ -29,43 +29,27 @@ class Formula:
     is_truth: bool = False
 
 
+_KINDS = {"integer": "whole", "logical": "whole"}
 _FORMULAS: Mapping[str, Formula] = {
-    "mul": Formula("({0} * {1})", "number"),
+    **{
+        name: Formula(text, _KINDS.get(op.domain, op.domain), is_truth=op.result == "bool")
+        for op in OPS.values()
+        for name, text in op.texts(op.aten).items()
+    },
     "div": Formula("({0} / {1})"),
-    "neg": Formula("(-{0})", "number"),
-    "abs": Formula("abs({0})", "number"),
     "relu": Formula("max({0}, 0)", "number"),
-    "sigmoid": Formula("sigmoid({0})"),
-    "tanh": Formula("tanh({0})"),
-    "exp": Formula("exp({0})"),
-    "log": Formula("log({0})"),
-    "erf": Formula("erf({0})"),
-    "sin": Formula("sin({0})"),
-    "cos": Formula("cos({0})"),
-    "sqrt": Formula("sqrt({0})"),
     "rsqrt": Formula("(1 / sqrt({0}))"),
     "reciprocal": Formula("(1 / {0})"),
     "silu": Formula("({0} * sigmoid({0}))"),
-    "maximum": Formula("max({0}, {1})", "number"),
-    "minimum": Formula("min({0}, {1})", "number"),
     "clamp_min": Formula("max({0}, {1})", "number"),
     "clamp_max": Formula("min({0}, {1})", "number"),
     "hardsigmoid": Formula("(min(max({0} + 3, 0), 6) / 6)"),
     "hardswish": Formula("({0} * min(max({0} + 3, 0), 6) / 6)"),
-    "eq": Formula("({0} == {1})", "any", is_truth=True),
-    "ne": Formula("({0} != {1})", "any", is_truth=True),
-    "lt": Formula("({0} < {1})", "number", is_truth=True),
-    "le": Formula("({0} <= {1})", "number", is_truth=True),
-    "gt": Formula("({0} > {1})", "number", is_truth=True),
-    "ge": Formula("({0} >= {1})", "number", is_truth=True),
-    "bitwise_and": Formula("({0} & {1})", "whole"),
-    "bitwise_or": Formula("({0} | {1})", "whole"),
-    "bitwise_xor": Formula("({0} ^ {1})", "whole"),
-    "bitwise_not": Formula("(~{0})", "whole"),
     "sigmoid_backward": Formula("({0} * (1 - {1}) * {1})"),
     "tanh_backward": Formula("({0} * (1 - {1}*{1}))"),
     "clone": Formula("{0}", "any"),
 }
+"""Operations of the language, then what is made of them."""
 
 Option = Callable[[str], Any]
 """The value of a further argument by its name, or its default."""

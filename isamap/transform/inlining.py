@@ -26,8 +26,6 @@ MOST_AGAIN = 8
 MOST_NODES = 400
 """Larger expressions are left apart: chains of instructions are searched for each of their parts."""
 
-_SLOW = frozenset(("div", "rem", "sqrt", *(op.name for op in OPS.values() if op.ulp)))
-
 
 def inlinings(kernel: Kernel) -> Iterator[Rewrite]:
     """Yield the kernel with one temporary computed where it is read, for each that allows it."""
@@ -170,5 +168,5 @@ def _mentions(index: tuple[Index, ...], name: str) -> bool:
 
 def _operations(e: Expr) -> tuple[int, bool]:
     """Return how many operations an expression has, and whether one of them is slow."""
-    found = [part.op for part in walk(e) if isinstance(part, Call)]
-    return len(found), not _SLOW.isdisjoint(found)
+    found = [OPS[part.op] for part in walk(e) if isinstance(part, Call)]
+    return len(found), any(op.is_slow or op.ulp for op in found)

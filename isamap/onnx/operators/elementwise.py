@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, OPS, Op
 from isamap.models.terms import NotTaken, Term, cast, number, wide
 from isamap.onnx.applied import Applied, element
 from isamap.onnx.making import Value, axes_of, broadcast_shape, nest
@@ -247,18 +247,17 @@ _ARC = """function arc_of_tangent(x: f64) {
 }
 """
 
+
+def _of_row(op: Op, text: str) -> Lowered:
+    """An operation of the language."""
+    if op.result == "bool" or op.domain == "logical":
+        return compared(text)
+    return floats(text) if op.domain == "float" else numbers(text)
+
+
 ELEMENTWISE: Mapping[str, Lowered] = {
-    "Abs": numbers("abs({0})"),
-    "Neg": numbers("(-{0})"),
+    **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
     "Relu": numbers("max({0}, 0)"),
-    "Sigmoid": floats("sigmoid({0})"),
-    "Tanh": floats("tanh({0})"),
-    "Exp": floats("exp({0})"),
-    "Log": floats("log({0})"),
-    "Sqrt": floats("sqrt({0})"),
-    "Erf": floats("erf({0})"),
-    "Sin": floats("sin({0})"),
-    "Cos": floats("cos({0})"),
     "Tan": through_f64("(sin({0}) / cos({0}))"),
     "Sinh": through_f64("(0.5 * (expm1({0}) - expm1(-{0})))"),
     "Cosh": through_f64("(0.5 * (exp({0}) + exp(-{0})))"),
@@ -269,9 +268,6 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Asin": through_f64("arc_of_tangent({0} / sqrt((1 - {0}) * (1 + {0})))", _ARC),
     "Acos": through_f64("2 * arc_of_tangent(sqrt((1 - {0}) / (1 + {0})))", _ARC),
     "Reciprocal": floats("(1 / {0})"),
-    "Floor": floats("round({0}, down)"),
-    "Ceil": floats("round({0}, up)"),
-    "Round": floats("round({0}, even)"),
     "Softplus": floats(_SOFTPLUS),
     "Softsign": floats("({0} / (1 + abs({0})))"),
     "Mish": floats(f"({{0}} * tanh({_SOFTPLUS}))"),
@@ -292,10 +288,6 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     ),
     "Gelu": _gelu,
     "PRelu": _prelu,
-    "Add": numbers("({0} + {1})"),
-    "Sub": numbers("({0} - {1})"),
-    "Mul": numbers("({0} * {1})"),
-    "Div": numbers("({0} / {1})"),
     "Sign": _sign,
     "Mod": _mod,
     "Pow": _pow,
@@ -303,15 +295,6 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Min": many("min({0}, {1})"),
     "Sum": many("({0} + {1})"),
     "Mean": many("({0} + {1})", is_mean=True),
-    "Not": compared("(~{0})"),
-    "And": compared("({0} & {1})"),
-    "Or": compared("({0} | {1})"),
-    "Xor": compared("({0} ^ {1})"),
-    "Equal": compared("({0} == {1})"),
-    "Less": compared("({0} < {1})"),
-    "LessOrEqual": compared("({0} <= {1})"),
-    "Greater": compared("({0} > {1})"),
-    "GreaterOrEqual": compared("({0} >= {1})"),
     "IsNaN": compared("({0} != {0})"),
     "IsInf": _is_infinite,
     "BitwiseAnd": numbers("({0} & {1})"),
