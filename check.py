@@ -2,11 +2,12 @@
 
     python check.py                       the static checks and the fast tests
     python check.py --all                 all tests, the exhaustive ones, too
-    python check.py --tenth SEED          the fast tests, a tenth of the others; no coverage
+    python check.py --draw SEED           the fast tests and a few others, drawn by SEED; no coverage
     python check.py tests/unit -k parser  the same static checks, then these tests only
 
 The tools are those of the interpreter that runs this file, so the virtual environment need not be
-activated. All steps run even when one fails; the tests come last. Exit code 1 when any step failed.
+activated. All steps run even when one fails. The type checker, which uses one core, runs during the tests and
+reports after them. Exit code 1 when any step failed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,12 +28,13 @@ LINT_IMPORTS = "from importlinter.cli import lint_imports_command as main; main(
 STATIC_CHECKS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("format", ("-m", "ruff", "format", "--check", ".")),
     ("lint", ("-m", "ruff", "check", ".")),
-    ("types", ("-m", "pyright", "--pythonpath", sys.executable)),
     ("layers", ("-c", LINT_IMPORTS)),
 )
+TYPES = ("-m", "pyright", "--pythonpath", sys.executable)
 
 # Two workers: the tests compile and run native code, and small machines have two cores. `-n 8` overrides it.
-TESTS = ("-m", "pytest", "-n", "2")
+# Each takes half of the files in turn, so that what the tests of a file share is made once.
+TESTS = ("-m", "pytest", "-n", "2", "--dist", "worksteal")
 # Brute force in Python takes several times as long with it.
 COVERAGE = ("--cov", "--cov-report=term")
 
@@ -41,38 +44,45 @@ FAST_EXAMPLES = "10"
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Exit code of the whole: 0 when every step passed, else 1."""
+    """Return the exit code of the whole: 0 when every step passed, else 1."""
     tier, pytest_arguments = _tier(arguments)
+    # Tests start Python hundreds of times. Without kept bytecode each of these compiles all modules, a second.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     passed = {name: _run(name, arguments) for name, arguments in STATIC_CHECKS}
     print("\n== so far: " + ", ".join(f"{name} {'ok' if ok else 'FAILED'}" for name, ok in passed.items()))
     if "all" not in tier:
         os.environ.setdefault("ISAMAP_EXAMPLES", FAST_EXAMPLES)
-    tests_passed = _run("tests", (*TESTS, *tier, *pytest_arguments))
+    with (
+        tempfile.TemporaryFile() as said,
+        subprocess.Popen([sys.executable, *TYPES], cwd=ROOT, stdout=said, stderr=subprocess.STDOUT) as types,
+    ):
+        passed["tests"] = _run("tests", (*TESTS, *tier, *pytest_arguments))
+        passed["types"] = types.wait() == 0
+        said.seek(0)
+        print(f"\n== types\n{said.read().decode(errors='replace')}", end="")
     failed = [name for name, ok in passed.items() if not ok]
     if failed:
-        # Only then: after a clean run the last line is pytest's own.
-        print(f"check.py: failed before the tests: {', '.join(failed)}", file=sys.stderr)
-    return 0 if tests_passed and not failed else 1
+        print(f"check.py: failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 def _tier(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """What says to pytest which tests to take, and what remains of the command line."""
+    """Return the options of pytest that choose the tests, and the rest of the command line."""
     match arguments:
         case ["--all", *rest]:
             return ("--tier", "all", *COVERAGE), rest
-        case ["--tenth", seed, *rest]:
-            return ("--tier", "tenth", "--seed", seed), rest
+        case ["--draw", seed, *rest]:
+            return ("--tier", "drawn", "--seed", seed), rest
         case _:
             return ("--tier", "fast", *COVERAGE), arguments
 
 
 def _run(name: str, arguments: Sequence[str]) -> bool:
-    """Whether one step succeeded; its output goes straight to the terminal."""
+    """Run one step with its output on the terminal; return whether it succeeded."""
     print(f"\n== {name}", flush=True)
     started = time.monotonic()
     ok = subprocess.run([sys.executable, *arguments], cwd=ROOT, check=False).returncode == 0
-    if name != "tests":
-        print(f"== {name}: {'ok' if ok else 'FAILED'} in {time.monotonic() - started:.1f} s", flush=True)
+    print(f"== {name}: {'ok' if ok else 'FAILED'} in {time.monotonic() - started:.1f} s", flush=True)
     return ok
 
 

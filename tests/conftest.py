@@ -38,7 +38,7 @@ hypothesis.settings.load_profile("repeatable")
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tiers", "which tests are taken (tests/tiers.py)")
     group.addoption("--tier", choices=TIERS, default="all", help="without it all tests that are named")
-    group.addoption("--seed", default="", help="which tenth of the exhaustive tests --tier tenth takes")
+    group.addoption("--seed", default="", help="draws the exhaustive tests that --tier drawn takes")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -66,14 +66,22 @@ def solver_is_started(own_cache: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Keep the tests out of the user's cache and data; child processes inherit it."""
+def own_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config) -> Iterator[None]:
+    """Keep the tests out of the user's cache and data; child processes inherit it.
+
+    Zig's cache is the exception: it lies with pytest's own and outlives the run. Zig builds a C library for each
+    target, which takes 50 s of processor time.
+    """
+    zig, cache = pytestconfig.cache.mkdir("zig"), tmp_path_factory.mktemp("cache")
+    (cache / "zig").symlink_to(zig)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ISAMAP_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("ISAMAP_CACHE_DIR", str(cache))
         patch.setenv("ISAMAP_DATA_DIR", str(tmp_path_factory.mktemp("data")))
-        patch.setenv(
-            "ISAMAP_PROFILE", "none"
-        )  # one result on every processor, also on one that has a profile
+        # One result on every processor, also on one that has a profile.
+        patch.setenv("ISAMAP_PROFILE", "none")
+        # Tests that call Zig themselves share the libraries that isamap has it build.
+        patch.setenv("ZIG_GLOBAL_CACHE_DIR", str(zig))
+        patch.setenv("ZIG_LOCAL_CACHE_DIR", str(zig))
         yield
 
 

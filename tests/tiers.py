@@ -1,8 +1,8 @@
-"""Which tests a run takes: the fast tier, the fast tier and a tenth of the others, or all.
+"""Choose the tests of a run: the fast tier, the fast tier and a share of the others, or all.
 
-A test marked `exhaustive` is left out of the fast tier. Of the cases of one parametrised test with the mark
-`exhaustive(fast=3)`, three belong to it, spread evenly over them. A tenth is drawn by a seed and the test's
-name: the same seed takes the same tests, and ten seeds take two thirds of them. Tests that were measured to
+The fast tier leaves out the tests marked `exhaustive`. Of the cases of one parametrised test with the mark
+`exhaustive(fast=3)`, it takes three, spread evenly over them. The tier `drawn` adds one in SHARE of the others,
+drawn by a seed and the test's name: the same seed takes the same tests. Tests that were measured to
 take long stand in `slow.txt` and are exhaustive, too (clocked.py); those behind a `!` there are never drawn.
 """
 
@@ -13,7 +13,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-TIERS = ("fast", "tenth", "all")
+TIERS = ("fast", "drawn", "all")
+SHARE = 40
+"""All exhaustive tests take about 5,200 s of processor time: a fortieth takes two minutes."""
 
 # What a marker says: how many cases of its test are fast; None where a test has no such marker.
 FastCases = Mapping[str, int | None]
@@ -36,13 +38,13 @@ def left_out(
     if tier == "all":
         return set()
     exhaustive = _beyond_the_fast(tests) | (tests.keys() & set(slow))
-    drawn = {name for name in exhaustive - {*slowest} if tier == "tenth" and is_drawn(seed, name)}
+    drawn = {name for name in exhaustive - {*slowest} if tier == "drawn" and is_drawn(seed, name)}
     return exhaustive - drawn
 
 
 def is_drawn(seed: str, name: str) -> bool:
-    """Return whether a test is in the tenth that this seed draws."""
-    return zlib.crc32(f"{seed} {name}".encode()) % 10 == 0
+    """Return whether this seed draws a test."""
+    return zlib.crc32(f"{seed} {name}".encode()) % SHARE == 0
 
 
 def _beyond_the_fast(tests: FastCases) -> set[str]:

@@ -28,17 +28,17 @@ def test_the_fast_tier_takes_so_many_cases_as_a_marker_says() -> None:
     }
 
 
-def test_a_tenth_is_taken_beside_the_fast_tier() -> None:
-    many = {f"a.py::test_long[{case}]": 0 for case in range(1000)}
-    taken = set(many) - left_out("tenth", "one", many)
+def test_a_share_is_drawn_in_addition_to_the_fast_tier() -> None:
+    many = {f"a.py::test_long[{case}]": 0 for case in range(4000)}
+    taken = set(many) - left_out("drawn", "one", many)
     assert 60 < len(taken) < 140
-    assert taken == set(many) - left_out("tenth", "one", many)
-    assert taken != set(many) - left_out("tenth", "another", many)
-    assert left_out("tenth", "one", TESTS) <= left_out("fast", "", TESTS)
+    assert taken == set(many) - left_out("drawn", "one", many)
+    assert taken != set(many) - left_out("drawn", "another", many)
+    assert left_out("drawn", "one", TESTS) <= left_out("fast", "", TESTS)
 
 
 def test_every_test_is_drawn_sooner_or_later() -> None:
-    assert all(any(is_drawn(str(seed), name) for seed in range(200)) for name in TESTS)
+    assert all(any(is_drawn(str(seed), name) for seed in range(1000)) for name in TESTS)
 
 
 def test_what_was_measured_to_take_long_is_left_to_the_other_tiers() -> None:
@@ -49,9 +49,9 @@ def test_what_was_measured_to_take_long_is_left_to_the_other_tiers() -> None:
 
 def test_the_slowest_are_never_drawn() -> None:
     slow = "a.py::test_long"
-    seed = next(str(seed) for seed in range(200) if is_drawn(str(seed), slow))
-    assert slow not in left_out("tenth", seed, TESTS, [slow], [])
-    assert slow in left_out("tenth", seed, TESTS, [slow], [slow])
+    seed = next(str(seed) for seed in range(1000) if is_drawn(str(seed), slow))
+    assert slow not in left_out("drawn", seed, TESTS, [slow], [])
+    assert slow in left_out("drawn", seed, TESTS, [slow], [slow])
 
 
 def test_tests_that_take_long_are_there() -> None:
