@@ -1,10 +1,10 @@
-"""Which tests take long: a plug-in that notes the processor's time of each, and the list that is made of it.
+"""Find the tests that take long: a plug-in notes the processor time of each, and this file prints the list.
 
-    CLOCKED=/tmp/clocked .venv/bin/python -m pytest -n 2 -p clocked --tier fast --cov
-    .venv/bin/python tests/clocked.py /tmp/clocked.* > tests/slow.txt
+    CLOCKED=/tmp/clocked .venv/bin/python -m pytest -n 2 -p clocked --tier fast
+    .venv/bin/python tests/clocked.py /tmp/clocked.* > /tmp/slow && mv /tmp/slow tests/slow.txt
 
-Tests named in `slow.txt` are exhaustive ones (tiers.py). It is the processor's time, of children too, so that
-what else is running hardly counts.
+Tests named in `slow.txt` are exhaustive ones (tiers.py). Lines of it that were not measured again stay. The time is
+the processor's, of children too, so that other work of the computer hardly counts.
 """
 
 from __future__ import annotations
@@ -12,15 +12,27 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
-SECONDS = 2.5
-"""The most processor time of a test of the fast tier, with coverage. Units: seconds."""
+SECONDS = 2.0
+"""The most processor time of a test of the fast tier. Units: seconds."""
+TOGETHER = 0.5
+"""The same of all cases of one test. The shortest cases stay in the fast tier. Units: seconds."""
+SHORT = 0.2
+"""Cases that take less stay in the fast tier, however many there are. Units: seconds."""
 LONGEST = 30.0
 """The most processor time of a test that a run may draw. Units: seconds."""
+ALWAYS = """
+    errors mutations properties test_brute_force test_commands_in_c test_dsp_words test_gemmini_words
+    test_hostile test_house_rules test_instruction_sets test_kills test_machine_edges test_machine_load
+    test_machine_picture test_outputs test_packaging test_places test_process_ends test_several_lengths
+    test_silicon test_site test_tour test_vector_lengths test_verify_matrix test_vta_words test_wheel
+"""
+"""Folders and files whose cases differ in kind: each is about a shipped file, a text, a fault, or a way to end."""
 
 
 def _spent_s() -> float:
@@ -37,6 +49,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
+def long_tests(times: Mapping[str, float]) -> set[str]:
+    """Return the tests that the fast tier leaves to the others, of tests with the processor time of each."""
+    cases: dict[str, list[str]] = {}
+    for name in sorted(times, key=lambda name: times[name]):
+        if not {*Path(name.partition(".py")[0]).parts} & {*ALWAYS.split()}:
+            cases.setdefault(name.partition("[")[0], []).append(name)
+    return {
+        name
+        for names in cases.values()
+        for name, together in zip(names, accumulate(times[name] for name in names), strict=True)
+        if times[name] > SECONDS or (name != names[0] and times[name] > SHORT and together > TOGETHER)
+    }
+
+
 if __name__ == "__main__":
     noted = [json.loads(line) for name in sys.argv[1:] for line in Path(name).read_text().splitlines()]
-    print("\n".join(sorted(("! " if s > LONGEST else "") + name for name, s in noted if s > SECONDS)))
+    spent = {str(name): float(seconds) for name, seconds in noted}
+    lines = {("! " if spent[name] > LONGEST else "") + name for name in long_tests(spent)}
+    kept = (Path(__file__).parent / "slow.txt").read_text(encoding="utf-8").splitlines()
+    print("\n".join(sorted(lines | {line for line in kept if line.removeprefix("! ") not in spent})))

@@ -72,7 +72,9 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Con
     Zig's cache is the exception: it lies with pytest's own and outlives the run. Zig builds a C library for each
     target, which takes 50 s of processor time.
     """
-    zig, cache = pytestconfig.cache.mkdir("zig"), tmp_path_factory.mktemp("cache")
+    kept: pytest.Cache | None = getattr(pytestconfig, "cache", None)  # none with `-p no:cacheprovider`
+    zig = kept.mkdir("zig") if kept else tmp_path_factory.mktemp("zig")
+    cache = tmp_path_factory.mktemp("cache")
     (cache / "zig").symlink_to(zig)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ISAMAP_CACHE_DIR", str(cache))

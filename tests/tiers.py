@@ -1,7 +1,7 @@
 """Choose the tests of a run: the fast tier, the fast tier and a share of the others, or all.
 
 The fast tier leaves out the tests marked `exhaustive`. Of the cases of one parametrised test with the mark
-`exhaustive(fast=3)`, it takes three, spread evenly over them. The tier `drawn` adds one in SHARE of the others,
+`exhaustive(fast=3)`, it takes three, spread evenly over them. The tier `drawn` adds some of the others,
 drawn by a seed and the test's name: the same seed takes the same tests. Tests that were measured to
 take long stand in `slow.txt` and are exhaustive, too (clocked.py); those behind a `!` there are never drawn.
 """
@@ -14,8 +14,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 TIERS = ("fast", "drawn", "all")
-SHARE = 40
-"""All exhaustive tests take about 5,200 s of processor time: a fortieth takes two minutes."""
+SHARE, SHARE_OF_WHOLE = 80, 8
+"""A run draws one exhaustive test in so many: of cases, and of tests in `slow.txt` that are no case of another.
+
+All exhaustive tests together take 5,700 s of processor time, the share that is drawn some 100 s.
+"""
 
 # What a marker says: how many cases of its test are fast; None where a test has no such marker.
 FastCases = Mapping[str, int | None]
@@ -38,13 +41,19 @@ def left_out(
     if tier == "all":
         return set()
     exhaustive = _beyond_the_fast(tests) | (tests.keys() & set(slow))
-    drawn = {name for name in exhaustive - {*slowest} if tier == "drawn" and is_drawn(seed, name)}
-    return exhaustive - drawn
+    if tier == "fast":
+        return exhaustive
+    whole = {name for name in slow if "[" not in name}
+    return {
+        name
+        for name in exhaustive
+        if name in slowest or not is_drawn(seed, name, SHARE_OF_WHOLE if name in whole else SHARE)
+    }
 
 
-def is_drawn(seed: str, name: str) -> bool:
-    """Return whether this seed draws a test."""
-    return zlib.crc32(f"{seed} {name}".encode()) % SHARE == 0
+def is_drawn(seed: str, name: str, share: int = SHARE) -> bool:
+    """Return whether this seed draws a test, of which it draws one in `share`."""
+    return zlib.crc32(f"{seed} {name}".encode()) % share == 0
 
 
 def _beyond_the_fast(tests: FastCases) -> set[str]:

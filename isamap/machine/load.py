@@ -108,14 +108,14 @@ def load_files(files: tuple[File, ...], word: str) -> Machine:
     return _machine(sources, digest_files(files), word)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
     """Return the same object for the same values, so that facts about it can be kept."""
     digest = digest_at(machine.digest, dict(given))
     return replace(at_given(machine, dict(given)), word=word, digest=digest)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
     """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
     world = _world(sources)
@@ -151,7 +151,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
     )
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _world(sources: tuple[Source, ...]) -> World:
     """Return what a chain of texts, nearest first, adds up to."""
     source, *parents = sources

@@ -75,6 +75,7 @@ def run(program: ProgramFile, emitted: EmittedC, folder: Path, rows_apart: int =
     return [word - IMAGE if IMAGE <= word < IMAGE + size else word for word in found]
 
 
+# They are exhaustive: the C library of RISC-V takes 50 s of processor time.
 needs_riscv = pytest.mark.skipif(
     not (shutil.which("qemu-riscv64") and find_spec("ziglang")),
     reason="needs QEMU for riscv64 and the extra `cc`",
@@ -82,7 +83,7 @@ needs_riscv = pytest.mark.skipif(
 
 
 @needs_riscv
-@pytest.mark.exhaustive(fast=1)
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("name", "sizes"), CASES, ids=["ragged", "scaled", "relu"])
 def test_the_c_gives_the_words_of_the_file(
     name: str, sizes: dict[str, Size], machine: Machine, tmp_path: Path

@@ -18,7 +18,8 @@ AXPY = (
     "kernel axpy(N, scalar a: f32) { in x: f32[N]; inout y: f32[N]; for i in N { y[i] = a * x[i] + y[i]; } }"
 )
 RELU = "kernel relu(N) { in x: i8[N]; out y: i8[N]; for i in N { y[i] = max(x[i], 0); } }"
-MACHINES = ("aarch64-sve2@Q=1,2,4", "riscv-rvv@Q=2,4,8")
+# The last one is tried always: other tests need the C library of AArch64, too.
+MACHINES = ("riscv-rvv@Q=2,4,8", "aarch64-sve2@Q=1,2,4")
 
 
 def built(kernel: str, machine: str, sizes: Mapping[str, Size]) -> Prepared:
@@ -76,7 +77,7 @@ nest 0 {
 @needs_emulators
 @pytest.mark.exhaustive
 @pytest.mark.parametrize(
-    ("machine", "mapping"), tuple(zip(MACHINES, ("total_v_f32", "reduce_v_f32"), strict=True))
+    ("machine", "mapping"), tuple(zip(MACHINES, ("reduce_v_f32", "total_v_f32"), strict=True))
 )
 def test_a_sum_over_lanes_by_a_schedule_written_for_one_length(machine: str, mapping: str) -> None:
     text = BY_HAND.replace("MACHINE", machine.partition("@")[0]).replace("MAPPING", mapping)

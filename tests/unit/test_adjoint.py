@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
 
 
+@cache
 def shipped(name: str) -> Kernel:
     return parse_kernel(read_kernel(name))
 
