@@ -73,12 +73,11 @@ def _rows(kernel: str | None, sizes: Mapping[str, object]) -> tuple[SampleRow, .
         return shipped
     numbers = tuple((name, value) for name, value in sizes.items() if isinstance(value, int))
     if kernel is None or len(numbers) < len(sizes) or not (sizes or own):
-        known = ", ".join(dict.fromkeys(row.kernel for row in shipped))
         raise UsageProblem(
             Diagnostic(
                 "gather-rows",
                 "`isamap tune gather` takes no kernel, one of the list, or one with a number for each size",
-                notes=(f"the list has {known}",),
+                notes=("without a kernel it goes through the whole list",),
                 help="name the kernel and its sizes: `isamap tune gather gemm_f64 -D M=64 N=64 K=64`",
             )
         )

@@ -40,14 +40,12 @@ def named_kernel(word: str) -> Source:
         return read_file(kernel_path(word), f"{word}.ir")
     if word.endswith(".ir") or "/" in word:
         return read_file(Path(word), word)
-    near = did_you_mean(word, list_kernels())
-    shipped = () if near else (f"shipped: {', '.join(list_kernels())}",)
     raise UsageProblem(
         Diagnostic(
             "unknown-kernel",
             f"there is no kernel called `{word[:80]}`",
-            notes=(*shipped, "a path ends in .ir"),
-            help=near,
+            notes=("`isamap match kernels --hw MACHINE` lists the shipped ones; a path ends in .ir",),
+            help=did_you_mean(word, list_kernels()),
         )
     )
 

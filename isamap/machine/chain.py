@@ -32,6 +32,7 @@ from isamap.source import (
 
 MAX_CHAIN = 16
 _SUFFIXES = (".yaml", ".yml")
+_LISTED = "`isamap hw list` lists the shipped machines"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _open(name: str) -> File:
         Diagnostic(
             "unknown-machine",
             f"there is no machine called `{name}`",
-            notes=(f"known: {', '.join(known)}", "a path ends in .yaml"),
+            notes=(f"{_LISTED}; a path ends in .yaml",),
             help=f"did you mean `{near}`?" if near else None,
         )
     )
@@ -120,7 +121,7 @@ def _parent(extends: Scalar, child: File) -> File:
         near = nearest(name, shipped)
         raise _problem(
             "extends-unknown", f"there is no machine called `{name}`", extends.span,
-            f"shipped are {', '.join(shipped)}", "a file in the same folder is written `NAME.yaml`",
+            f"{_LISTED}; a file in the same folder is written `NAME.yaml`",
             advice=f"did you mean `{near}`?" if near else None,
         )  # fmt: skip
     if child.path is None:
@@ -140,7 +141,7 @@ def _parent(extends: Scalar, child: File) -> File:
         near = nearest(name, [p.name for p in folder.glob("*.yaml") if p != child.path])
         raise _problem(
             "extends-unknown", f"`{name[:40]}` beside this file cannot be read: {error.strerror}",
-            extends.span, f"shipped are {', '.join(shipped)}",
+            extends.span, _LISTED,
             advice=f"did you mean `{near}`?" if near else None,
         ) from None  # fmt: skip
     return File(decode(str(Path(child.source.name).parent / name), data), (folder / name).resolve())

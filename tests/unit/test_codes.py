@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from isamap.kernels import list_kernels
+from isamap.machine import list_machines
 from isamap.source import IsamapError, Source, read_codes
 from isamap.source.codes import read_tables
 from isamap.syntax import parse_module
@@ -50,6 +52,18 @@ def test_each_entry_of_a_table_has_a_title_and_a_text_and_no_unknown_key() -> No
 def test_no_code_stands_in_two_tables() -> None:
     counts = Counter(code for table in read_tables().values() for code in table)
     assert [code for code, count in counts.items() if count > 1] == []
+
+
+def test_no_error_lists_what_is_shipped() -> None:
+    """Else each new machine or kernel changes the texts of errors, and readers skip the long ones."""
+    shipped = {*list_machines(), *list_kernels()}
+    lists = [
+        f"{path.name}: {line.strip()}"
+        for path in sorted((ROOT / "tests" / "errors").glob("*/*.txt"))
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if line.startswith(("  note: ", "  help: ")) and len(shipped & set(re.findall(r"[\w-]+", line))) > 3
+    ]
+    assert lists == []
 
 
 def test_a_command_that_explains_nothing_reads_no_table() -> None:
