@@ -16,7 +16,7 @@ from isamap.version import __version__
 
 if TYPE_CHECKING:
     from isamap.driver.api import compile, find_mappings, gradient, gradient_pair, verify  # noqa: A004 - said as `isamap.compile`
-    from isamap.driver.given import load_machine
+    from isamap.driver.inputs import load_machine
     from isamap.driver.runnable import CompiledKernel
     from isamap.machine import list_machines
     from isamap.source import IsamapError
@@ -29,7 +29,7 @@ _HOMES = {
     "gradient": "isamap.driver.api",
     "gradient_pair": "isamap.driver.api",
     "list_machines": "isamap.machine",
-    "load_machine": "isamap.driver.given",
+    "load_machine": "isamap.driver.inputs",
     "verify": "isamap.driver.api",
 }
 

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import (
-    AsJson,
-    CostModelName,
-    FixWords,
-    HeuristicName,
-    KernelName,
-    LimitSeconds,
-    MachineName,
-    ScheduleFile,
-    SizeWords,
-)
-from isamap.cli.requests import Choices, make_request
+from isamap.cli.options import OnMachine, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_sizes
+from isamap.cli.words import read_sizes
+from isamap.driver.inputs import machine_of, read_kernel
+from isamap.driver.options import read_choice
+from isamap.driver.request import Choices, make_request
 
 if TYPE_CHECKING:
     from isamap.ir import Kernel
@@ -29,20 +20,15 @@ if TYPE_CHECKING:
     from isamap.plan.schedule import Schedule
 
 
-def accesses_command(
-    kernel: KernelName,
-    hw: MachineName,
-    sizes: SizeWords = None,
-    convention: Annotated[
-        str, typer.Option("--convention", metavar="NAME", help="isamap, timeloop or zigzag.")
-    ] = "isamap",
-    schedule: ScheduleFile = None,
-    heuristic: HeuristicName = "cpsat",
-    cost_model: CostModelName = "analytic",
-    limit: LimitSeconds = "10",
-    fix: FixWords = None,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessesOptions(OnMachine):
+    """What `accesses` is asked for."""
+
+    convention: str = one_word("--convention", "NAME", "isamap, timeloop or zigzag.", "isamap")
+    choices: Choices = field(default_factory=Choices)
+
+
+def accesses_command(asked: AccessesOptions) -> Answer:
     """Count what each level of memory is read and written, by a declared convention."""
     from isamap.driver.explaining import schedule_accesses, statement_extents
     from isamap.driver.pipeline import compile_kernel
@@ -51,9 +37,9 @@ def accesses_command(
     from isamap.report.closed_forms import closed_forms  # brings SymPy
     from isamap.syntax import parse_kernel
 
-    chosen = CONVENTIONS[read_choice(convention, "--convention", tuple(CONVENTIONS))]
-    choices = Choices(schedule, heuristic, cost_model, limit, fix, model=False)
-    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
+    chosen = CONVENTIONS[read_choice(asked.convention, "--convention", tuple(CONVENTIONS))]
+    named = read_kernel(asked.kernel), machine_of(asked.hw), read_sizes(asked.sizes)
+    request = make_request(*named, asked.choices)
     with Progress() as progress:
         made = compile_kernel(request, "schedule", progress)
         progress("count")

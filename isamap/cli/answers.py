@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
@@ -51,6 +51,25 @@ class Answer:
     findings: tuple[Finding, ...] = ()
     exit: int = 0
     gaps: tuple[float | None, ...] = ()
+
+
+def with_proof(answer: Answer, require: str) -> Answer:
+    """Return the answer, with exit code 4 where `--require proven` was asked for and a gap is left."""
+    if not require:
+        return answer
+    from isamap.plan.schedule import PROVEN
+
+    open_ = [gap for gap in answer.gaps if gap is None or gap >= PROVEN]
+    if not open_:
+        return answer
+    known = [gap for gap in open_ if gap is not None]
+    far = f"may be {100 * max(known):.2g} % above the optimum" if known else "has no bound"
+    lack = Diagnostic(
+        "not-proven",
+        f"the schedule {far}, and `--require proven` asks for a proof; what was found is kept",
+        help="give the solver more time with --limit, or leave out --heuristic",
+    )
+    return replace(answer, findings=(*answer.findings, Finding.of(lack)), exit=answer.exit or 4)
 
 
 def print_answer(answer: Answer, command: str, as_json: bool) -> int:

@@ -5,21 +5,31 @@ A command is a `Suite` of the table below, and takes those of the options that c
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import AsJson, LimitSeconds, ProfileName
-from isamap.cli.simulated_layers import is_simulated, refuse_of_times, simulated_answer
+from isamap.cli.options import CommandOptions
+from isamap.cli.simulated_layers import is_simulated, simulated_answer
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_number
 from isamap.driver.inputs import machine_of
-from isamap.source import replace_file
+from isamap.driver.options import (
+    FLAG,
+    WORD,
+    Kind,
+    Option,
+    choice,
+    count,
+    declared,
+    given_flags,
+    read_choice,
+    read_number,
+    seconds,
+)
+from isamap.driver.request import Choices
+from isamap.source import Diagnostic, UsageProblem, replace_file
 
 if TYPE_CHECKING:
     from isamap.bench import Campaign
@@ -30,7 +40,7 @@ PARTS = ("training", "inference_server", "inference_device", "all")
 CACHES = ("warm", "rotate")
 LAYOUTS = ("nchw", "nhwc")
 Given = Mapping[str, Any]
-"""The words of a command line by the names of their options."""
+"""The values of options by the names of their fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +63,7 @@ class Suite:
 
 def _parts(given: Given) -> tuple[str, ...]:
     """Return the parts of DeepBench that are asked for."""
-    chosen = read_choice(given["suite"], "--suite", PARTS)
-    return PARTS[:-1] if chosen == "all" else (chosen,)
+    return PARTS[:-1] if given["suite"] == "all" else (given["suite"],)
 
 
 def _gemm(given: Given) -> Sequence[Any]:
@@ -84,8 +93,7 @@ def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
     def cases(given: Given) -> Sequence[Any]:
         from isamap.bench.convolutions import conv_cases
 
-        layout = read_choice(given["layout"] or LAYOUTS[0], "--layout", LAYOUTS)
-        return conv_cases(suite, layout, _parts(given) if "suite" in given else None)
+        return conv_cases(suite, given["layout"] or LAYOUTS[0], _parts(given) if "suite" in given else None)
 
     return cases
 
@@ -134,22 +142,16 @@ TRANSFORMER = _products(
 )
 SUITES = (GEMM, GRU, LSTM, RNN, CONV, SPARSE, RESNET50, MOBILENET, TRANSFORMER)
 COMMON = (
-    *("hw", "dtype", "rows", "threads", "against", "hold", "seconds", "limit", "profile"),
-    *("minutes", "output", "resume", "as_json"),
+    *("hw", "dtype", "rows", "threads", "against", "hold", "seconds", "limit_s", "profile"),
+    *("minutes", "output", "resume"),
 )
 
 
-def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
-    """Return all options, those of `suite` among them: type and help, and what they are unless given."""
+def _options(suite: Suite) -> dict[str, Option]:
+    """Return all options, those of `suite` among them, by the names of their fields."""
 
-    def words(name: str, metavar: str, about: str) -> Any:
-        return Annotated[str, typer.Option(name, metavar=metavar, help=about)]
-
-    def maybe(name: str, metavar: str, about: str) -> Any:
-        return Annotated[str | None, typer.Option(name, metavar=metavar, help=about, show_default=False)]
-
-    def flag(name: str, about: str) -> Any:
-        return Annotated[bool, typer.Option(name, help=about)]
+    def one(flags: str, metavar: str, about: str, kind: Kind = WORD, default: Any = None) -> Option:
+        return Option((flags,), metavar, about, kind, default)
 
     channels = "nchw: channels before pixels; nhwc: behind them, as simulated unless given."
     rotate = "warm: the same buffers again; rotate: a ring of them, twice as large as the caches."
@@ -158,45 +160,57 @@ def _options(suite: Suite) -> dict[str, tuple[Any, object]]:
     held = "Hold the baselines to an instruction set: avx2, avx512, avx512_vnni."
     limited = "Begin no row later than that; rows of all sizes come first."
     baselines = f"Baselines, of {','.join(suite.libraries)}; all by default."
+    shared = declared(Choices)
     return {
-        "hw": (words("--hw", "MACHINE", "The machine to compile for; this one by default."), "host"),
-        "suite": (words("--suite", "SUITE", f"One of {', '.join(PARTS)}."), "all"),
-        "dtype": (maybe("--dtype", "TYPE", f"One of {', '.join(suite.types)}: f32, simulated int8."), None),
-        "rows": (maybe("--rows", "ROWS", "By position: 0,3,9 or 10..20 or 0..40/5."), None),
-        "steps": (words("--steps", "N", "At most so many time steps of each row, or `all`."), "8"),
-        "layout": (maybe("--layout", "LAYOUT", channels), None),
-        "beta": (words("--beta", "0|1", "1: C is read and added to; 0: only written."), "1"),
-        "threads": (words("--threads", "N", "Threads of each contender."), "1"),
-        "cache": (words("--cache", "MODE", rotate), "warm"),
-        "packed": (flag("--packed", packed), False),
-        "against": (maybe("--against", "NAMES", baselines), None),
-        "hold": (maybe("--hold", "ISA", held), None),
-        "seconds": (words("--seconds", "S", turns), "4"),
-        "limit": (LimitSeconds, "10"),
-        "profile": (ProfileName, "default"),
-        "minutes": (maybe("--minutes", "M", limited), None),
-        "output": (maybe("-o", "FOLDER", "Keep rows, tables and charts there."), None),
-        "resume": (flag("--resume", "Go on with the rows that -o holds."), False),
-        "as_json": (AsJson, False),
+        "hw": one("--hw", "MACHINE", "The machine to compile for; this one by default.", default="host"),
+        "suite": one("--suite", "SUITE", f"One of {', '.join(PARTS)}.", choice(*PARTS), "all"),
+        "dtype": one("--dtype", "TYPE", f"One of {', '.join(suite.types)}: f32, simulated int8."),
+        "rows": one("--rows", "ROWS", "By position: 0,3,9 or 10..20 or 0..40/5."),
+        "steps": one("--steps", "N", "At most so many time steps of each row, or `all`.", default="8"),
+        "layout": one("--layout", "LAYOUT", channels, choice(*LAYOUTS)),
+        "beta": one("--beta", "0|1", "1: C is read and added to; 0: only written.", choice("0", "1"), "1"),
+        "threads": one("--threads", "N", "Threads of each contender.", count(1, 1024), 1),
+        "cache": one("--cache", "MODE", rotate, choice(*CACHES), "warm"),
+        "packed": one("--packed", "", packed, FLAG, default=False),
+        "against": one("--against", "NAMES", baselines),
+        "hold": one("--hold", "ISA", held),
+        "seconds": one("--seconds", "S", turns, seconds(0, 3600), 4.0),
+        "limit_s": shared["limit_s"],
+        "profile": shared["profile_name"],
+        "minutes": one("--minutes", "M", limited, seconds(0, 10000)),
+        "output": one("-o", "FOLDER", "Keep rows, tables and charts there."),
+        "resume": one("--resume", "", "Go on with the rows that -o holds.", FLAG, default=False),
     }
 
 
-def _command(suite: Suite) -> Callable[..., Answer]:
-    """Return the command of a suite, with a signature of its options for typer to read."""
-    known = {n: o for n, o in _options(suite).items() if n in COMMON or n in suite.options}
+def _command(suite: Suite) -> Callable[[CommandOptions], Answer]:
+    """Return the command of a suite, which takes a record of its options."""
+    known = {
+        n: replace(o, commands=frozenset())
+        for n, o in _options(suite).items()
+        if n in COMMON or n in suite.options
+    }
+    taken = [(name, Any, one.field()) for name, one in known.items()]
+    record = make_dataclass(
+        "BenchOptions", taken, bases=(CommandOptions,), frozen=True, slots=True, kw_only=True
+    )
 
-    usual = {name: default for name, (_, default) in known.items()}
+    def command(asked: CommandOptions) -> Answer:
+        from isamap.bench import pick_rows
 
-    def command(**given: Any) -> Answer:
+        given = {name: getattr(asked, name) for name in known}
         machine = machine_of(given["hw"])
         if is_simulated(suite.kind, machine):
-            return _simulated(suite, machine, given, usual)
+            of_times = ("--threads", "--against", "--hold", "--seconds", "--profile", "--cache", "--packed")
+            if found := next((one for one in of_times if one in given_flags(asked)), None):
+                said = f"`{found}` says how times are measured, and {machine} is simulated"
+                raise UsageProblem(Diagnostic("usage", said, help=f"leave out {found}"))
+            cases = suite.cases({**given, "layout": given.get("layout") or LAYOUTS[1]})
+            rows = pick_rows(cases, given["rows"])
+            return simulated_answer(suite.title, suite.kind, machine, rows, given)
         return _answer(suite, _campaign(suite, given))
 
-    kind = inspect.Parameter.KEYWORD_ONLY
-    parameters = [inspect.Parameter(n, kind, default=d, annotation=t) for n, (t, d) in known.items()]
-    command.__dict__["__signature__"] = inspect.Signature(parameters)
-    command.__annotations__ = {name: option for name, (option, _) in known.items()}
+    command.__annotations__["asked"] = record
     command.__doc__ = suite.summary
     return command
 
@@ -228,27 +242,18 @@ def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
         forms=kind.forms[read_choice(given["dtype"] or "f32", "--dtype", tuple(kind.forms))],
         machine=machine,
         against=tuple(read_choice(word, "--against", kind.baselines) for word in baselines),
-        threads=int(read_number(given["threads"], "--threads", 1, 1024)),
-        beta=int(read_choice(given.get("beta", suite.beta), "--beta", ("0", "1"))),
-        cache=read_choice(given.get("cache", "warm"), "--cache", CACHES),
-        seconds=read_number(given["seconds"], "--seconds", 0, 3600),
-        limit_s=read_number(given["limit"], "--limit", 0.1, 3600),
+        threads=given["threads"],
+        beta=int(given.get("beta", suite.beta)),
+        cache=given.get("cache", "warm"),
+        seconds=given["seconds"],
+        limit_s=given["limit_s"],
         hold=read_choice(given["hold"], "--hold", tuple(HOLDS)) if given["hold"] else None,
         folder=Path(given["output"]) if given["output"] else None,
         resume=given["resume"],
         profile=find_profile(given["profile"], machine),
         packed=given.get("packed", False),
-        minutes=read_number(given["minutes"], "--minutes", 0, 10000) if given["minutes"] else None,
+        minutes=given["minutes"],
     )
-
-
-def _simulated(suite: Suite, machine: str, given: Given, usual: Given) -> Answer:
-    """Return the table of a machine that this computer cannot run."""
-    from isamap.bench import pick_rows
-
-    refuse_of_times(given, usual, machine)
-    cases = suite.cases({**given, "layout": given.get("layout") or LAYOUTS[1]})
-    return simulated_answer(suite.title, suite.kind, machine, pick_rows(cases, given["rows"]), given)
 
 
 def _answer(suite: Suite, campaign: Campaign[Any]) -> Answer:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, argument
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import Kind, cache_root, clear, damaged, kinds
@@ -18,7 +16,7 @@ from isamap.tune.winners import Winners
 TUNING = "tuning"
 
 
-def list_command(as_json: AsJson = False) -> Answer:
+def list_command(_asked: CommandOptions) -> Answer:
     """List what the cache holds, and how many schedules are tuned."""
     found = kinds()
     lines = [("kind", "entries", "size", "last used")]
@@ -38,17 +36,16 @@ def list_command(as_json: AsJson = False) -> Answer:
     return Answer(payload, text)
 
 
-def clear_command(
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="KIND", help="What to clear; everything but `tuning` by default.", show_default=False
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearOptions(CommandOptions):
+    """What `cache clear` is asked for."""
+
+    kind: str | None = argument("KIND", "What to clear; everything but `tuning` by default.", default=None)
+
+
+def clear_command(asked: ClearOptions) -> Answer:
     """Delete what the cache holds, or one kind of it; `tuning` for what measuring has found."""
-    database = Winners.open()
+    database, kind = Winners.open(), asked.kind
     if kind == TUNING:
         count, choices = database.clear(), Choices.open().clear()
         text = f"cleared {_count(count)}" + (f" and {_chosen(choices)}" if choices else "")
@@ -69,7 +66,7 @@ def clear_command(
     return Answer(_payload(gone), text)
 
 
-def verify_command(as_json: AsJson = False) -> Answer:
+def verify_command(_asked: CommandOptions) -> Answer:
     """Compare what the cache holds with its digests."""
     wrong = damaged()
     findings = tuple(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_number
 from isamap.driver.inputs import machine_of
+from isamap.driver.options import NAMES, option, seconds
 from isamap.report.columns import bytes_text, table
 from isamap.report.mappings import time_text
 from isamap.source import Diagnostic
@@ -23,44 +22,36 @@ if TYPE_CHECKING:
     from isamap.tune.profile import Profile
 
 
-def calibrate_command(
-    name: Annotated[
-        str, typer.Argument(metavar="[MACHINE]", help="A shipped machine's name, `host`, or a path.")
-    ] = "host",
-    instructions: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--instructions",
-            metavar="NAME",
-            help="Only this one, or several with commas between; may be repeated. Leaves memories out.",
-            show_default=False,
-        ),
-    ] = None,
-    budget: Annotated[
-        str, typer.Option("--budget", metavar="SECONDS", help="How long to measure; compiling comes on top.")
-    ] = "10",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o",
-            metavar="FILE",
-            help="Write the profile here instead of your data folder.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrateOptions(CommandOptions):
+    """What `hw calibrate` is asked for."""
+
+    name: str = argument("[MACHINE]", "A shipped machine's name, `host`, or a path.", default="host")
+    instructions: tuple[str, ...] = option(
+        "--instructions", "NAME",
+        "Only this one, or several with commas between; may be repeated. Leaves memories out.",
+        NAMES, default=(),
+    )  # fmt: skip
+    budget_s: float = option(
+        "--budget",
+        "SECONDS",
+        "How long to measure; compiling comes on top.",
+        seconds(0.1, 3600),
+        default=10.0,
+    )
+    output: str | None = one_word("-o", "FILE", "Write the profile here instead of your data folder.")
+
+
+def calibrate_command(asked: CalibrateOptions) -> Answer:
     """Measure a machine's instructions and memories on this processor."""
     from isamap.machine import load_machine
     from isamap.tune.calibrate import calibrate
     from isamap.tune.store import keep_profile
 
-    machine = load_machine(machine_of(name))
-    wanted = [word.strip() for words in instructions or () for word in words.split(",") if word.strip()]
-    seconds = read_number(budget, "--budget", 0.1, 3600)
+    machine, wanted, output = load_machine(machine_of(asked.name)), list(asked.instructions), asked.output
     findings = busy()
     with Progress() as progress:
-        profile = calibrate(machine, wanted or None, seconds, progress)
+        profile = calibrate(machine, wanted or None, asked.budget_s, progress)
     partial = bool(wanted) and output is None
     path = None if partial else keep_profile(profile, Path(output) if output is not None else None)
     payload: dict[str, object] = {

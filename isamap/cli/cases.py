@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
 
-import typer
-
-from isamap.cli.words import read_count, read_sizes
+from isamap.cli.words import read_sizes
 from isamap.driver.inputs import read_kernel
+from isamap.driver.options import WORDS, Option, count, plugin
 from isamap.driver.predicted import Case, shipped_cases
-from isamap.driver.side_by_side import all_jobs
 from isamap.source import Diagnostic, UsageProblem
 
-KernelCases = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kernel",
-        metavar="'KERNEL SIZES'",
-        help="A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable; all shipped ones otherwise.",
-        show_default=False,
-    ),
-]
-HeuristicWord = Annotated[
-    str,
-    typer.Option(
-        "--heuristic", metavar="NAME", help="How to schedule: greedy, which is quick, annealing, or cpsat."
-    ),
-]
-Jobs = Annotated[
-    str | None,
-    typer.Option(
-        "--jobs", metavar="COUNT", help="Processes; one for each core otherwise.", show_default=False
-    ),
-]
+KERNEL_CASES = Option(
+    ("--kernel",), "'KERNEL SIZES'",
+    "A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable; all shipped ones otherwise.", WORDS, (),
+)  # fmt: skip
+HEURISTIC = Option(
+    ("--heuristic",), "NAME", "How to schedule: greedy, which is quick, annealing, or cpsat.",
+    plugin("heuristic"), "greedy",
+)  # fmt: skip
+JOBS = Option(("--jobs",), "COUNT", "Processes; one for each core otherwise.", count(1, 1024), 0)
 
 
-def read_cases(words: Sequence[str] | None) -> tuple[Case, ...]:
+def read_cases(words: Sequence[str]) -> tuple[Case, ...]:
     """Return the kernels that are asked for, at their sizes. Raises: UsageProblem."""
     if not words:
         return shipped_cases()
@@ -55,8 +40,3 @@ def refuse_standard_input(words: Sequence[str]) -> None:
     if "-" in words:
         said = "this command reads a description several times, and standard input once"
         raise UsageProblem(Diagnostic("usage", said, help="save it in a file"))
-
-
-def read_jobs(word: str | None) -> int:
-    """Return how many processes. Raises: UsageProblem."""
-    return all_jobs() if word is None else read_count(word, "--jobs", 1, 1024)

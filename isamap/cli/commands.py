@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from isamap.cli.answers import Answer
+from isamap.cli.options import options_of, parameters, read_record
 from isamap.cli.words import GROUPS
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
@@ -70,7 +71,7 @@ def invoke(command: str, words: Sequence[str]) -> Answer:
         inner = _empty_app()
         target.add_typer(inner, name=word)
         target = inner
-    target.command(name)(_function(command))
+    target.command(name)(_parsed(command))
     usage_error: type[Exception] = typer.BadParameter.__mro__[
         2
     ]  # what all complaints about words derive from
@@ -101,6 +102,29 @@ def _function(command: str) -> Callable[..., Answer]:
     module = import_module(f"isamap.cli.{_HOMES[command]}")
     function: Callable[..., Answer] = getattr(module, f"{command.rsplit('.', maxsplit=1)[-1]}_command")
     return function
+
+
+def record_of(function: Callable[..., Answer]) -> type[Any] | None:
+    """Return the class of the record that a command takes; None for one that takes nothing."""
+    taken = list(inspect.signature(function, eval_str=True).parameters.values())
+    return taken[0].annotation if taken else None
+
+
+def _parsed(command: str) -> Callable[..., Answer]:
+    """Return a command with a parameter for each option, as typer reads it."""
+    function = _function(command)
+    record = record_of(function)
+    if record is None:
+        return function
+
+    def perform(**given: Any) -> Answer:
+        return function(read_record(record, command, given))
+
+    taken = parameters(record, command)
+    perform.__dict__["__signature__"] = inspect.Signature(taken)
+    perform.__annotations__ = {one.name: one.annotation for one in taken}
+    perform.__doc__ = function.__doc__
+    return perform
 
 
 # --- what is not a command --------------------------------------------------------------------------------
@@ -161,14 +185,10 @@ def _usage(command: str, error: Any) -> UsageProblem:
 
 
 def _options(command: str) -> list[str]:
-    """Return all options of a command as they are written."""
-    found: list[str] = []
-    for parameter in inspect.signature(_function(command), eval_str=True).parameters.values():
-        for fact in getattr(parameter.annotation, "__metadata__", ()):
-            # typer keeps the first declaration where the default would stand
-            spelled = (getattr(fact, "default", None), *(getattr(fact, "param_decls", None) or ()))
-            found += [d for word in spelled if isinstance(word, str) for d in word.split("/") if d[:1] == "-"]
-    return found
+    """Return all flags of a command as they are written."""
+    record = record_of(_function(command))
+    options = options_of(record, command).values() if record is not None else ()
+    return [word for one in options for flag in one.flags for word in flag.split("/")]
 
 
 def _refusal(code: str, message: str, advice: str) -> UsageProblem:

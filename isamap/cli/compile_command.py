@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from isamap.cli.answers import Answer, Finding
-from isamap.cli.import_command import ConstantWords
-from isamap.cli.model_files import (
-    DEVICES,
-    FUSION,
-    FUSIONS,
-    WEIGHTS,
-    compile_whole,
-    is_model,
-    refuse_beside_model,
-)
+from isamap.cli.answers import Answer, Finding, with_proof
+from isamap.cli.model_files import OfModel, compile_whole, is_model
 from isamap.cli.options import (
-    AsJson,
-    AsModel,
-    BestCount,
-    Cold,
-    CostModelName,
-    EvaluatorName,
-    FixWords,
-    FormNumber,
-    HeuristicName,
-    KernelOrModel,
-    LibraryFiles,
-    LimitSeconds,
-    MachineNames,
-    NoCache,
-    PackedNames,
+    KERNEL_HELP,
+    MACHINE_HELP,
+    REQUIRE,
+    SIZES,
+    CommandOptions,
     Portfolio,
-    ProfileName,
-    Requirement,
-    ScheduleFile,
-    SearchName,
-    SizeWords,
-    ThreadCount,
-    TuneCount,
-    Tuned,
-    TuneLimit,
+    argument,
+    flag,
+    one_word,
+    refuse,
 )
-from isamap.cli.program_files import WORDS, emit_words, refuse_beside_words
-from isamap.cli.report_files import ReportPath, Shown, TraceFile, check_places, write_reports
-from isamap.cli.requests import Choices, make_request, read_libraries, refuse_beside_portfolio, with_proof
+from isamap.cli.program_files import ENCODED, emit_words
+from isamap.cli.report_files import Shown, check_places, write_reports
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_sizes
-from isamap.driver.request import Request
+from isamap.cli.words import read_sizes
+from isamap.driver.inputs import machine_of, read_kernel
+from isamap.driver.options import WORDS, choice, given_flags, option
+from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.source import Diagnostic, UsageProblem
 
@@ -62,186 +36,130 @@ if TYPE_CHECKING:
     from isamap.libraries.description import Library
 
 
-OutputFolder = Annotated[
-    str | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FOLDER",
-        help="Where to; KERNEL-MACHINE by default. With --emit program or assembly, a file.",
-        show_default=False,
-    ),
-]
-
-
-Force = Annotated[
-    bool, typer.Option("--force", help="Replace files of FOLDER that were changed since they were written.")
-]
-
-
-StopAfter = Annotated[
-    str,
-    typer.Option(
+_OF_KERNEL = (
+    *(
         "--stop-after",
-        metavar="STAGE",
-        help=f"Print what one of {', '.join(STAGES)} leaves instead, or a pass of lowering: "
-        f"{', '.join(PASS_NAMES)}.",
-    ),
-]
-Emitted = Annotated[
-    str,
-    typer.Option(
-        "--emit",
-        metavar="KIND",
-        help="code, in C; or of a machine whose instructions have an encoding: program, a file of its words, "
-        "assembly, their listing, or commands, C that gives the words to it.",
-    ),
-]
-WeightsPlace = Annotated[
-    str,
-    typer.Option(
-        "--weights", metavar="PLACE", help=f"Of a model, where its weights lie: {' or '.join(WEIGHTS)}."
-    ),
-]
-FusionName = Annotated[
-    str,
-    typer.Option(
-        "--fusion", metavar="RULE", help=f"Of a model, how operations become kernels: {', '.join(FUSIONS)}."
-    ),
-]
-WorkspaceLimit = Annotated[
-    str,
-    typer.Option(
-        "--workspace", metavar="BYTES", help="Of a model, the most that its workspace may take.",
-        show_default=False,
-    ),
-]  # fmt: skip
-DeviceCount = Annotated[
-    str, typer.Option("--devices", metavar="N", help="Of a model, cores to which its kernels are dealt.")
-]
-DumpFolder = Annotated[
-    str | None,
-    typer.Option(
         "--dump-passes",
-        metavar="FOLDER",
-        help="Also write there what each pass of lowering leaves, as text.",
-        show_default=False,
+        "--schedule",
+        "--fix",
+        "--packed",
+        "--transform",
+        "--evaluate",
+        "--tune",
     ),
-]
+    *(
+        "--tuned",
+        "--model",
+        "--cold",
+        "--emit",
+        "--require",
+        "--search",
+        "--portfolio",
+        "--report",
+        "--trace",
+    ),
+)
+_OF_CODE = ("--stop-after", "--dump-passes", "--report", "--trace")
 
 
-def compile_command(
-    kernel: KernelOrModel,
-    hw: MachineNames,
-    sizes: SizeWords = None,
-    output: OutputFolder = None,
-    force: Force = False,
-    emit: Emitted = "code",
-    stop_after: StopAfter = "",
-    dump_passes: DumpFolder = None,
-    report: ReportPath = None,
-    trace: TraceFile = None,
-    schedule: ScheduleFile = None,
-    heuristic: HeuristicName = "cpsat",
-    cost_model: CostModelName = "analytic",
-    limit: LimitSeconds = "10",
-    require: Requirement = "",
-    fix: FixWords = None,
-    threads: ThreadCount = "1",
-    packed: PackedNames = None,
-    cold: Cold = False,
-    model: AsModel = False,
-    transform: FormNumber = None,
-    profile: ProfileName = "default",
-    evaluate: EvaluatorName = "",
-    best: BestCount = "1",
-    tune: TuneCount = None,
-    tune_limit: TuneLimit = "120",
-    search: SearchName = "",
-    tuned: Tuned = False,
-    portfolio: Portfolio = False,
-    library: LibraryFiles = None,
-    no_cache: NoCache = False,
-    constant: ConstantWords = None,
-    weights: WeightsPlace = "embedded",
-    fusion: FusionName = FUSION,
-    workspace: WorkspaceLimit = "",
-    devices: DeviceCount = DEVICES,
-    as_json: AsJson = False,
-) -> Answer:
-    """Write the code of a kernel, or of a whole model, on a machine."""
-    if is_model(kernel):
-        refuse_beside_model({
-            "--stop-after": stop_after, "--dump-passes": dump_passes, "--schedule": schedule, "--fix": fix,
-            "--packed": packed, "--transform": transform, "--evaluate": evaluate, "--tune": tune,
-            "--tuned": tuned, "--model": model, "--cold": cold,
-            "--emit": emit != "code", "--require": require, "--search": search, "--portfolio": portfolio,
-            **Shown(report, trace).given,
-        })  # fmt: skip
-        return compile_whole(
-            kernel, hw, sizes, constant, output, heuristic, limit, weights, threads,
-            fusion, workspace, devices, force=force, cache=not no_cache,
-        )  # fmt: skip
-    _refuse_beside_kernel(constant, workspace, fusion, devices)
-    choices = Choices(
-        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, search, tuned, packed, cold,
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileOptions(CommandOptions):
+    """What `compile` is asked for."""
+
+    kernel: str = argument("KERNEL", f"{KERNEL_HELP}; a model's .onnx file, or a graph.json.")
+    hw: tuple[str, ...] = option(
+        "--hw", "MACHINE",
+        f"{MACHINE_HELP}; @Q=8 behind it gives a length of vectors, @Q=any code for all that the description "
+        "names; several, each behind its own --hw, give code that picks one when it runs.",
+        WORDS,
     )  # fmt: skip
-    libraries, shown = read_libraries(portfolio, library), Shown(report, trace)
-    answer = _of_kernel(
-        kernel, hw, sizes, choices, libraries, output, force, emit, stop_after, dump_passes, shown
+    sizes: tuple[str, ...] = SIZES.field()
+    output: str | None = one_word(
+        "-o, --output", "FOLDER",
+        "Where to; KERNEL-MACHINE by default. With --emit program or assembly, a file.",
+    )  # fmt: skip
+    force: bool = flag("--force", "Replace files of FOLDER that were changed since they were written.")
+    emit: str = option(
+        "--emit", "KIND",
+        "code, in C; or of a machine whose instructions have an encoding: program, a file of its words, "
+        "assembly, their listing, or commands, C that gives the words to it.",
+        choice("code", *ENCODED), default="code",
+    )  # fmt: skip
+    stop_after: str = option(
+        "--stop-after", "STAGE",
+        f"Print what one of {', '.join(STAGES)} leaves instead, or a pass of lowering: "
+        f"{', '.join(PASS_NAMES)}.",
+        choice(*STAGES, *PASS_NAMES), default="",
+    )  # fmt: skip
+    dump_passes: str | None = one_word(
+        "--dump-passes", "FOLDER", "Also write there what each pass of lowering leaves, as text."
     )
-    return with_proof(answer, require)
+    shown: Shown = field(default_factory=Shown)
+    choices: Choices = field(default_factory=Choices)
+    require: str = REQUIRE.field()
+    compared: Portfolio = field(default_factory=Portfolio)
+    of_model: OfModel = field(default_factory=OfModel)
 
 
-def _refuse_beside_kernel(constant: list[str] | None, workspace: str, fusion: str, devices: str) -> None:
-    """Nothing, where no option is about models. Raises: UsageProblem."""
-    if constant:
-        said = "`--constant` is about an input of a model, and this is a kernel"
-        raise UsageProblem(Diagnostic("usage", said, help="give scalars when the kernel is called"))
-    of_models = {"--workspace": workspace, "--fusion": fusion != FUSION, "--devices": devices != DEVICES}
-    for option in (option for option, given in of_models.items() if given):
-        said = f"`{option}` is about a model, and this is a kernel"
-        raise UsageProblem(Diagnostic("usage", said, help="give the path of an .onnx file"))
+def compile_command(asked: CompileOptions) -> Answer:
+    """Write the code of a kernel, or of a whole model, on a machine."""
+    if is_model(asked.kernel):
+        advice = "`isamap import` writes the kernels of a model, each to be compiled by itself"
+        refuse(asked, _OF_KERNEL, "is about one kernel, and a model has many", advice)
+        return compile_whole(
+            asked.kernel,
+            asked.hw,
+            asked.sizes,
+            asked.output,
+            asked.choices,
+            asked.of_model,
+            force=asked.force,
+        )
+    advice = "give scalars when the kernel is called"
+    refuse(asked, ["--constant"], "is about an input of a model, and this is a kernel", advice)
+    advice = "give the path of an .onnx file"
+    refuse(asked, ["--workspace", "--fusion", "--devices"], "is about a model, and this is a kernel", advice)
+    return with_proof(_of_kernel(asked), asked.require)
 
 
-def _of_kernel(
-    kernel: str,
-    hw: list[str],
-    sizes: list[str] | None,
-    choices: Choices,
-    libraries: tuple[Library, ...] | None,
-    output: str | None,
-    force: bool,
-    emit: str,
-    stop_after: str,
-    dump_passes: str | None,
-    shown: Shown,
-) -> Answer:
+def _of_kernel(asked: CompileOptions) -> Answer:
     """Return the code of a kernel, or what a stage leaves of it."""
-    named = read_sizes(sizes or ())
-    of_code = {"--stop-after": stop_after, "--dump-passes": dump_passes, **shown.given}
+    libraries, hw, output, shown, force = (
+        asked.compared.libraries(), asked.hw, asked.output, asked.shown, asked.force
+    )  # fmt: skip
     if libraries is not None:
-        refuse_beside_portfolio(hw, {"--emit": emit != "code", **of_code})
-        return _of_faster(make_request(kernel, hw[0], named, choices), libraries, output, force)
-    if read_choice(emit, "--emit", ("code", *WORDS)) in WORDS:
-        refuse_beside_words(hw, {**of_code, "--packed": choices.packed})
-        return emit_words(make_request(kernel, hw[0], named, choices), emit, output, force)
-    if len(hw) > 1:
-        requests = [make_request(kernel, name, named, choices) for name in hw]
-        _refuse_for_several(requests, of_code)
+        if len(hw) > 1:
+            said = f"`--portfolio` measures on one machine, and `--hw` names {len(hw)}"
+            raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+        why = "is about the code that isamap emits, and `--portfolio` may put another in its place"
+        refuse(asked, ["--emit", *_OF_CODE], why)
+    elif asked.emit in ENCODED:
+        if len(hw) > 1:
+            said = "`several --hw` is of code, and `--emit` asks for words"
+            raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+        refuse(asked, [*_OF_CODE, "--packed"], "is of code, and `--emit` asks for words")
+    elif len(hw) > 1:
+        refuse(asked, [*_OF_CODE, "--schedule"], f"is about one machine, and `--hw` names {len(hw)}")
+    elif asked.stop_after:
+        refuse(shown, _OF_CODE, "is about a whole compilation, and `--stop-after` ends it before")
+    kernel, sizes = read_kernel(asked.kernel), read_sizes(asked.sizes)
+    requests = [make_request(kernel, machine_of(name), sizes, asked.choices) for name in hw]
+    request = requests[0]
+    if libraries is not None:
+        return _of_faster(request, libraries, output, force)
+    if asked.emit in ENCODED:
+        return emit_words(request, asked.emit, output, force)
+    if len(requests) > 1:
         return _for_several(requests, output, force)
-    request = make_request(kernel, hw[0], named, choices)
-    seen = _dump(dump_passes)
-    if stop_after:
-        _refuse_stopped(shown)
-        return _stopped(request, read_choice(stop_after, "--stop-after", (*STAGES, *PASS_NAMES)), seen)
+    seen = _dump(asked.dump_passes)
+    if asked.stop_after:
+        return _stopped(request, asked.stop_after, seen)
     from isamap.driver.artifacts import check_replaceable
     from isamap.driver.compiling import compile_files
 
     if output is not None:
         check_replaceable(Path(output), force=force)
-    if shown.given:
+    if given_flags(shown):
         return _reported(request, seen, output, shown, force)
     with Progress() as progress:
         outcome = compile_files(request, progress, seen)
@@ -281,12 +199,6 @@ def _reported(request: Request, seen: Seen | None, output: str | None, shown: Sh
     return replace(answer, payload={**answer.payload, "files": [*written, *paths]}, text=said)
 
 
-def _refuse_stopped(shown: Shown) -> None:
-    if found := next(iter(shown.given), None):
-        message = f"`{found}` is about a whole compilation, and `--stop-after` ends it before"
-        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
-
-
 def _dump(folder: str | None) -> Seen | None:
     """Return what writes the passes to a folder; None where none is named."""
     if folder is None:
@@ -294,14 +206,6 @@ def _dump(folder: str | None) -> Seen | None:
     from isamap.driver.explaining import Dump
 
     return Dump(Path(folder))
-
-
-def _refuse_for_several(requests: list[Request], options: Mapping[str, object]) -> None:
-    given = {**options, "--schedule": requests[0].schedule}
-    for option, is_given in given.items():
-        if is_given:
-            message = f"`{option}` is about one machine, and `--hw` names {len(requests)}"
-            raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
 
 
 def _for_several(requests: list[Request], output: str | None, force: bool) -> Answer:

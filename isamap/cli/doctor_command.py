@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions
 from isamap.report.columns import table
 from isamap.source import IsamapError
 from isamap.version import __version__
@@ -17,7 +17,7 @@ Row = tuple[bool, str, str]
 """Whether the check passed, its name, and its result."""
 
 
-def doctor_command(as_json: AsJson = False) -> Answer:
+def doctor_command(_asked: CommandOptions) -> Answer:
     """Say what this computer has and lacks."""
     rows = list(_examine())
     lacks = [row for row in rows if not row[0]]

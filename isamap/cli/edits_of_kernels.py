@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, write_text
-from isamap.cli.words import BEST
+from isamap.driver.request import BEST_FORM
 from isamap.source import Diagnostic, Source, UsageProblem, is_digits
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def transform_answer(
 
 def _chosen(which: str, forms: Sequence[Form]) -> int | None:
     """Return the number of a form; the best has number 1 where it is better than the kernel as written."""
-    if which == BEST:
+    if which == BEST_FORM:
         return 1 if len(forms) > 1 and forms[1].gains else None
     number = int(which) if is_digits(which) and len(which) < 9 else 0
     if not 1 <= number < len(forms):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.options import AsJson, KernelName, SizeWords
+from isamap.cli.options import KERNEL, SIZES, CommandOptions, one_word
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.source import Diagnostic, UsageProblem
@@ -21,45 +20,25 @@ if TYPE_CHECKING:
 AUTO = "auto"
 
 
-ResultNames = Annotated[
-    str | None,
-    typer.Option("--of", metavar="NAMES", help="Results, with commas between; all of floats by default."),
-]
-InputNames = Annotated[
-    str | None,
-    typer.Option("--by", metavar="NAMES", help="Inputs, with commas between; all of floats by default."),
-]
-KeptNames = Annotated[
-    str | None,
-    typer.Option(
-        "--keep",
-        metavar="NAMES",
-        help="Arrays that the forward pass keeps, instead of computing them again; `auto` chooses by "
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradOptions(CommandOptions):
+    """What `grad` is asked for."""
+
+    kernel: str = KERNEL.field()
+    of: str | None = one_word("--of", "NAMES", "Results, with commas between; all of floats by default.")
+    by: str | None = one_word("--by", "NAMES", "Inputs, with commas between; all of floats by default.")
+    keep: str | None = one_word(
+        "--keep", "NAMES",
+        "Arrays that the forward pass keeps, instead of computing them again; `auto` chooses by "
         "the prices of --hw.",
-    ),
-]
-ForwardFile = Annotated[
-    str | None, typer.Option("--forward", metavar="FILE", help="Write the kernel that keeps them there.")
-]
-PricedMachine = Annotated[
-    str | None, typer.Option("--hw", metavar="MACHINE", help="The machine whose prices count.")
-]
-KernelFile = Annotated[
-    str | None, typer.Option("-o", metavar="FILE", help="Write it there.", show_default=False)
-]
+    )  # fmt: skip
+    forward: str | None = one_word("--forward", "FILE", "Write the kernel that keeps them there.")
+    hw: str | None = one_word("--hw", "MACHINE", "The machine whose prices count.")
+    sizes: tuple[str, ...] = SIZES.field()
+    output: str | None = one_word("-o", "FILE", "Write it there.")
 
 
-def grad_command(
-    kernel: KernelName,
-    of: ResultNames = None,
-    by: InputNames = None,
-    keep: KeptNames = None,
-    forward: ForwardFile = None,
-    hw: PricedMachine = None,
-    sizes: SizeWords = None,
-    output: KernelFile = None,
-    as_json: AsJson = False,
-) -> Answer:
+def grad_command(asked: GradOptions) -> Answer:
     """Write the kernel that computes the derivatives of a kernel's results by its inputs."""
     from isamap.adjoint import derivative
     from isamap.driver.inputs import machine_of, read_kernel
@@ -67,15 +46,16 @@ def grad_command(
     from isamap.ir import print_routine
     from isamap.syntax import parse_kernel
 
-    _check(keep, forward, hw, sizes)
-    routine, names = parse_kernel(read_kernel(kernel)), (_names(of), _names(by))
+    keep, forward, hw, output = asked.keep, asked.forward, asked.hw, asked.output
+    _check(asked)
+    routine, names = parse_kernel(read_kernel(asked.kernel)), (_names(asked.of), _names(asked.by))
     for path in (output, forward):
         if path is not None:
             check_new(Path(path))
     prices: tuple[Price, ...] = ()
     if keep == AUTO and hw is not None:
         with Progress() as progress:
-            chosen = choose_kept(routine, *names, machine_of(hw), read_sizes(sizes or ()), progress)
+            chosen = choose_kept(routine, *names, machine_of(hw), read_sizes(asked.sizes), progress)
         made, prices = chosen.made, chosen.prices
     else:
         made = derivative(routine, *names, _names(keep))
@@ -97,13 +77,13 @@ def grad_command(
     return Answer(payload, "\n".join(said))
 
 
-def _check(keep: str | None, forward: str | None, hw: str | None, sizes: list[str] | None) -> None:
+def _check(asked: GradOptions) -> None:
     """Nothing, where these go together. Raises: UsageProblem."""
-    if forward is not None and keep is None:
+    if asked.forward is not None and asked.keep is None:
         raise _usage("`--forward` writes the kernel that keeps arrays", "name them by --keep, or --keep auto")
-    if keep == AUTO and hw is None:
+    if asked.keep == AUTO and asked.hw is None:
         raise _usage("`--keep auto` chooses by prices", "name the machine by --hw, and sizes by -D")
-    if keep != AUTO and (hw is not None or sizes):
+    if asked.keep != AUTO and (asked.hw is not None or asked.sizes):
         raise _usage("`--hw` and `-D` say whose prices count for `--keep auto`", "leave them out")
 
 

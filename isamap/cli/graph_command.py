@@ -2,72 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.compile_command import FusionName, WorkspaceLimit
-from isamap.cli.import_command import ConstantWords, OpenSizes, imported
-from isamap.cli.model_files import FUSION, FUSIONS, GRAPH, MOST_WORKSPACE, read_graph
-from isamap.cli.options import AsJson, LimitSeconds, NoCache
+from isamap.cli.import_command import CONSTANTS, SIZES, imported
+from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, WORKSPACE, read_graph
+from isamap.cli.options import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_count, read_number
-from isamap.driver.request import MAX_LIMIT_S, MIN_LIMIT_S
+from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.onnx.partition import Method
 
 ENDS = (".svg", ".html")
 
 
-def show_command(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL", help="The path of an .onnx file, or of a graph.json.", show_default=False
-        ),
-    ],
-    hw: Annotated[
-        str, typer.Option("--hw", metavar="NAME", help="The machine whose prices count.", show_default=True)
-    ] = "host",
-    sizes: OpenSizes = None,
-    constant: ConstantWords = None,
-    fusion: FusionName = FUSION,
-    workspace: WorkspaceLimit = "",
-    limit: LimitSeconds = "10",
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="Write a picture (.svg) or a page (.html).",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
-    no_cache: NoCache = False,
-    as_json: AsJson = False,
-) -> Answer:  # fmt: skip
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions(CommandOptions):
+    """What `graph show` is asked for."""
+
+    model: str = argument("MODEL", "The path of an .onnx file, or of a graph.json.")
+    hw: str = one_word("--hw", "NAME", "The machine whose prices count.", "host")
+    sizes: tuple[str, ...] = SIZES.field()
+    constant: tuple[str, ...] = CONSTANTS.field()
+    fusion: Method = FUSION_RULE.field()  # noqa: RUF009 - a field
+    workspace: int = WORKSPACE.field()
+    choices: Choices = field(default_factory=Choices)
+    output: str | None = one_word("-o, --output", "FILE", "Write a picture (.svg) or a page (.html).")
+    overwrite: bool = flag("--overwrite", "Replace the file that is there.")
+
+
+def show_command(asked: ShowOptions) -> Answer:
     """Show how a model's operations become kernels, what these cost, and where tensors lie."""
     from isamap.onnx.compiling import How, partition_of
     from isamap.onnx.shown import parted_view, program_view
     from isamap.report.graph_picture import graph_json, graph_page, graph_picture, graph_text
 
+    output = asked.output
     if output is not None and not output.endswith(ENDS):
         said = f"`{output}` is neither a picture (.svg) nor a page (.html)"
         raise UsageProblem(Diagnostic("option-value", said, help="write -o graph.svg"))
-    method = read_choice(fusion, "--fusion", FUSIONS)
-    room = read_count(workspace, "--workspace", 1, MOST_WORKSPACE) if workspace else 0
-    how = How(hw, limit_s=read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S), cache=not no_cache)
+    method, choices = asked.fusion, asked.choices
+    how = How(asked.hw, limit_s=choices.limit_s, cache=choices.cache)
     with Progress() as progress:
-        part = partition_of(method, how, room, progress)
-        if Path(model).name == GRAPH:
-            program = read_graph(model, sizes, constant, is_fused=fusion != FUSION)
+        part = partition_of(method, how, asked.workspace, progress)
+        if Path(asked.model).name == GRAPH:
+            is_fused = method != FUSION
+            program = read_graph(asked.model, asked.sizes, asked.constant, is_fused=is_fused)
             view = program_view(program, part.prices)
         else:
-            view = parted_view(imported(model, sizes, constant, part).whole().name, part)
+            view = parted_view(imported(asked.model, asked.sizes, asked.constant, part).whole().name, part)
     payload = {"machine": part.prices.machine.name, "fusion": method, **graph_json(view)}
     findings = tuple(Finding.of(warning) for warning in view.plan.warnings)
     if output is None:
         return Answer(payload, graph_text(view), findings)
     text = graph_page(view) if output.endswith(ENDS[1]) else graph_picture(view).svg()
-    write_text(Path(output), text, overwrite=overwrite)
+    write_text(Path(output), text, overwrite=asked.overwrite)
     return Answer({**payload, "files": [output]}, f"wrote {output}", findings)

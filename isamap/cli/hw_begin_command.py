@@ -10,15 +10,15 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
-
-import typer
+from typing import TypeVar
 
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import complain
+from isamap.driver.options import WORDS, option
 from isamap.machine.beginnings import KINDS, asked_of, begin, read_figure
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.numbers import BYTES_PER_UNIT
@@ -27,43 +27,35 @@ T = TypeVar("T")
 _NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
 
 
-def new_command(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME", help="The machine's name, or the path of NAME.yaml.", show_default=False
-        ),
-    ],
-    kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="KIND", help="One of vector, matrix, abstract.", show_default=False),
-    ] = None,
-    figures: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="vector: bytes, registers, clock_ghz; matrix: rows, spad_bytes, sums_bytes, bus_bytes, "
-            "clock_ghz; abstract: m, n, k.",
-            show_default=False,
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewOptions(CommandOptions):
+    """What `hw new` is asked for."""
+
+    name: str = argument("NAME", "The machine's name, or the path of NAME.yaml.")
+    kind: str | None = one_word("--kind", "KIND", "One of vector, matrix, abstract.")
+    figures: tuple[str, ...] = option(
+        "--set", "NAME=VALUE",
+        "vector: bytes, registers, clock_ghz; matrix: rows, spad_bytes, sums_bytes, bus_bytes, clock_ghz; "
+        "abstract: m, n, k.",
+        WORDS, default=(),
+    )  # fmt: skip
+    overwrite: bool = flag("--overwrite", "Replace the file that is there.")
+
+
+def new_command(asked: NewOptions) -> Answer:
     """Write a commented description of a new machine, which passes `hw check`."""
-    path = _path(name)
-    if not overwrite:
+    path, kind = _path(asked.name), asked.kind
+    if not asked.overwrite:
         check_new(path)
-    asks = kind is None and not as_json and sys.stdin.isatty()
+    asks = kind is None and not asked.as_json and sys.stdin.isatty()
     chosen = _ask("kind", f"one of {', '.join(KINDS)}", "vector", _kind) if asks else _kind(kind)
-    words = dict(_parted(figure) for figure in figures or ())
+    words = dict(_parted(figure) for figure in asked.figures)
     given = {key: read_figure(asked_of(chosen, key), word, BYTES_PER_UNIT) for key, word in words.items()}
-    for asked in KINDS[chosen].asked if asks else ():
-        if asked.name not in given:
-            read = partial(read_figure, asked, sizes=BYTES_PER_UNIT)
-            given[asked.name] = _ask(asked.name, asked.question, f"{asked.usual:g}", read)
-    write_text(path, begin(path.stem, chosen, given), overwrite=overwrite)
+    for one in KINDS[chosen].asked if asks else ():
+        if one.name not in given:
+            read = partial(read_figure, one, sizes=BYTES_PER_UNIT)
+            given[one.name] = _ask(one.name, one.question, f"{one.usual:g}", read)
+    write_text(path, begin(path.stem, chosen, given), overwrite=asked.overwrite)
     lines = [f"wrote {path}: {KINDS[chosen].summary}", "", "next:", f"  isamap hw check {path}"]
     lines += [f"  isamap compile gemm_f32 --hw {path} -D M=64 N=64 K=64 -o out"]
     return Answer({"file": str(path), "kind": chosen, "figures": given}, "\n".join(lines))

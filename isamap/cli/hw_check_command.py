@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import AsJson, EmulatorCommand, MachineArgument
+from isamap.cli.options import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_emulator
 from isamap.driver.inputs import machine_of
@@ -65,28 +62,30 @@ def check_silicon(
     return Answer(found, "\n".join(lines), findings, 1 if bad else 0)
 
 
-def check_command(
-    name: MachineArgument,
-    run: Annotated[
-        bool, typer.Option("--run", help="Also run each instruction and compare it with its meaning.")
-    ] = False,
-    emulator: EmulatorCommand = None,
-    calls: Annotated[
-        bool, typer.Option("--calls/--no-calls", help="Have a C compiler read the calls of instructions.")
-    ] = True,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckOptions(CommandOptions):
+    """What `hw check` is asked for."""
+
+    name: str = MACHINE_ARGUMENT.field()
+    run: bool = flag("--run", "Also run each instruction and compare it with its meaning.")
+    emulator: str | None = EMULATOR.field()
+    calls: bool = flag(
+        "--calls/--no-calls", "Have a C compiler read the calls of instructions.", default=True
+    )
+
+
+def check_command(asked: CheckOptions) -> Answer:
     """Check a machine's description."""
     from isamap.machine import check_machine
 
-    if emulator is not None and not run:
+    if asked.emulator is not None and not asked.run:
         said, help_ = "`--emulator` runs instructions, and without `--run` none is", "add `--run`"
         raise UsageProblem(Diagnostic("usage", said, help=help_))
-    under = read_emulator(emulator)
-    word = machine_of(name)
+    under = read_emulator(asked.emulator)
+    word = machine_of(asked.name)
     summary = check_machine(word, stamps_folder())
     odd = tuple(Finding(told, text) for told, text in summary.doubts)
-    read_by, unread = _read_calls(word, summary.digest) if calls else (None, ())
+    read_by, unread = _read_calls(word, summary.digest) if asked.calls else (None, ())
     findings = (*odd, *_far_from_measured(word, summary.digest), *unread)
     payload: dict[str, object] = {
         "name": summary.name,
@@ -100,7 +99,7 @@ def check_command(
     }
     counts = f"{summary.memories} memories, {summary.units} units, {summary.instructions} instructions"
     text = f"{summary.name}: fine; {counts}"
-    if not run:
+    if not asked.run:
         return Answer(payload, text, findings)
 
     answer = check_silicon(word, payload, text, under)

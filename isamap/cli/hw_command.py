@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions
 from isamap.report.columns import table
 
 if TYPE_CHECKING:
     from isamap.machine import Machine
 
 
-def list_command(as_json: AsJson = False) -> Answer:
+def list_command(_asked: CommandOptions) -> Answer:
     """List the machines that are shipped, and whether this computer can run them."""
     from isamap.machine import list_machines, load_machine, missing_features
 
@@ -41,7 +41,7 @@ def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:
     return "as a model" if machine.target.run != "native" else "runs here"
 
 
-def detect_command(as_json: AsJson = False) -> Answer:
+def detect_command(_asked: CommandOptions) -> Answer:
     """Say which shipped machine this computer is."""
     from isamap.machine import detect_features, detect_machine
 

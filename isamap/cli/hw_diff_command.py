@@ -7,54 +7,43 @@ gemm_f32  9.1 µs   5.4 µs   0.60   fma_xmm → fma_ymm     100 %
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
-
-import typer
+from dataclasses import dataclass, replace
 
 from isamap.cli.answers import Answer
-from isamap.cli.cases import (
-    HeuristicWord,
-    Jobs,
-    KernelCases,
-    read_cases,
-    read_jobs,
-    refuse_standard_input,
-)
-from isamap.cli.options import AsJson, LimitSeconds
+from isamap.cli.cases import HEURISTIC, JOBS, KERNEL_CASES, read_cases, refuse_standard_input
+from isamap.cli.options import CommandOptions, argument
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_number
 from isamap.driver.inputs import machine_of
+from isamap.driver.options import declared
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.driver.request import Choices
+from isamap.driver.side_by_side import all_jobs
 from isamap.report.columns import counted, percent_text, table
 from isamap.report.machine_changes import changes, changes_text
 from isamap.report.mappings import time_text
 
-First = Annotated[
-    str, typer.Argument(metavar="A", help="A shipped machine's name, `host`, or a path.", show_default=False)
-]
-Second = Annotated[str, typer.Argument(metavar="B", help="Another one.", show_default=False)]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions(CommandOptions):
+    """What `hw diff` is asked for."""
+
+    first: str = argument("A", "A shipped machine's name, `host`, or a path.")
+    second: str = argument("B", "Another one.")
+    kernels: tuple[str, ...] = KERNEL_CASES.field()
+    heuristic: str = HEURISTIC.field()
+    limit_s: float = replace(declared(Choices)["limit_s"], commands=frozenset()).field()
+    jobs: int = JOBS.field()
 
 
-def diff_command(
-    first: First,
-    second: Second,
-    kernels: KernelCases = None,
-    heuristic: HeuristicWord = "greedy",
-    limit: LimitSeconds = "10",
-    jobs: Jobs = None,
-    as_json: AsJson = False,
-) -> Answer:
+def diff_command(asked: DiffOptions) -> Answer:
     """Compare two machines: what they have, which kernels they compute, and in what predicted time."""
     from isamap.machine import at_one_length, load_machine
-    from isamap.plan.plugins import check_name
 
-    words = [machine_of(word) for word in (first, second)]
+    words = [machine_of(word) for word in (asked.first, asked.second)]
     refuse_standard_input(words)
     machines = [at_one_length(load_machine(word)) for word in words]
-    cases = read_cases(kernels)
-    check_name("heuristic", heuristic)
-    limit_s, count = read_number(limit, "--limit", 0.1, 3600), read_jobs(jobs)
-    wanted = [Asked(case, word, heuristic, limit_s) for case in cases for word in words]
+    cases, heuristic = read_cases(asked.kernels), asked.heuristic
+    wanted = [Asked(case, word, heuristic, asked.limit_s) for case in cases for word in words]
     with Progress() as progress:
         told = [0]
 
@@ -62,7 +51,7 @@ def diff_command(
             told[0] += 1
             progress(f"predict {told[0]} of {len(wanted)}")
 
-        found = predict_all(wanted, count, seen)
+        found = predict_all(wanted, asked.jobs or all_jobs(), seen)
     pairs = list(zip(cases, found[::2], found[1::2], strict=True))
     different = changes(*machines)
     payload: dict[str, object] = {

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from isamap.cli.answers import Answer, write_text
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, flag, one_word
 from isamap.machine.schema import machine_schema
 
 
-def schema_command(
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", metavar="FILE", help="Write here instead of to standard output.", show_default=False
-        ),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaOptions(CommandOptions):
+    """What `hw schema` is asked for."""
+
+    output: str | None = one_word("-o", "FILE", "Write here instead of to standard output.")
+    overwrite: bool = flag("--overwrite", "Replace the file that is there.")
+
+
+def schema_command(asked: SchemaOptions) -> Answer:
     """Print the JSON Schema of machine descriptions, for editors."""
-    schema = machine_schema()
+    schema, output = machine_schema(), asked.output
     text = json.dumps(schema, indent=2)
     if output is None:
         return Answer({"json_schema": schema}, text)
-    write_text(Path(output), f"{text}\n", overwrite=overwrite)
+    write_text(Path(output), f"{text}\n", overwrite=asked.overwrite)
     return Answer({"json_schema": schema, "file": output}, f"wrote {output}")

@@ -10,14 +10,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, write_text
-from isamap.cli.options import AsJson, MachineArgument
+from isamap.cli.options import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
 
@@ -30,31 +28,28 @@ if TYPE_CHECKING:
     Timings = RowTimes | StreamTimes | Tlb | LoopTimes | ModelFigures
 
 
-def show_command(
-    name: MachineArgument,
-    svg: Annotated[
-        str | None,
-        typer.Option(
-            "--svg", metavar="FILE", help="Write a picture of memories, links and units.", show_default=False
-        ),
-    ] = None,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the picture that is there.")
-    ] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShowOptions(CommandOptions):
+    """What `hw show` is asked for."""
+
+    name: str = MACHINE_ARGUMENT.field()
+    svg: str | None = one_word("--svg", "FILE", "Write a picture of memories, links and units.")
+    overwrite: bool = flag("--overwrite", "Replace the picture that is there.")
+
+
+def show_command(asked: ShowOptions) -> Answer:
     """Show a machine's memories, links, units and instructions."""
     from isamap.machine import load_machine
     from isamap.tune.store import newest_profile
 
-    machine = load_machine(machine_of(name))
+    machine, svg = load_machine(machine_of(asked.name)), asked.svg
     profile = newest_profile(machine.digest)
     measured, sizes = _measured(profile), _measured_bytes(profile)
     payload = {**_machine_json(machine, profile, measured, sizes), **({"svg": svg} if svg else {})}
     if svg is not None:
         from isamap.report.machine_picture import machine_svg
 
-        write_text(Path(svg), machine_svg(machine), overwrite=overwrite)
+        write_text(Path(svg), machine_svg(machine), overwrite=asked.overwrite)
         return Answer(payload, f"wrote {svg}")
     return Answer(payload, _machine_text(machine, measured, sizes))
 

@@ -17,48 +17,27 @@ from itertools import product
 from math import prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.cases import HeuristicWord, Jobs, read_cases, read_jobs, refuse_standard_input
-from isamap.cli.options import AsJson, MachineArgument
+from isamap.cli.cases import HEURISTIC, JOBS, read_cases, refuse_standard_input
+from isamap.cli.options import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.cli.ranges import Setting, read_setting
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_number
 from isamap.driver.inputs import machine_of
+from isamap.driver.options import WORDS, option, seconds
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
+from isamap.driver.side_by_side import all_jobs
 from isamap.hw_specs import shipped_machines
 from isamap.machine import load_machine, machine_digest
 from isamap.machine.chain import File, read_chain
 from isamap.machine.variants import edited
-from isamap.plan.plugins import check_name
 from isamap.report.sweeps import Line, Sweep, sweep_text
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import digest
 
 MOST_ROWS = 100_000
-Settings = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="PATH=VALUES",
-        help="A figure and its values: memories.spad.bytes=64KiB..1MiB doubles, clock_ghz=1..3+0.5 steps, "
-        "units.fma.count=1,2 lists; repeatable.",
-        show_default=False,
-    ),
-]
-KernelSet = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--kernel",
-        metavar="'KERNEL SIZES'",
-        help="A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable.",
-        show_default=False,
-    ),
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,54 +60,53 @@ class Row:
         return Row(kept["key"], kept["set"], kept["kernel"], Predicted(kept["ns"], *known))
 
 
-def sweep_command(
-    name: MachineArgument,
-    settings: Settings = None,
-    kernels: KernelSet = None,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", metavar="FOLDER", help="Keep rows here as they come.", show_default=False),
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the rows that -o has.")] = False,
-    svg: Annotated[
-        str | None,
-        typer.Option("--svg", metavar="FILE", help="Draw times over the first --set.", show_default=False),
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the plot that is there.")] = False,
-    heuristic: HeuristicWord = "cpsat",
-    limit: Annotated[
-        str, typer.Option("--limit", metavar="SECONDS", help="Longest time for the solver at each point.")
-    ] = "10",
-    jobs: Jobs = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            "--scheduler",
-            metavar="ADDRESS",
-            help="Predict on the cluster of this scheduler of Dask, as tcp://head:8786.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SweepOptions(CommandOptions):
+    """What `hw sweep` is asked for."""
+
+    name: str = MACHINE_ARGUMENT.field()
+    settings: tuple[str, ...] = option(
+        "--set", "PATH=VALUES",
+        "A figure and its values: memories.spad.bytes=64KiB..1MiB doubles, clock_ghz=1..3+0.5 steps, "
+        "units.fma.count=1,2 lists; repeatable.",
+        WORDS, default=(),
+    )  # fmt: skip
+    kernels: tuple[str, ...] = option(
+        "--kernel", "'KERNEL SIZES'", "A kernel at sizes, as in 'gemm_f32 M=64 N=64 K=64'; repeatable.",
+        WORDS, default=(),
+    )  # fmt: skip
+    output: str | None = one_word("-o", "FOLDER", "Keep rows here as they come.")
+    resume: bool = flag("--resume", "Go on with the rows that -o has.")
+    svg: str | None = one_word("--svg", "FILE", "Draw times over the first --set.")
+    overwrite: bool = flag("--overwrite", "Replace the plot that is there.")
+    heuristic: str = replace(HEURISTIC, default="cpsat").field()
+    limit_s: float = option(
+        "--limit", "SECONDS", "Longest time for the solver at each point.", seconds(0.1, 3600), default=10.0
+    )
+    jobs: int = JOBS.field()
+    scheduler: str | None = one_word(
+        "--scheduler", "ADDRESS", "Predict on the cluster of this scheduler of Dask, as tcp://head:8786."
+    )
+
+
+def sweep_command(asked: SweepOptions) -> Answer:
     """Predict kernels' times while figures of a machine change."""
+    settings, kernels, output, svg = asked.settings, asked.kernels, asked.output, asked.svg
     if not settings or not kernels:
         missing = "--set" if not settings else "--kernel"
         help_ = "`--set memories.spad.bytes=64KiB..1MiB --kernel 'gemm_u8s8 M=512 N=512 K=512'`"
         raise UsageProblem(Diagnostic("missing-argument", f"a sweep needs {missing}", help=help_))
-    if svg is not None and not overwrite:
+    if svg is not None and not asked.overwrite:
         check_new(Path(svg))
-    check_name("heuristic", heuristic)
-    how = Asked(read_cases(kernels)[0], "", heuristic, read_number(limit, "--limit", 0.1, 3600))
     axes, cases = [read_setting(text) for text in settings], read_cases(kernels)
     points, near = _points(axes, len(cases)), _neighbours(axes, len(cases))
     folder = Path(output) if output is not None else None
-    known = open_rows(folder, resume, Row.of)
-    where = _where(jobs, scheduler)
+    known = open_rows(folder, asked.resume, Row.of)
+    where = _where(asked.jobs, asked.scheduler)
     with TemporaryDirectory() as work, Progress() as progress:
-        chain = _chain(machine_of(name))
+        chain = _chain(machine_of(asked.name))
         machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
-        wanted = [Asked(case, m, how.heuristic, how.limit_s) for m in machines for case in cases]
+        wanted = [Asked(case, m, asked.heuristic, asked.limit_s) for m in machines for case in cases]
         given = [point for point in points for _ in cases]
         rows = _compare_neighbours(wanted, given, near, Work(where, folder, known, progress))
     sweep = Sweep(
@@ -140,19 +118,22 @@ def sweep_command(
     if svg is not None:
         from isamap.report.sweep_plot import sweep_svg
 
-        write_text(Path(svg), sweep_svg(Path(name).stem, sweep), overwrite=overwrite)
-    payload = {"machine": name, "heuristic": heuristic, "svg": svg, "rows": _json(points, cases, rows)}
+        write_text(Path(svg), sweep_svg(Path(asked.name).stem, sweep), overwrite=asked.overwrite)
+    payload = {
+        "machine": asked.name,
+        "heuristic": asked.heuristic,
+        "svg": svg,
+        "rows": _json(points, cases, rows),
+    }
     return Answer(payload, sweep_text(sweep) + (f"\n\nwrote {svg}" if svg is not None else ""))
 
 
-def _where(jobs: str | None, scheduler: str | None) -> int | str:
+def _where(jobs: int, scheduler: str | None) -> int | str:
     """Return how many processes predict here, or the address of the scheduler that does. Raises: UsageProblem."""
-    if scheduler is None:
-        return read_jobs(jobs)
-    if jobs is not None:
+    if scheduler is not None and jobs:
         said = "a scheduler has workers of its own, and `--jobs` counts processes here"
         raise UsageProblem(Diagnostic("usage", said, help="leave out `--jobs`"))
-    return scheduler
+    return scheduler or jobs or all_jobs()
 
 
 def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:

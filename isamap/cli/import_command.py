@@ -4,71 +4,57 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
+from isamap.driver.options import WORDS, Option
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.onnx.fusing import Fuse
     from isamap.onnx.importing import Imported
 
-ModelName = Annotated[
-    str, typer.Argument(metavar="MODEL", help="The path of an .onnx file.", show_default=False)
-]
-OpenSizes = Annotated[
-    list[str] | None,
-    typer.Option("-D", metavar="NAME=VALUE", help="Sizes that the model leaves open.", show_default=False),
-]
-ConstantWords = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--constant",
-        metavar="NAME=VALUE",
-        help="A value of an input for all calls: numbers with commas between, or a .npy file.",
-        show_default=False,
-    ),
-]
+SIZES = Option(("-D",), "NAME=VALUE", "Sizes that the model leaves open.", WORDS, ())
+CONSTANTS = Option(
+    ("--constant",), "NAME=VALUE",
+    "A value of an input for all calls: numbers with commas between, or a .npy file.", WORDS, (),
+)  # fmt: skip
 
 
-def import_command(
-    model: ModelName,
-    sizes: OpenSizes = None,
-    constant: ConstantWords = None,
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", "--output", metavar="FOLDER", help="Where to; MODEL-graph by default.", show_default=False
-        ),
-    ] = None,
-    force: Annotated[
-        bool,
-        typer.Option("--force", help="Replace files of FOLDER that were changed since they were written."),
-    ] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions(CommandOptions):
+    """What `import` is asked for."""
+
+    model: str = argument("MODEL", "The path of an .onnx file.")
+    sizes: tuple[str, ...] = SIZES.field()
+    constant: tuple[str, ...] = CONSTANTS.field()
+    output: str | None = one_word("-o, --output", "FOLDER", "Where to; MODEL-graph by default.")
+    force: bool = flag("--force", "Replace files of FOLDER that were changed since they were written.")
+
+
+def import_command(asked: ImportOptions) -> Answer:
     """Write a model of ONNX as kernels, a graph file and weights."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.onnx.graph_file import folder_files
 
+    model, output = asked.model, asked.output
     folder = Path(output if output is not None else f"{Path(model).stem}-graph")
     if output is not None:
-        check_replaceable(folder, force=force)
+        check_replaceable(folder, force=asked.force)
     with Progress() as progress:
         progress("import")
-        found = imported(model, sizes, constant)
+        found = imported(model, asked.sizes, asked.constant)
     payload: dict[str, object] = {"model": model, "coverage": coverage_json(found)}
     if found.program is None:
         return Answer(payload, coverage_text(found), tuple(Finding.of(d) for d in found.findings), 2)
     files = folder_files(found.program)
     facts: dict[str, object] = {"model": found.name, "kernels": len(found.program.kernels)}
     files["manifest.json"] = manifest_text(facts, files)
-    paths = [str(path) for path in write_folder(folder, files, force=force)]
+    paths = [str(path) for path in write_folder(folder, files, force=asked.force)]
     program = found.program
     counts = f"{len(program.kernels)} kernels, {len(program.steps)} steps"
     payload |= {"kernels": list(program.kernels), "steps": len(program.steps), "files": paths}
@@ -76,7 +62,7 @@ def import_command(
 
 
 def imported(
-    model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, fuse: Fuse | None = None
+    model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None = None
 ) -> Imported:
     """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
     from isamap.onnx.fusing import fused
@@ -93,9 +79,9 @@ def imported(
     return import_model(model, sizes=numbers, constants=known, fuse=fuse or fused)
 
 
-def _pairs(words: Sequence[str] | None, option: str) -> dict[str, str]:
+def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for word in words or ():
+    for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
             said = f"{option} takes NAME=VALUE, not `{word[:40]}`"

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.options import AsJson, SizeWords
+from isamap.cli.options import SIZES, CommandOptions, argument, flag
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_number, read_sizes
+from isamap.cli.words import read_sizes
+from isamap.driver.options import WORD, option, seconds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 
@@ -24,29 +24,33 @@ MOST_MINUTES = 10_000
 LIMIT_S = 3.0
 
 
-def gather_command(
-    kernel: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[KERNEL]",
-            help="Only of this one: its rows of the shipped list, or one row of the sizes behind -D.",
-            show_default=False,
-        ),
-    ] = None,
-    sizes: SizeWords = None,
-    minutes: Annotated[
-        str, typer.Option("--minutes", metavar="N", help="No row is visited later; it goes on next time.")
-    ] = "60",
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatherOptions(CommandOptions):
+    """What `tune gather` is asked for."""
+
+    kernel: str | None = argument(
+        "[KERNEL]",
+        "Only of this one: its rows of the shipped list, or one row of the sizes behind -D.",
+        default=None,
+    )
+    sizes: tuple[str, ...] = SIZES.field()
+    minutes: float = option(
+        "--minutes", "N", "No row is visited later; it goes on next time.", seconds(0.001, MOST_MINUTES),
+        default=60.0,
+    )  # fmt: skip
+
+
+def gather_command(asked: GatherOptions) -> Answer:
     """Time random schedules near the model's best on this processor: samples for `tune train`."""
     from isamap.driver.gathering import Plan, gather, samples_of
     from isamap.driver.inputs import find_profile, machine_of
     from isamap.tune.evaluating import Log
 
-    stop = time.monotonic() + 60 * read_number(minutes, "--minutes", 0.001, MOST_MINUTES)
+    stop = time.monotonic() + 60 * asked.minutes
     machine, log = machine_of("host"), Log.open()
-    plan = Plan(_rows(kernel, read_sizes(sizes or ())), machine, find_profile("default", machine), LIMIT_S)
+    plan = Plan(
+        _rows(asked.kernel, read_sizes(asked.sizes)), machine, find_profile("default", machine), LIMIT_S
+    )
     known = samples_of(plan, log)
     with Progress() as progress:
         visits = list(gather(plan, known, stop, progress))
@@ -95,22 +99,25 @@ def _gathered(
     yield f"{sum(after.values())} samples, {new} of them new; `isamap tune train -o FILE` trains a model"
 
 
-def train_command(
-    output: Annotated[
-        str, typer.Option("-o", metavar="FILE", help="Where the model goes.", show_default=False)
-    ],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Also over a file that exists.")] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOptions(CommandOptions):
+    """What `tune train` is asked for."""
+
+    output: str = option("-o", "FILE", "Where the model goes.", WORD)
+    overwrite: bool = flag("--overwrite", "Also over a file that exists.")
+
+
+def train_command(asked: TrainOptions) -> Answer:
     """Train a cost model on the log of evaluations, for `--evaluate learned:FILE`."""
     from isamap.tune.evaluating import Log
     from isamap.tune.learned import print_trained
     from isamap.tune.training import samples_in, train
 
-    if not overwrite:
+    output = asked.output
+    if not asked.overwrite:
         check_new(Path(output))
     trained = train(samples_in(Log.open().records()))
-    write_text(Path(output), print_trained(trained), overwrite=overwrite)
+    write_text(Path(output), print_trained(trained), overwrite=asked.overwrite)
     card = dict(trained.card)
     return Answer({"file": output, "card": card}, "\n".join(_card(card, output)))
 

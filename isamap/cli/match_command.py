@@ -5,18 +5,18 @@ Of several kernels, or folders of them, against one machine a coverage matrix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.edits_of_kernels import Output, fix_answer, transform_answer
-from isamap.cli.options import AsJson, KernelNames, SizeWords
+from isamap.cli.options import KERNEL_HELP, MACHINE_HELP, SIZES, CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_sizes
+from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
+from isamap.driver.options import WORDS, choice, given_flags, option
 from isamap.ir import print_stmt
 from isamap.kernels import kernel_path, list_kernels
 from isamap.match import lacking_abilities
@@ -30,55 +30,37 @@ if TYPE_CHECKING:
     from isamap.report.mapping_facts import Matched
 
 
-MachineNames = Annotated[
-    list[str],
-    typer.Option(
-        "--hw",
-        metavar="MACHINE",
-        help="A shipped machine's name, `host`, or the path of a description; several give a matrix.",
-        show_default=False,
-    ),
-]
-Explain = Annotated[
-    bool, typer.Option("--explain", help="Say why the other instructions do not match, nearest first.")
-]
-Variants = Annotated[
-    bool, typer.Option("--variants", help="List fusion orders, cuts and tails, with what each moves.")
-]
-CountWord = Annotated[
-    str,
-    typer.Option(
-        "--count",
-        metavar="MODE",
-        help="complete; fixed: operands paired as they are written; amos: what AMOS's code finds.",
-    ),
-]
-InstructionName = Annotated[
-    str | None,
-    typer.Option("--instruction", metavar="NAME", help="Of this instruction only.", show_default=False),
-]
-FixKernel = Annotated[bool, typer.Option("--fix", help="Edit the kernel as the nearest refusal says.")]
-TransformWord = Annotated[
-    str | None,
-    typer.Option(
+COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatchOptions(CommandOptions):
+    """What `match` is asked for."""
+
+    kernels: tuple[str, ...] = argument(
+        "KERNEL…", f"{KERNEL_HELP}; several of them, or a folder, give a matrix.", kind=WORDS
+    )
+    hw: tuple[str, ...] = option("--hw", "MACHINE", f"{MACHINE_HELP}; several give a matrix.", WORDS)
+    sizes: tuple[str, ...] = SIZES.field()
+    explain: bool = flag("--explain", "Say why the other instructions do not match, nearest first.")
+    variants: bool = flag("--variants", "List fusion orders, cuts and tails, with what each moves.")
+    count: CountMode = option(
+        "--count", "MODE", "complete; fixed: operands paired as they are written; "
+        "amos: what AMOS's code finds.",
+        choice(*COUNTS), default="complete",
+    )  # fmt: skip
+    instruction: str | None = one_word("--instruction", "NAME", "Of this instruction only.")
+    fix: bool = flag("--fix", "Edit the kernel as the nearest refusal says.")
+    transform: str | None = one_word(
         "--transform",
-        metavar="[N]",
-        help="Rewrite the kernel so that more matches: the best way, or way N of those listed.",
-        show_default=False,
-    ),
-]
-KernelFile = Annotated[
-    str | None,
-    typer.Option(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="Where --fix and --transform write the kernel; - prints it alone.",
-        show_default=False,
-    ),
-]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace FILE where it exists.")]
-Everything = Annotated[bool, typer.Option("--all", help="Print everything, however much.")]
+        "[N]",
+        "Rewrite the kernel so that more matches: the best way, or way N of those listed.",
+    )
+    output: str | None = one_word(
+        "-o, --output", "FILE", "Where --fix and --transform write the kernel; - prints it alone."
+    )
+    overwrite: bool = flag("--overwrite", "Replace FILE where it exists.")
+    every: bool = flag("--all", "Print everything, however much.")
 
 
 SHIPPED = "kernels"
@@ -155,62 +137,44 @@ def _is_folder(word: str) -> bool:
         return False
 
 
-COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
-
-
-def match_command(
-    kernels: KernelNames,
-    hw: MachineNames,
-    sizes: SizeWords = None,
-    explain: Explain = False,
-    variants: Variants = False,
-    count: CountWord = "complete",
-    instruction: InstructionName = None,
-    fix: FixKernel = False,
-    transform: TransformWord = None,
-    output: KernelFile = None,
-    overwrite: Overwrite = False,
-    every: Everything = False,
-    as_json: AsJson = False,
-) -> Answer:
+def match_command(asked: MatchOptions) -> Answer:
     """List every mapping of a kernel onto a machine's instructions, or count them for many kernels."""
     from isamap.driver.matching import match_kernel
     from isamap.machine import at_one_length, load_machine
 
-    mode = read_choice(count, "--count", COUNTS)
-    given = read_sizes(sizes or ())
-    _check_output(output, overwrite, {"--fix": fix, "--transform": transform is not None})
-    if is_several(kernels) or len(hw) > 1:
-        single = {"-D": given, "--explain": explain, "--variants": variants, "--instruction": instruction}
-        _check_alone({**single, "--fix": fix, "--transform": transform})
-        return coverage_answer(kernels, [machine_of(word) for word in hw], mode)
-    source = read_kernel(kernels[0])
+    sizes = read_sizes(asked.sizes)
+    machines = [machine_of(word) for word in asked.hw]
+    _check_output(asked)
+    if is_several(asked.kernels) or len(machines) > 1:
+        _check_alone(asked)
+        return coverage_answer(asked.kernels, machines, asked.count)
+    source, instruction = read_kernel(asked.kernels[0]), asked.instruction
     with Progress() as progress:
         progress("match")
-        machine = at_one_length(load_machine(machine_of(hw[0])))
+        machine = at_one_length(load_machine(machines[0]))
         _check_instruction(instruction, machine)
-        if fix:
-            return fix_answer(source, machine, given, mode, instruction, Output(output, overwrite))
-        if transform is not None:
-            place = Output(output, overwrite)
-            return transform_answer(source, machine, given, mode, instruction, transform, place, every=every)
-        matched = match_kernel(source, machine, given, mode)
-        return _listed(matched, instruction, explain=explain, variants=variants, every=every, as_json=as_json)
+        place = Output(asked.output, asked.overwrite)
+        if asked.fix:
+            return fix_answer(source, machine, sizes, asked.count, instruction, place)
+        if asked.transform is not None:
+            return transform_answer(
+                source, machine, sizes, asked.count, instruction, asked.transform, place, every=asked.every
+            )
+        return _listed(match_kernel(source, machine, sizes, asked.count), asked)
 
 
-def _listed(
-    matched: Matched, instruction: str | None, *, explain: bool, variants: bool, every: bool, as_json: bool
-) -> Answer:
+def _listed(matched: Matched, asked: MatchOptions) -> Answer:
     """Return the mappings of one kernel, of all instructions or of one, with what was asked for besides."""
     from isamap.match import refusals
     from isamap.report.mapping_json import mappings_json
     from isamap.report.mappings import FEW, mappings_text, unmoved_text, variants_json, variants_text
     from isamap.report.refusals import refusals_text, rejections_json
 
+    instruction, every, as_json = asked.instruction, asked.every, asked.as_json
     unmatched = matched.unperformed
     findings: tuple[Finding, ...] = ()
     rejections: tuple[Rejection, ...] = ()
-    if explain or as_json or unmatched:
+    if asked.explain or as_json or unmatched:
         rejections = refusals(matched.kernel, matched.machine, matched.mappings)
     if instruction is None:
         findings = unmatched_findings(matched, rejections)
@@ -222,26 +186,26 @@ def _listed(
         payload = {
             **mappings_json(matched, None if every else FEW),
             "rejections": rejections_json(rejections),
-            **({"variants": variants_json(matched, every=every)} if variants else {}),
+            **({"variants": variants_json(matched, every=every)} if asked.variants else {}),
         }
         return Answer(payload, "", findings, status)
     text = mappings_text(matched, every=every)
-    if variants:
+    if asked.variants:
         text += "\n\n" + variants_text(matched, every=every)
-    if explain:
+    if asked.explain:
         unmoved = unmoved_text(matched, every=every)
         text += f"\n\n{unmoved}" if unmoved else ""
         text += "\n\n" + refusals_text(matched, rejections, every=every, moved=not unmoved)
     return Answer({}, text, findings, status)
 
 
-def _check_output(output: str | None, overwrite: bool, writers: Mapping[str, bool]) -> None:
+def _check_output(asked: MatchOptions) -> None:
     """Raise UsageProblem for an output of nothing, or of two things."""
-    asked = [option for option, given in writers.items() if given]
-    if len(asked) > 1:
-        raise _usage(f"`isamap match` takes {' or '.join(asked)}, not both", "run one after the other")
-    if (output is not None or overwrite) and not asked:
-        option = "-o" if output is not None else "--overwrite"
+    writers = [one for one in ("--fix", "--transform") if one in given_flags(asked)]
+    if len(writers) > 1:
+        raise _usage(f"`isamap match` takes {' or '.join(writers)}, not both", "run one after the other")
+    if (asked.output is not None or asked.overwrite) and not writers:
+        option = "-o" if asked.output is not None else "--overwrite"
         raise _usage(f"`isamap match` takes {option} with --fix or --transform", "only they write a kernel")
 
 
@@ -249,9 +213,9 @@ def _usage(message: str, advice: str) -> UsageProblem:
     return UsageProblem(Diagnostic("usage", message, help=advice))
 
 
-def _check_alone(options: Mapping[str, object]) -> None:
-    given = [option for option, value in options.items() if value]
-    if given:
+def _check_alone(asked: MatchOptions) -> None:
+    of_one = ("-D", "--explain", "--variants", "--instruction", "--fix", "--transform")
+    if given := [option for option in of_one if option in given_flags(asked)]:
         raise UsageProblem(
             Diagnostic(
                 "one-kernel-only",

@@ -2,50 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_bytes, read_number
 from isamap.driver.inputs import read_file
+from isamap.driver.options import BYTES, option, seconds
 from isamap.source import Diagnostic, Infeasible
 
 
-def memplan_command(
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE", help="CSV with the columns id, lower, upper, size.", show_default=False
-        ),
-    ],
-    capacity: Annotated[
-        str,
-        typer.Option(
-            "--capacity",
-            metavar="BYTES",
-            help="Size of the memory: 1048576, 64KiB, 1MiB.",
-            show_default=False,
-        ),
-    ],
-    output: Annotated[
-        str | None,
-        typer.Option(
-            "-o", metavar="FILE", help="Write here instead of to standard output.", show_default=False
-        ),
-    ] = None,
-    limit: Annotated[str, typer.Option("--limit", metavar="SECONDS", help="Longest time to search.")] = "60",
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemplanOptions(CommandOptions):
+    """What `memplan` is asked for."""
+
+    file: str = argument("FILE", "CSV with the columns id, lower, upper, size.")
+    capacity_bytes: int = option("--capacity", "BYTES", "Size of the memory: 1048576, 64KiB, 1MiB.", BYTES)
+    output: str | None = one_word("-o", "FILE", "Write here instead of to standard output.")
+    limit_s: float = option("--limit", "SECONDS", "Longest time to search.", seconds(0.1, 3600), default=60.0)
+
+
+def memplan_command(asked: MemplanOptions) -> Answer:
     """Give each buffer an offset so that no two that live at one time overlap."""
     from isamap.plan.buffers_csv import print_offsets, read_buffers
     from isamap.scheduler.memory.allocation import allocate
 
-    capacity_bytes, limit_s = read_bytes(capacity, "--capacity"), read_number(limit, "--limit", 0.1, 3600)
-    table = read_buffers(read_file(Path(file), file))
+    capacity_bytes, limit_s, output = asked.capacity_bytes, asked.limit_s, asked.output
+    table = read_buffers(read_file(Path(asked.file), asked.file))
     with Progress() as progress:
         progress("place")
         found = allocate(table.buffers, capacity_bytes, limit_s)

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.import_command import imported
+from isamap.cli.import_command import CONSTANTS, imported
+from isamap.cli.options import one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_count, read_number
-from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S
+from isamap.driver.options import Option, choice, count, option, read_count
+from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.onnx.compiling import How, Library
     from isamap.onnx.devices import Dealt
     from isamap.onnx.fusing import Fuse
+    from isamap.onnx.partition import Method
     from isamap.onnx.program import Program
 
 FUSION = "greedy"
-DEVICES = "1"
 FUSIONS = ("none", "greedy", "cpsat")
 MOST_WORKSPACE = 1 << 40
 WEIGHTS = ("embedded", "file")
 GRAPH = "graph.json"
+
+
+FUSION_RULE = Option(
+    ("--fusion",), "RULE", f"Of a model, how operations become kernels: {', '.join(FUSIONS)}.",
+    choice(*FUSIONS), FUSION,
+)  # fmt: skip
+WORKSPACE = Option(
+    ("--workspace",), "BYTES", "Of a model, the most that its workspace may take.",
+    count(1, MOST_WORKSPACE), 0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfModel:
+    """The options of `compile` that are about a whole model."""
+
+    constant: tuple[str, ...] = CONSTANTS.field()
+    weights: str = option(
+        "--weights", "PLACE", f"Of a model, where its weights lie: {' or '.join(WEIGHTS)}.",
+        choice(*WEIGHTS), default="embedded",
+    )  # fmt: skip
+    fusion: Method = FUSION_RULE.field()  # noqa: RUF009 - a field
+    workspace: int = WORKSPACE.field()
+    devices: str = one_word("--devices", "N", "Of a model, cores to which its kernels are dealt.", "1")
 
 
 def is_model(word: str) -> bool:
@@ -32,31 +58,15 @@ def is_model(word: str) -> bool:
     return word.endswith(".onnx") or Path(word).name == GRAPH
 
 
-def refuse_beside_model(given: Mapping[str, object]) -> None:
-    """Nothing, where no option is given that is about one kernel. Raises: UsageProblem."""
-    for option, value in given.items():
-        if value:
-            said = f"`{option}` is about one kernel, and a model has many"
-            help_ = "`isamap import` writes the kernels of a model, each to be compiled by itself"
-            raise UsageProblem(Diagnostic("usage", said, help=help_))
-
-
 def compile_whole(
     model: str,
     machines: Sequence[str],
-    sizes: Sequence[str] | None,
-    constants: Sequence[str] | None,
+    sizes: Sequence[str],
     output: str | None,
-    heuristic: str,
-    limit: str,
-    weights: str,
-    threads: str,
-    fusion: str = FUSION,
-    workspace: str = "",
-    devices: str = DEVICES,
+    choices: Choices,
+    asked: OfModel,
     *,
     force: bool,
-    cache: bool,
 ) -> Answer:
     """Return the files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
@@ -64,17 +74,14 @@ def compile_whole(
     from isamap.onnx.compiling import compile_program_of, fuse_of, warnings_of
     from isamap.onnx.partition import no_room
 
-    how = _how(machines, heuristic, limit, threads, devices, cache=cache)
-    method = read_choice(fusion, "--fusion", FUSIONS)
-    room = read_count(workspace, "--workspace", 1, MOST_WORKSPACE) if workspace else 0
-    is_apart = read_choice(weights, "--weights", WEIGHTS) == "file"
+    how, method, room = _how(machines, choices, asked.devices), asked.fusion, asked.workspace
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
         progress("import")
-        fuse = None if fusion == FUSION else fuse_of(method, how, room, progress)
-        program = _program(model, sizes, constants, fuse)
-        made = compile_program_of(program, how, progress, apart=is_apart)
+        fuse = None if method == FUSION else fuse_of(method, how, room, progress)
+        program = _program(model, sizes, asked.constant, fuse)
+        made = compile_program_of(program, how, progress, apart=asked.weights == "file")
     emitted = made.emitted
     if room and emitted.workspace_bytes > room:
         raise no_room(emitted.workspace_bytes, room)
@@ -93,23 +100,19 @@ def compile_whole(
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
-def _how(
-    machines: Sequence[str], heuristic: str, limit: str, threads: str, devices: str, *, cache: bool
-) -> How:
+def _how(machines: Sequence[str], choices: Choices, devices: str) -> How:
     """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
     from isamap.onnx.compiling import MAX_DEVICES, How, refuse_both
-    from isamap.plan.plugins import check_name
 
     if len(machines) > 1:
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
         raise UsageProblem(Diagnostic("usage", said, help="compile it for each by itself"))
-    check_name("heuristic", heuristic)
     how = How(
         machines[0],
-        heuristic,
-        read_number(limit, "--limit", MIN_LIMIT_S, MAX_LIMIT_S),
-        cache=cache,
-        threads=read_count(threads, "--threads", 1, MAX_THREADS),
+        choices.heuristic,
+        choices.limit_s,
+        cache=choices.cache,
+        threads=choices.threads,
         devices=read_count(devices, "--devices", 1, MAX_DEVICES),
     )
     refuse_both(how)
@@ -126,7 +129,7 @@ def _told(dealt: Dealt) -> str:
     return f"devices: {dealt.devices}, {beside}; {times}"
 
 
-def _summary(program: Program, made: Library, how: How, method: str) -> dict[str, object]:
+def _summary(program: Program, made: Library, how: How, method: Method) -> dict[str, object]:
     """Return what the answer and the manifest say of a model. Units: bytes, nanoseconds."""
     devices: dict[str, object] = {"devices": how.devices}
     if made.dealt:
@@ -149,24 +152,20 @@ def _summary(program: Program, made: Library, how: How, method: str) -> dict[str
     }
 
 
-def _program(
-    model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, fuse: Fuse | None
-) -> Program:
+def _program(model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None) -> Program:
     if Path(model).name != GRAPH:
         return imported(model, sizes, constants, fuse).whole()
     return read_graph(model, sizes, constants, is_fused=fuse is not None)
 
 
-def read_graph(
-    model: str, sizes: Sequence[str] | None, constants: Sequence[str] | None, *, is_fused: bool
-) -> Program:
+def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> Program:
     """Return the program of a graph file. Raises: UsageProblem, also for options that are about an import."""
     from isamap.onnx.graph_file import read_folder
 
-    refuse = {"-D": sizes, "--constant": constants, "--fusion": is_fused}
-    for option, value in refuse.items():
+    refused = {"-D": sizes, "--constant": constants, "--fusion": is_fused}
+    for name, value in refused.items():
         if value:
-            said = f"`{option}` is about a model that is imported; a graph file has its sizes and its kernels"
+            said = f"`{name}` is about a model that is imported; a graph file has its sizes and its kernels"
             raise UsageProblem(Diagnostic("usage", said, help="give the .onnx file"))
     return read_folder(Path(model))
 

@@ -1,231 +1,165 @@
-"""The options that several commands share."""
+"""Options on the command line: what a command declares as a record becomes parameters of typer, and is read.
+
+A command takes one record whose fields are its options, and records inside for those that it shares:
+`CommandOptions` has what every command has, `Choices` of a request those that name the command.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-KernelName = Annotated[
-    str,
-    typer.Argument(
-        metavar="KERNEL", help="A shipped kernel's name, the path of an .ir file, or -.", show_default=False
-    ),
-]
-KernelOrModel = Annotated[
-    str,
-    typer.Argument(
-        metavar="KERNEL",
-        help="A shipped kernel's name, the path of an .ir file, or -; a model's .onnx file, or a graph.json.",
-        show_default=False,
-    ),
-]
-KernelNames = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="KERNEL…",
-        help="A shipped kernel's name, the path of an .ir file, or -; several of them, or a folder, "
-        "give a matrix.",
-        show_default=False,
-    ),
-]
-MachineName = Annotated[
-    str,
-    typer.Option(
-        "--hw",
-        metavar="MACHINE",
-        help="A shipped machine's name, `host`, or the path of a description; @Q=8 behind it gives a length "
-        "of vectors, @Q=any all that the description names.",
-        show_default=False,
-    ),
-]
-MachineNames = Annotated[
-    list[str],
-    typer.Option(
-        "--hw",
-        metavar="MACHINE",
-        help="A shipped machine's name, `host`, or the path of a description; @Q=8 behind it gives a length "
-        "of vectors, @Q=any code for all that the description names; several, each behind its own --hw, give "
-        "code that picks one when it runs.",
-        show_default=False,
-    ),
-]
-MachineArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="MACHINE", help="A shipped machine's name, `host`, a path, or -.", show_default=False
-    ),
-]
-SizeWords = Annotated[
-    list[str] | None,
-    typer.Option(
-        "-D",
-        metavar="NAME=VALUE",
-        help="Sizes, as many as follow: -D M=64 N=64, or M=1..8192@512.",
-        show_default=False,
-    ),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Answer with one JSON object.")]
-Portfolio = Annotated[
-    bool,
-    typer.Option(
-        "--portfolio", help="Call an installed library where that is measured to be faster, and right."
-    ),
-]
-LibraryFiles = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--library",
-        metavar="FILE",
-        help="With --portfolio, what describes a library, in place of those shipped; may be repeated.",
-        show_default=False,
-    ),
-]
-ScheduleFile = Annotated[
-    str | None, typer.Option("--schedule", metavar="FILE", help="Replay this schedule.", show_default=False)
-]
-HeuristicName = Annotated[
-    str,
-    typer.Option(
-        "--heuristic", metavar="NAME", help="How to schedule: cpsat, annealing, or greedy, which is quick."
-    ),
-]
-CostModelName = Annotated[
-    str, typer.Option("--cost-model", metavar="NAME", help="What schedules are chosen by.")
-]
-LimitSeconds = Annotated[str, typer.Option("--limit", metavar="SECONDS", help="Longest time for the solver.")]
-FixWords = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--fix",
-        metavar="DECISION=NUMBER",
-        help="Decide for the solver: --fix block.k=256; with --schedule, --fix unroll keeps what it has.",
-        show_default=False,
-    ),
-]
-ProfileName = Annotated[
-    str,
-    typer.Option(
-        "--profile",
-        metavar="PROFILE",
-        help="Measured figures: a file of `isamap hw calibrate`, none, or default, the newest measured here, "
-        "else those shipped for this processor.",
-    ),
-]
-FormNumber = Annotated[
-    str | None,
-    typer.Option(
-        "--transform",
-        metavar="[N]",
-        help="Rewrite the kernel where that is faster, or as in form N of `match --transform`.",
-        show_default=False,
-    ),
-]
-Requirement = Annotated[
-    str,
-    typer.Option(
-        "--require",
-        metavar="WORD",
-        help="proven: end with exit code 4 where the schedule is not proven optimal.",
-        show_default=False,
-    ),
-]
-HeuristicNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--heuristic",
-        metavar="NAME",
-        help="Ask this one, cpsat by default; several with commas, or repeated.",
-        show_default=False,
-    ),
-]
-EvaluatorNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--evaluate",
-        metavar="NAME",
-        help="Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first "
-        "one chooses.",
-        show_default=False,
-    ),
-]
-EvaluatorName = Annotated[
-    str,
-    typer.Option(
-        "--evaluate",
-        metavar="NAME",
-        help="Let simulated, measured or learned:FILE choose among the schedules that --best asks for.",
-    ),
-]
-BestCount = Annotated[
-    str,
-    typer.Option("--best", metavar="COUNT", help="How many of the cheapest schedules by the cost model."),
-]
-TuneCount = Annotated[
-    str | None,
-    typer.Option(
-        "--tune",
-        metavar="[N]",
-        help="Measure the model's N best schedules, 8 by default; take and keep the fastest.",
-        show_default=False,
-    ),
-]
-TuneLimit = Annotated[
-    str, typer.Option("--tune-limit", metavar="SECONDS", help="Longest time for measuring with --tune.")
-]
-SearchName = Annotated[
-    str,
-    typer.Option(
-        "--search",
-        metavar="NAME",
-        help="What proposes the N schedules of --tune: annealing, genetic, policy, or an installed one.",
-        show_default=False,
-    ),
-]
-Tuned = Annotated[bool, typer.Option("--tuned", help="Take the schedule that --tune has kept.")]
-PackedNames = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--packed",
-        metavar="OPERAND",
-        help="An input that is packed once, before: a program beside the kernel's does it; may be repeated.",
-        show_default=False,
-    ),
-]
-Cold = Annotated[bool, typer.Option("--cold", help="Each call's operands are in no cache yet.")]
-ThreadCount = Annotated[
-    str, typer.Option("--threads", metavar="N", help="How many threads perform the kernel.")
-]
-AsModel = Annotated[
-    bool, typer.Option("--model", help="Emit plain-C models of the instructions instead of the instructions.")
-]
-EmulatorCommand = Annotated[
-    str | None,
-    typer.Option(
-        "--emulator",
-        metavar="COMMAND",
-        help="Run it under an emulator: a command that runs the one behind it, as `qemu-x86_64 -cpu max`.",
-        show_default=False,
-    ),
-]
-ProgramPath = Annotated[
-    str | None,
-    typer.Option(
-        "--program",
-        metavar="FILE",
-        help="Read this file of `compile --emit program` and perform its words, instead of compiling.",
-        show_default=False,
-    ),
-]
-NoCache = Annotated[
-    bool, typer.Option("--no-cache", help="Neither recall earlier results nor keep new ones.")
-]
-RowsFile = Annotated[
-    str | None,
-    typer.Option(
-        "--rows",
-        metavar="FILE.csv",
-        help="Schedule every row: sizes under a header that names them, or a shipped suite's name.",
-        show_default=False,
-    ),
-]
+from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, choice, given_flags, option
+from isamap.source import Diagnostic, UsageProblem
+
+if TYPE_CHECKING:
+    from isamap.libraries.description import Library
+
+KERNEL_HELP = "A shipped kernel's name, the path of an .ir file, or -"
+MACHINE_HELP = "A shipped machine's name, `host`, or the path of a description"
+KERNEL = Option((), "KERNEL", f"{KERNEL_HELP}.", WORD)
+MACHINE = Option(
+    ("--hw",), "MACHINE",
+    f"{MACHINE_HELP}; @Q=8 behind it gives a length of vectors, @Q=any all that the description names.", WORD,
+)  # fmt: skip
+MACHINE_ARGUMENT = Option((), "MACHINE", "A shipped machine's name, `host`, a path, or -.", WORD)
+SIZES = Option(
+    ("-D",), "NAME=VALUE", "Sizes, as many as follow: -D M=64 N=64, or M=1..8192@512.", WORDS, ()
+)  # fmt: skip
+REQUIRE = Option(
+    ("--require",), "WORD", "proven: end with exit code 4 where the schedule is not proven optimal.",
+    choice("proven"), "",
+)  # fmt: skip
+EMULATOR = Option(
+    ("--emulator",), "COMMAND",
+    "Run it under an emulator: a command that runs the one behind it, as `qemu-x86_64 -cpu max`.", WORD, None,
+)  # fmt: skip
+PROGRAM = Option(
+    ("--program",), "FILE",
+    "Read this file of `compile --emit program` and perform its words, instead of compiling.", WORD, None,
+)  # fmt: skip
+
+
+def argument(metavar: str, about: str, **facts: Any) -> Any:
+    """Return a field of a record that is an argument, required unless it has a default."""
+    return Option((), metavar, about, facts.pop("kind", WORD), **facts).field()
+
+
+def one_word(flags: str, metavar: str, about: str, default: str | None = None) -> Any:
+    """Return a field of a record that is an option with one word."""
+    return option(flags, metavar, about, WORD, default=default)
+
+
+def flag(flags: str, about: str, *, default: bool = False) -> Any:
+    """Return a field of a record that is an option without a word."""
+    return option(flags, "", about, FLAG, default=default)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """What every command can be asked for."""
+
+    as_json: bool = flag("--json", "Answer with one JSON object.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnMachine(CommandOptions):
+    """A kernel, a machine, and sizes."""
+
+    kernel: str = KERNEL.field()
+    hw: str = MACHINE.field()
+    sizes: tuple[str, ...] = SIZES.field()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Portfolio:
+    """Whether libraries are compared with, and which."""
+
+    portfolio: bool = flag(
+        "--portfolio", "Call an installed library where that is measured to be faster, and right."
+    )
+    files: tuple[str, ...] = option(
+        "--library", "FILE",
+        "With --portfolio, what describes a library, in place of those shipped; may be repeated.",
+        WORDS, default=(),
+    )  # fmt: skip
+
+    def libraries(self) -> tuple[Library, ...] | None:
+        """Return the libraries to compare with; None where none are asked for.
+
+        Raises: UsageProblem, SpecProblem.
+        """
+        if not self.portfolio:
+            if self.files:
+                said = "`--library` describes what `--portfolio` compares with, and that is not asked for"
+                raise UsageProblem(Diagnostic("usage", said, help="add `--portfolio`, or leave it out"))
+            return None
+        from isamap.libraries.description import read_library, shipped_libraries
+
+        found = tuple(read_library(Path(file), file) for file in self.files)
+        return found or shipped_libraries()
+
+
+def refuse(asked: Any, flags: Iterable[str], why: str, advice: str = "leave out one of them") -> None:
+    """Refuse the first of the flags that a record does not have as by default. Raises: UsageProblem."""
+    given = given_flags(asked)
+    if found := next((one for one in flags if one in given), None):
+        raise UsageProblem(Diagnostic("usage", f"`{found}` {why}", help=advice))
+
+
+# --- records and typer ------------------------------------------------------------------------------------
+
+
+def parameters(record: type[Any], command: str) -> list[inspect.Parameter]:
+    """Return the parameters by which typer parses the options of a record, `--json` last."""
+    known = options_of(record, command)
+    last = known.pop("as_json")
+    return [_parameter(name, one) for name, one in {**known, "as_json": last}.items()]
+
+
+def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> Any:
+    """Return the record that parsed words give. Raises: UsageProblem."""
+    values: dict[str, Any] = {}
+    for one in fields(record):
+        known: Option | None = one.metadata.get("option")
+        if known is None:
+            inside: Any = one.default_factory
+            values[one.name] = read_record(inside, command, given)
+        elif one.name in given and (not known.commands or command in known.commands):
+            values[one.name] = known.read(given[one.name])
+    return record(**values)
+
+
+def options_of(record: type[Any], command: str) -> dict[str, Option]:
+    """Return the options of a command by name, those of records inside where they stand."""
+    found: dict[str, Option] = {}
+    for one in fields(record):
+        known: Option | None = one.metadata.get("option")
+        if known is None:
+            inside: Any = one.default_factory
+            found |= options_of(inside, command)
+        elif not known.commands or command in known.commands:
+            found[one.name] = known
+    return found
+
+
+def _parameter(name: str, known: Option) -> inspect.Parameter:
+    kind: Any = bool if known.kind.flag else list[str] if known.kind.many else str
+    default: Any = inspect.Parameter.empty
+    if known.default is not REQUIRED:
+        default = known.default and "/" in known.flags[0] if known.kind.flag else known.word
+        kind = kind if known.kind.flag or default is not None else kind | None
+    facts: dict[str, Any] = {
+        "help": known.help,
+        "show_default": bool(default) and known.default is not REQUIRED,
+    }
+    if not known.kind.flag:
+        facts["metavar"] = known.metavar
+    fact = typer.Option(*known.flags, **facts) if known.flags else typer.Argument(**facts)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, fact])

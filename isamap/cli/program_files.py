@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, Finding
+from isamap.cli.options import refuse
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
@@ -18,23 +19,17 @@ if TYPE_CHECKING:
     from isamap.stream.program_file import ProgramFile
     from isamap.stream.timing import StreamTime
 
-WORDS = ("program", "assembly", "commands")
+_OF_COMPILING = (
+    *("--all", "--schedule", "--heuristic", "--fix", "--packed", "--model", "--transform", "--evaluate"),
+    *("--tune", "--tuned", "--portfolio", "--emulator", "-o"),
+)
+ENCODED = ("program", "assembly", "commands")
 _HEADS = {"program": b"ISAMPROG", "assembly": b"# isamap listing", "commands": b"/* "}
 
 
-def refuse_beside_words(machines: Sequence[str], given: Mapping[str, object]) -> None:
-    """Nothing, unless an option is given that says something of code. Raises: UsageProblem."""
-    several = {"several --hw": len(machines) > 1}
-    if found := next((option for option, value in {**several, **given}.items() if value), None):
-        said = f"`{found}` is of code, and `--emit` asks for words"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
-
-
-def refuse_beside_program(given: Mapping[str, object]) -> None:
-    """Nothing, unless an option is given that says how to compile. Raises: UsageProblem."""
-    if found := next((option for option, value in given.items() if value), None):
-        said = f"`{found}` says how to compile, and `--program` reads what was compiled"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+def refuse_beside_program(asked: Any) -> None:
+    """Refuse an option that says how to compile. Raises: UsageProblem."""
+    refuse(asked, _OF_COMPILING, "says how to compile, and `--program` reads what was compiled")
 
 
 def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import write_text
+from isamap.cli.options import one_word
 from isamap.cli.terminal import takes_unicode
 from isamap.source import Diagnostic, UsageProblem, open_regular
 
@@ -23,39 +22,20 @@ if TYPE_CHECKING:
 ENDINGS = (".html", ".txt", ".json")
 SHOWN = "-"
 
-ReportPath = Annotated[
-    str | None,
-    typer.Option(
-        "--report",
-        metavar="PATH",
-        help="Also show all that is known: FILE.html is a page of linked texts and pictures, FILE.txt or `-` "
-        "is for a terminal, FILE.json has the facts, a FOLDER all of it and each picture as SVG.",
-        show_default=False,
-    ),
-]
-TraceFile = Annotated[
-    str | None,
-    typer.Option(
-        "--trace",
-        metavar="FILE",
-        help="Simulate a call, and write when each unit, transfer and buffer is busy: a trace for Perfetto.",
-        show_default=False,
-    ),
-]
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
     """The reports to write; None for those that were not requested."""
 
-    report: str | None
-    trace: str | None
-
-    @property
-    def given(self) -> dict[str, object]:
-        """The options that were given, with their values."""
-        found = {"--report": self.report, "--trace": self.trace}
-        return {option: value for option, value in found.items() if value is not None}
+    report: str | None = one_word(
+        "--report", "PATH",
+        "Also show all that is known: FILE.html is a page of linked texts and pictures, FILE.txt or `-` is "
+        "for a terminal, FILE.json has the facts, a FOLDER all of it and each picture as SVG.",
+    )  # fmt: skip
+    trace: str | None = one_word(
+        "--trace", "FILE",
+        "Simulate a call, and write when each unit, transfer and buffer is busy: a trace for Perfetto.",
+    )  # fmt: skip
 
 
 def check_places(shown: Shown, *, force: bool) -> None:

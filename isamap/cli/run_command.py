@@ -3,43 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import (
-    AsJson,
-    AsModel,
-    BestCount,
-    CostModelName,
-    EvaluatorName,
-    FixWords,
-    FormNumber,
-    HeuristicName,
-    KernelName,
-    LibraryFiles,
-    LimitSeconds,
-    MachineName,
-    NoCache,
-    PackedNames,
-    Portfolio,
-    ProfileName,
-    ProgramPath,
-    Requirement,
-    ScheduleFile,
-    SearchName,
-    SizeWords,
-    ThreadCount,
-    TuneCount,
-    Tuned,
-    TuneLimit,
-)
+from isamap.cli.answers import Answer, Finding, with_proof
+from isamap.cli.options import PROGRAM, REQUIRE, OnMachine, Portfolio
 from isamap.cli.program_files import read_cases, refuse_beside_program
-from isamap.cli.requests import Choices, make_request, read_libraries, with_proof
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json
 from isamap.cli.words import read_sizes
-from isamap.driver.request import Size
+from isamap.driver.inputs import machine_of, read_kernel
+from isamap.driver.request import Choices, Size, make_request
 from isamap.report.mappings import time_text
 
 if TYPE_CHECKING:
@@ -47,50 +21,27 @@ if TYPE_CHECKING:
     from isamap.driver.verifying import Timed
 
 
-def run_command(
-    kernel: KernelName,
-    hw: MachineName,
-    sizes: SizeWords = None,
-    schedule: ScheduleFile = None,
-    heuristic: HeuristicName = "cpsat",
-    cost_model: CostModelName = "analytic",
-    limit: LimitSeconds = "10",
-    require: Requirement = "",
-    fix: FixWords = None,
-    threads: ThreadCount = "1",
-    packed: PackedNames = None,
-    model: AsModel = False,
-    transform: FormNumber = None,
-    profile: ProfileName = "default",
-    evaluate: EvaluatorName = "",
-    best: BestCount = "1",
-    tune: TuneCount = None,
-    tune_limit: TuneLimit = "120",
-    search: SearchName = "",
-    tuned: Tuned = False,
-    portfolio: Portfolio = False,
-    library: LibraryFiles = None,
-    program: ProgramPath = None,
-    no_cache: NoCache = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions(OnMachine):
+    """What `run` is asked for."""
+
+    choices: Choices = field(default_factory=Choices)
+    require: str = REQUIRE.field()
+    compared: Portfolio = field(default_factory=Portfolio)
+    program: str | None = PROGRAM.field()
+
+
+def run_command(asked: RunOptions) -> Answer:
     """Compile a kernel, verify it and time it on random data."""
     from isamap.driver.runnable import prepare
     from isamap.driver.verifying import profile_sizes, time_program
 
-    if program is not None:
-        refuse_beside_program(
-            {"--schedule": schedule, "--fix": fix, "--packed": packed, "--model": model, "--tune": tune,
-             "--transform": transform, "--evaluate": evaluate, "--tuned": tuned,
-             "--portfolio": portfolio}
-        )  # fmt: skip
-        return _run_file(program, kernel, hw, read_sizes(sizes or ()))
-    choices = Choices(
-        schedule, heuristic, cost_model, limit, fix, model, profile, transform, evaluate, best, threads,
-        no_cache, tune, tune_limit, search, tuned, packed,
-    )  # fmt: skip
-    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
-    libraries = read_libraries(portfolio, library)
+    sizes = read_sizes(asked.sizes)
+    if asked.program is not None:
+        refuse_beside_program(asked)
+        return _run_file(asked.program, asked.kernel, asked.hw, sizes)
+    request = make_request(read_kernel(asked.kernel), machine_of(asked.hw), sizes, asked.choices)
+    libraries = asked.compared.libraries()
     with Progress() as progress:
         prepared = prepare(request, progress)
         if libraries is not None:
@@ -105,7 +56,7 @@ def run_command(
     payload = {**outcome.summary, **case_json(timed.case), **_times(timed)}
     payload["compiler"] = prepared.compiled.compiler.version
     answer = Answer(payload, _run_text(prepared, timed), findings, int(not timed.case.ok), outcome.gaps)
-    return with_proof(answer, require)
+    return with_proof(answer, asked.require)
 
 
 def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -> Answer:

@@ -5,42 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from isamap.cli.answers import Answer, Finding, check_new, write_text
+from isamap.cli.answers import Answer, Finding, check_new, with_proof, write_text
 from isamap.cli.contests import Contest, hold_contest, show_best
-from isamap.cli.options import (
-    AsJson,
-    BestCount,
-    Cold,
-    CostModelName,
-    EvaluatorNames,
-    FixWords,
-    HeuristicNames,
-    KernelName,
-    LimitSeconds,
-    MachineName,
-    NoCache,
-    PackedNames,
-    ProfileName,
-    Requirement,
-    RowsFile,
-    SizeWords,
-    ThreadCount,
-)
-from isamap.cli.requests import Choices, make_request, refuse_cold, with_proof
+from isamap.cli.options import REQUIRE, CommandOptions, OnMachine, argument, flag, one_word, refuse
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
+from isamap.driver.options import Kind, given_names, option, read_names
+from isamap.driver.request import Choices, make_request, refuse_cold
+from isamap.plan.plugins import Kind as PluginKind
+from isamap.plan.plugins import check_name, known_names
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
-    from isamap.driver.request import Request, Size
+    from isamap.driver.request import Request
     from isamap.plan.problem import Problem
     from isamap.plan.schedule import Schedule
     from isamap.report.compilation import Ordered
@@ -48,94 +31,78 @@ if TYPE_CHECKING:
     from isamap.report.schedules import Attempt
 
 
-RooflineFile = Annotated[
-    str | None,
-    typer.Option("--roofline", metavar="FILE", help="Draw its roofline as SVG.", show_default=False),
-]
-OverwriteRoofline = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the roofline's FILE where it exists.")
-]
+def _plugins(kind: PluginKind) -> Kind:
+    """Return the kind of names of plug-ins, several with commas, or repeated."""
+
+    def known(words: list[str], _flag: str) -> tuple[str, ...]:
+        names = read_names(words)
+        for name in names:
+            check_name(kind, name)
+        return names
+
+    return Kind(known, given_names, many=True)
 
 
-def schedule_command(
-    kernel: KernelName,
-    hw: MachineName,
-    sizes: SizeWords = None,
-    heuristics: HeuristicNames = None,
-    compare: Annotated[bool, typer.Option("--compare", help="Ask all that there are.")] = False,
-    cost_model: CostModelName = "analytic",
-    limit: LimitSeconds = "10",
-    require: Requirement = "",
-    fix: FixWords = None,
-    profile: ProfileName = "default",
-    best: BestCount = "1",
-    evaluators: EvaluatorNames = None,
-    report: Annotated[
-        bool, typer.Option("--report", help="Show what bounds it, its tree, where time goes, runners-up.")
-    ] = False,
-    roofline: RooflineFile = None,
-    overwrite: OverwriteRoofline = False,
-    again: Annotated[bool, typer.Option("--again", help="Evaluate also what was evaluated before.")] = False,
-    threads: ThreadCount = "1",
-    packed: PackedNames = None,
-    cold: Cold = False,
-    no_cache: NoCache = False,
-    rows: RowsFile = None,
-    pipeline: Annotated[bool, typer.Option("--pipeline", help="Order innermost loops, modulo.")] = False,
-    output: Annotated[
-        str | None,
-        typer.Option("-o", metavar="FILE", help="Write the best schedule here.", show_default=False),
-    ] = None,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleOptions(OnMachine):
+    """What `schedule` is asked for."""
+
+    heuristics: tuple[str, ...] = option(
+        "--heuristic", "NAME", "Ask this one, cpsat by default; several with commas, or repeated.",
+        _plugins("heuristic"), default=(),
+    )  # fmt: skip
+    compare: bool = flag("--compare", "Ask all that there are.")
+    choices: Choices = field(default_factory=Choices)
+    require: str = REQUIRE.field()
+    evaluators: tuple[str, ...] = option(
+        "--evaluate", "NAME",
+        "Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first one chooses.",
+        _plugins("evaluator"), default=(),
+    )  # fmt: skip
+    report: bool = flag("--report", "Show what bounds it, its tree, where time goes, runners-up.")
+    roofline: str | None = one_word("--roofline", "FILE", "Draw its roofline as SVG.")
+    overwrite: bool = flag("--overwrite", "Replace the roofline's FILE where it exists.")
+    again: bool = flag("--again", "Evaluate also what was evaluated before.")
+    rows: str | None = one_word(
+        "--rows",
+        "FILE.csv",
+        "Schedule every row: sizes under a header that names them, or a shipped suite's name.",
+    )
+    pipeline: bool = flag("--pipeline", "Order innermost loops, modulo.")
+    output: str | None = one_word("-o", "FILE", "Write the best schedule here.")
+
+
+def schedule_command(asked: ScheduleOptions) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
     from isamap.driver.pipeline import compile_kernel
     from isamap.driver.posing import extent_of
-    from isamap.plan.plugins import known_names
     from isamap.scheduler import start_early
 
-    asked = _names(heuristics) or (known_names("heuristic") if compare else ("cpsat",))
-    _check_choosers(asked, _names(evaluators), cold)
-    choices = Choices(
-        None, asked[0], cost_model, limit, fix, False, profile, best=best, threads=threads,
-        no_cache=no_cache, packed=packed, cold=cold,
+    evaluators, report, roofline = asked.evaluators, asked.report, asked.roofline
+    names = asked.heuristics or (known_names("heuristic") if asked.compare else ("cpsat",))
+    if asked.choices.cold and evaluators:
+        refuse_cold(["--evaluate"])
+    request = make_request(
+        read_kernel(asked.kernel), machine_of(asked.hw), read_sizes(asked.sizes),
+        replace(asked.choices, heuristic=names[0]),
     )  # fmt: skip
-    request = make_request(kernel, hw, read_sizes(sizes or ()), choices)
-    if roofline is not None and not overwrite:
+    if roofline is not None and not asked.overwrite:
         check_new(Path(roofline))
-    if rows is not None:
+    if asked.rows is not None:
         from isamap.cli.schedule_rows import schedule_rows
 
-        _refuse_many(pipeline)
-        return with_proof(schedule_rows(request, asked, rows, output), require)
-    if "cpsat" in asked and (request.best > 1 or report or roofline is not None):
+        refuse(asked, ["--pipeline"], "orders the loops of one schedule, and `--rows` asks for many")
+        return with_proof(schedule_rows(request, names, asked.rows, asked.output), asked.require)
+    if "cpsat" in names and (request.best > 1 or report or roofline is not None):
         start_early()  # the next best ones are the solver's to find; the best one seldom needs it
     with Progress() as progress:
-        many = compare or len(asked) > 1 or evaluators or report or roofline is not None
+        many = asked.compare or len(names) > 1 or evaluators or report or roofline is not None
         matched = compile_kernel(request, "pose", progress, "whole" if many else extent_of(request))
-        attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in asked]
-        contest = hold_contest(request, matched, attempts, _names(evaluators), progress, again=again)
+        attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in names]
+        contest = hold_contest(request, matched, attempts, evaluators, progress, again=asked.again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
-        ordered = _ordered(request, matched, contest, progress) if pipeline else None
-    answer = _answer(matched, contest, output, shown, roofline, ordered, overwrite=overwrite, as_json=as_json)
-    return with_proof(answer, require)
-
-
-def _check_choosers(heuristics: tuple[str, ...], evaluators: tuple[str, ...], cold: bool) -> None:
-    """Nothing, where all of these are installed, and none measures what is cold. Raises: UsageProblem."""
-    from isamap.plan.plugins import check_name
-
-    refuse_cold(cold, ["--evaluate"] if evaluators else [])
-    for name in heuristics:
-        check_name("heuristic", name)
-    for name in evaluators:
-        check_name("evaluator", name)
-
-
-def _refuse_many(pipeline: bool) -> None:
-    if pipeline:
-        message = "`--pipeline` orders the loops of one schedule, and `--rows` asks for many"
-        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
+        ordered = _ordered(request, matched, contest, progress) if asked.pipeline else None
+    return with_proof(_answer(asked, matched, contest, shown, ordered), asked.require)
 
 
 def _ordered(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Ordered:
@@ -148,28 +115,20 @@ def _ordered(request: Request, matched: Compilation, contest: Contest, progress:
     return with_pipelines(contest.best.schedule, matched.canonical, matched.machine, request.limit_s)
 
 
-def _names(words: list[str] | None) -> tuple[str, ...]:
-    """Return the names that are given one by one, or with commas between them."""
-    return tuple(dict.fromkeys(name for word in words or () for name in word.split(",")))
-
-
 def _answer(
+    asked: ScheduleOptions,
     matched: Compilation,
     contest: Contest,
-    output: str | None,
     shown: Explained | None,
-    roofline: str | None,
     ordered: Ordered | None,
-    *,
-    overwrite: bool,
-    as_json: bool,
 ) -> Answer:
     """Return all attempts, what is to be seen of the best schedule, and itself in a file or as text."""
     from isamap.plan.text import print_schedule
 
+    output, roofline = asked.output, asked.roofline
     text = print_schedule(ordered.schedule if ordered is not None else contest.best.schedule)
     files = [] if output is None else [output]
-    payload = _payload(matched, contest, text) if as_json else dict[str, object]()
+    payload = _payload(matched, contest, text) if asked.as_json else dict[str, object]()
     parts = [contest.text()]
     if output is not None:
         write_text(Path(output), text, overwrite=True)
@@ -182,7 +141,7 @@ def _answer(
         payload["report"] = explained_json(shown)
         parts.append(explained_text(shown))
         if roofline is not None:
-            write_text(Path(roofline), shown.svg(), overwrite=overwrite)
+            write_text(Path(roofline), shown.svg(), overwrite=asked.overwrite)
             files.append(roofline)
     wrote = "\n".join(f"wrote {file}" for file in files)
     parts += ([text.rstrip()] if output is None else []) + ([wrote] if wrote else [])
@@ -241,26 +200,18 @@ def _attempt(request: Request, problem: Problem | None, progress: Progress) -> A
     return Attempt(request.heuristic, found, time.perf_counter() - started)
 
 
-def diff_command(
-    before: Annotated[str, typer.Argument(metavar="BEFORE", help="A schedule's file.", show_default=False)],
-    after: Annotated[str, typer.Argument(metavar="AFTER", help="Another one.", show_default=False)],
-    kernel: Annotated[
-        str | None,
-        typer.Option(
-            "--kernel", metavar="KERNEL", help="Its kernel, if it is not a shipped one.", show_default=False
-        ),
-    ] = None,
-    hw: Annotated[
-        str | None,
-        typer.Option(
-            "--hw", metavar="MACHINE", help="Its machine, if it is not a shipped one.", show_default=False
-        ),
-    ] = None,
-    cost_model: CostModelName = "analytic",
-    profile: ProfileName = "default",
-    cold: Cold = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions(CommandOptions):
+    """What `schedule diff` is asked for."""
+
+    before: str = argument("BEFORE", "A schedule's file.")
+    after: str = argument("AFTER", "Another one.")
+    kernel: str | None = one_word("--kernel", "KERNEL", "Its kernel, if it is not a shipped one.")
+    hw: str | None = one_word("--hw", "MACHINE", "Its machine, if it is not a shipped one.")
+    choices: Choices = field(default_factory=Choices)
+
+
+def diff_command(asked: DiffOptions) -> Answer:
     """Say what a schedule changes of another, and what it costs."""
     from isamap.plan.check import check_schedule
     from isamap.plan.plugins import load_cost_model
@@ -268,15 +219,15 @@ def diff_command(
     from isamap.report.schedules import NestChange, change_json, change_text, changes
     from isamap.scheduler.nests.pricing import price, why_unpriced
 
-    model = load_cost_model(cost_model)
-    texts = (split_versions(read_file(Path(name), name)) for name in (before, after))
+    model, kernel, hw = load_cost_model(asked.choices.cost_model), asked.kernel, asked.hw
+    texts = (split_versions(read_file(Path(name), name)) for name in (asked.before, asked.after))
     olds, news = ([parse_schedule(text) for text in each] for each in texts)
     old, found, words = olds[0], list[NestChange](), list[str]()
     for one, other in _pairs(olds, news):
         costs, why = list[tuple[float | None, ...]](), list[tuple[str, ...]]()
         for schedule in (one, other):
             with _names_files(schedule, kernel, hw):
-                problem = _problem(schedule, kernel, machine_of(hw or one.machine), profile, cold)
+                problem = _problem(schedule, kernel, machine_of(hw or one.machine), asked.choices)
             if findings := check_schedule(schedule, problem):
                 raise UsageProblem(*findings)
             costs.append(price(schedule, problem, model))
@@ -312,20 +263,12 @@ def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Gene
         raise UsageProblem(replace(problem.diagnostics[0], help=advice)) from None
 
 
-def _problem(schedule: Schedule, kernel: str | None, machine: str, profile: str, cold: bool) -> Problem:
+def _problem(schedule: Schedule, kernel: str | None, machine: str, choices: Choices) -> Problem:
     """Return the question that a schedule answers, with what it takes packed."""
-    from isamap.driver.inputs import find_profile
     from isamap.driver.pipeline import compile_kernel
-    from isamap.driver.request import Request
     from isamap.posing.packable import packed_tensors
 
-    request = Request(
-        kernel=read_kernel(kernel or schedule.kernel),
-        machine=machine,
-        sizes=_sizes(schedule),
-        profile=find_profile(profile, machine),
-        cold=cold,
-    )
+    request = make_request(read_kernel(kernel or schedule.kernel), machine, dict(schedule.sizes), choices)
     with Progress() as progress:
         problem = compile_kernel(request, "pose", progress).problem
         assert problem is not None
@@ -364,7 +307,3 @@ def _words(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join("=".join(map(str, pair)) for pair in value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType] - sizes
     return str(value)
-
-
-def _sizes(schedule: Schedule) -> dict[str, Size]:
-    return dict(schedule.sizes)

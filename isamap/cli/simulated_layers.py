@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_choice, read_number
-from isamap.source import Diagnostic, UsageProblem, replace_file
+from isamap.driver.options import read_choice
+from isamap.source import replace_file
 
 if TYPE_CHECKING:
     from isamap.bench.simulated import SimulatedRow
-
-# Options that say how times are measured.
-OF_TIMES = ("threads", "against", "hold", "seconds", "profile", "cache", "packed")
 
 
 def is_simulated(kind: str, machine: str) -> bool:
@@ -24,14 +21,6 @@ def is_simulated(kind: str, machine: str) -> bool:
     from isamap.machine import load_machine
 
     return kind in LAYER_KINDS and load_machine(machine).target.run == "model"
-
-
-def refuse_of_times(given: Mapping[str, Any], usual: Mapping[str, object], machine: str) -> None:
-    """Nothing, unless an option is given that says how times are measured. Raises: UsageProblem."""
-    for name in OF_TIMES:
-        if name in given and given[name] != usual[name]:
-            said = f"`--{name}` says how times are measured, and {machine} is simulated"
-            raise UsageProblem(Diagnostic("usage", said, help=f"leave out --{name}"))
 
 
 def simulated_answer(
@@ -55,10 +44,10 @@ def simulated_answer(
         cases,
         SIMULATED_FORMS[dtype],
         machine,
-        read_number(given["limit"], "--limit", 0.1, 3600),
+        given["limit_s"],
         folder,
         given["resume"],
-        read_number(given["minutes"], "--minutes", 0, 10000) if given["minutes"] else None,
+        given["minutes"],
     )
     with Progress() as progress:
         rows, where = run_simulated(campaign, progress)

@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, argument, flag
 from isamap.driver.inputs import STDIN, read_file, read_kernel
+from isamap.driver.options import WORDS
 from isamap.source import Diagnostic, UsageProblem, did_you_mean, read_codes
 
 
-def fmt_command(
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE…", help="Files to rewrite, or - for standard input.")
-    ],
-    check: Annotated[
-        bool, typer.Option("--check", help="Change nothing; exit 1 when a file would change.")
-    ] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FmtOptions(CommandOptions):
+    """What `fmt` is asked for."""
+
+    files: tuple[str, ...] = argument("FILE…", "Files to rewrite, or - for standard input.", kind=WORDS)
+    check: bool = flag("--check", "Change nothing; exit 1 when a file would change.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainOptions(CommandOptions):
+    """What `explain` is asked for."""
+
+    code: str = argument("CODE", "The word in brackets of a message.")
+
+
+def fmt_command(asked: FmtOptions) -> Answer:
     """Write kernels in their canonical form."""
     from isamap.syntax import format_source
 
-    changed: list[str] = []
+    files, check, changed = asked.files, asked.check, list[str]()
     printed = ""
     # All are read before the first is written: a mistake in one leaves all as they are.
     texts = [(name, read_kernel("-") if name == "-" else read_file(Path(name), name)) for name in files]
@@ -53,14 +59,9 @@ def fmt_command(
     return Answer(payload, "", found, 1 if changed else 0)
 
 
-def explain_command(
-    code: Annotated[
-        str, typer.Argument(metavar="CODE", help="The word in brackets of a message.", show_default=False)
-    ],
-    as_json: AsJson = False,
-) -> Answer:
+def explain_command(asked: ExplainOptions) -> Answer:
     """Say what a message's code means."""
-    word, codes = code.strip("[]"), read_codes()
+    word, codes = asked.code.strip("[]"), read_codes()
     if word not in codes:
         raise UsageProblem(
             Diagnostic("unknown-code", f"there is no code `{word[:80]}`", help=did_you_mean(word, codes))

@@ -8,13 +8,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import AsJson
+from isamap.cli.options import CommandOptions, flag
 from isamap.report.columns import table
 
 if TYPE_CHECKING:
@@ -22,14 +20,14 @@ if TYPE_CHECKING:
     from isamap.tune.winners import Winner
 
 
-def list_command(as_json: AsJson = False) -> Answer:
+def list_command(asked: CommandOptions) -> Answer:
     """List the schedules that --tune has kept."""
     from isamap.tune.winners import Winners
 
     database = Winners.open()
     winners = database.all()
     payload: dict[str, object] = {"path": str(database.path), "count": len(winners)}
-    if as_json:
+    if asked.as_json:
         payload["winners"] = [_winner_json(winner) for winner in winners]
     if not winners:
         return Answer(payload, "nothing was tuned yet; `isamap compile --tune` does")
@@ -58,19 +56,23 @@ def _winner_row(winner: Winner) -> tuple[str, ...]:
     )
 
 
-def log_command(
-    as_csv: Annotated[bool, typer.Option("--csv", help="All columns, objects in them as JSON.")] = False,
-    as_json: AsJson = False,
-) -> Answer:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions(CommandOptions):
+    """What `tune log` is asked for."""
+
+    as_csv: bool = flag("--csv", "All columns, objects in them as JSON.")
+
+
+def log_command(asked: LogOptions) -> Answer:
     """Show every schedule that was evaluated, with its features: what cost models can learn from."""
     from isamap.tune.evaluating import Log
 
     log = Log.open()
     records = list(log.records())
     payload: dict[str, object] = {"path": str(log.path), "count": len(records)}
-    if as_json:
+    if asked.as_json:
         payload["evaluations"] = [asdict(record) for record in records]
-    if as_csv:
+    if asked.as_csv:
         return Answer(payload, _csv(records))
     if not records:
         return Answer(payload, "nothing was evaluated yet; `isamap schedule --evaluate simulated` does")

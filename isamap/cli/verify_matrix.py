@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer
-from isamap.cli.cases import read_jobs, refuse_standard_input
-from isamap.cli.requests import Choices, make_request
+from isamap.cli.cases import JOBS, refuse_standard_input
+from isamap.cli.options import flag, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_names
-from isamap.driver.inputs import read_kernel
-from isamap.driver.request import Size
-from isamap.driver.side_by_side import done_side_by_side
+from isamap.driver.inputs import machine_of, read_kernel
+from isamap.driver.options import Kind, given_names, option, read_choice, read_names
+from isamap.driver.request import Choices, Size, make_request
+from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.hw_specs import shipped_machines
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine, machine_digest
 from isamap.report.columns import percent_text, table
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Source
 from isamap.source.cache import digest
 from isamap.version import __version__
 
@@ -38,22 +38,33 @@ if TYPE_CHECKING:
     from isamap.run.child import Emulator
 
 
-@dataclass(frozen=True, slots=True)
+FILLS = ("integers", "random", "edges", "spread", "peaks", "ties")
+
+
+def _read_fills(words: Sequence[str], flag: str) -> tuple[str, ...]:
+    return tuple(read_choice(word, flag, FILLS) for word in words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """The way to compare a program: the data, with or without guard pages, and the emulator."""
+    """How a program is compared: on which data, and beside guard pages or not."""
 
-    fills: tuple[str, ...]
-    guard: bool
-    emulator: Emulator | None
+    fills: tuple[str, ...] = option(
+        "--fill", "FILL",
+        f"One of {', '.join(FILLS)}; by default those that the kernel's operations ask for.",
+        Kind(_read_fills, given_names, many=True),
+        default=(),
+    )  # fmt: skip
+    guard: bool = flag("--guard/--no-guard", "Lay data beside memory that must not be touched.", default=True)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
     """The number of processes that fill the matrix, the folder of cells, and whether to reuse those there."""
 
-    jobs: str | None
-    folder: str | None
-    resume: bool
+    jobs: int = JOBS.field()
+    folder: str | None = one_word("-o", "FOLDER", "Keep what --all finds here as it comes.")
+    resume: bool = flag("--resume", "Go on with what -o has; what failed is done again.")
 
 
 def verify_matrix(
@@ -62,38 +73,29 @@ def verify_matrix(
     choices: Choices,
     sets: Sequence[Mapping[str, Size]],
     compared: Compared,
+    under: Emulator | None,
     kept: Kept,
 ) -> Answer:
     """Return the matrix. Raises: UsageProblem for words that do not fit; what a cell refuses stands in the cell."""
     from isamap.driver.matrix import Cell
 
-    _refuse_of_one(choices)
     kernels, machines = _named(kernel, list_kernels()), _named(hw, shipped_machines())
     refuse_standard_input([*kernels, *machines])
     for machine in machines:
         if machine not in shipped_machines():
             load_machine(machine)
     folder = Path(kept.folder) if kept.folder is not None else None
-    jobs, known = read_jobs(kept.jobs), open_rows(folder, kept.resume, Cell.of)
+    known = open_rows(folder, kept.resume, Cell.of)
     sources = [read_kernel(name) for name in kernels]
-    wanted = [one for machine in machines for one in _wanted(sources, machine, choices, sets, compared)]
+    wanted = [
+        one for machine in machines for one in _wanted(sources, machine, choices, sets, compared, under)
+    ]
     settled = {key: cell for key, cell in known.items() if cell.is_settled}
-    cells = _filled(wanted, jobs, folder, settled)
+    cells = _filled(wanted, kept.jobs or all_jobs(), folder, settled)
     counts = Counter(cell.verdict for cell in cells)
     totals = {verdict: counts[verdict] for verdict in WORDS}
     payload = {"totals": totals, "cells": [cell.as_json() for cell in cells]}
     return Answer(payload, _text(cells), exit=1 if counts["failed"] else 0)
-
-
-def _refuse_of_one(choices: Choices) -> None:
-    """Nothing, unless an option is given that says something of one kernel alone. Raises: UsageProblem."""
-    given = {
-        "--schedule": choices.schedule, "--fix": choices.fix, "--packed": choices.packed,
-        "--transform": choices.transform,
-    }  # fmt: skip
-    if found := next((option for option, value in given.items() if value is not None), None):
-        said = f"`{found}` is of one kernel, and `--all` verifies many"
-        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
 
 
 def _named(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
@@ -113,14 +115,15 @@ def _wanted(
     choices: Choices,
     sets: Sequence[Mapping[str, Size]],
     compared: Compared,
+    under: Emulator | None,
 ) -> Iterator[Wanted]:
     """Yield the cells of a machine, which are to be filled."""
     from isamap.driver.matrix import Wanted, sizes_for
 
-    asked = make_request(kernels[0], machine, {}, choices)
+    asked = make_request(kernels[0], machine_of(machine), {}, choices)
     how = {
         "options": asked.options(), "fills": compared.fills, "guard": compared.guard,
-        "emulator": str(compared.emulator or ""), "version": __version__,
+        "emulator": str(under or ""), "version": __version__,
     }  # fmt: skip
     common = (machine_digest(asked.machine), json.dumps(how, sort_keys=True))
     for source in kernels:
@@ -128,7 +131,7 @@ def _wanted(
         name = source.name.removesuffix(".ir")
         key = f"{name} {machine} {digest(*common, source.text, json.dumps(sizes))[:16]}"
         requests = tuple(replace(asked, kernel=source, sizes=own) for own in sizes)
-        yield Wanted(key, name, machine, requests, compared.fills, compared.guard, compared.emulator)
+        yield Wanted(key, name, machine, requests, compared.fills, compared.guard, under)
 
 
 def _filled(

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
-from isamap.driver.request import MOST_FORMS, Size, is_range
-from isamap.source import Diagnostic, Source, Span, UsageProblem, did_you_mean, is_digits
-from isamap.source.numbers import BYTES_PER_UNIT
+from isamap.driver.request import BEST_FORM, NUMBER, Size, is_range
+from isamap.source import Diagnostic, Source, Span, UsageProblem, is_digits
 
 if TYPE_CHECKING:
     from isamap.run.child import Emulator
@@ -19,12 +18,10 @@ GROUPS = ("graph", "hw", "bench", "bench.deepbench", "bench.layers", "cache", "t
 """Commands that only lead to others."""
 SUBCOMMANDS = (("schedule", "diff"),)
 """Of commands that do something by themselves, too."""
-BEST = "best"
-FILLED = {"--transform": BEST, "--tune": "8"}
+FILLED = {"--transform": BEST_FORM, "--tune": "8"}
 """The value of an option that is given without a number."""
 _PAIR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_NUMBER = re.compile(r"[+-]?[0-9]{1,24}")
 
 
 def command_of(words: Sequence[str]) -> str:
@@ -73,19 +70,6 @@ def fill_values(words: Sequence[str]) -> list[str]:
     return filled
 
 
-def read_form(word: str | None) -> str | None:
-    """Return what `--transform` names: `best`, or a number. Raises: UsageProblem."""
-    if word is None or word == BEST or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= MOST_FORMS):
-        return word
-    raise UsageProblem(
-        Diagnostic(
-            "option-value",
-            f"--transform takes the number of a rewrite, not `{word[:40]}`",
-            help="`isamap match --transform --all` lists them",
-        )
-    )
-
-
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:
     """Return the sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
     sizes: dict[str, Size] = {}
@@ -119,7 +103,7 @@ def read_pair(word: str, span: Span | None = None) -> tuple[str, Size]:
     name, equals, value = word.partition("=")
     if not equals or not _NAME.fullmatch(name):
         raise _problem(f"`{word[:80]}` is not NAME=VALUE", span, "write `-D M=1024 N=1024`")
-    if _NUMBER.fullmatch(value):
+    if NUMBER.fullmatch(value):
         return name, int(value)
     if is_range(value):
         return name, value
@@ -151,99 +135,11 @@ def read_sizes_file(source: Source) -> list[dict[str, Size]]:
     return sets
 
 
-def read_fixes(words: Iterable[str], *, has_schedule: bool = False) -> dict[str, int | None]:
-    """Decisions that are fixed, from NAME=NUMBER words; beside a schedule NAME alone keeps what that has.
-
-    Raises: UsageProblem.
-    """
-    fixed: dict[str, int | None] = {}
-    for word in words:
-        name, equals, value = word.partition("=")
-        if has_schedule and name and not equals:
-            fixed.setdefault(name, None)
-            continue
-        if not name or not _NUMBER.fullmatch(value):
-            raise UsageProblem(
-                Diagnostic(
-                    "fix-syntax",
-                    f"`{word[:80]}` is not DECISION=NUMBER",
-                    help="write `--fix nest0.block.k=256`; with --schedule, `--fix block` keeps its blocks",
-                )
-            )
-        number, before = int(value), fixed.get(name)
-        if before not in (None, number):
-            said = f"`{name}` is fixed twice: to {before}, and to {number}"
-            raise UsageProblem(Diagnostic("fix-twice", said, help="leave one of them out"))
-        fixed[name] = number
-    return fixed
-
-
-def read_names(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the names that are given one by one, or with commas between them, each once."""
-    return tuple(dict.fromkeys(name.strip() for word in words for name in word.split(",") if name.strip()))
-
-
 def read_emulator(word: str | None) -> Emulator | None:
     """Return the emulator that an option names, where it is given. Raises: as `Emulator.read`."""
     from isamap.run.child import Emulator
 
     return Emulator.read(word) if word is not None else None
-
-
-def read_number(word: str, option: str, low: float, high: float) -> float:
-    """Return the number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
-    try:
-        value = float(word)
-    except ValueError:
-        value = float("nan")
-    if not low <= value <= high:
-        raise UsageProblem(
-            Diagnostic("option-value", f"{option} takes a number from {low:g} to {high:g}, not `{word[:40]}`")
-        )
-    return value
-
-
-def read_count(word: str, option: str, low: int, high: int) -> int:
-    """Return the whole number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
-    value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
-    if not low <= value <= high:
-        raise UsageProblem(
-            Diagnostic(
-                "option-value", f"{option} takes a whole number from {low} to {high}, not `{word[:40]}`"
-            )
-        )
-    return value
-
-
-_UNITS = {"": 1, "B": 1, **{unit.upper(): size for unit, size in BYTES_PER_UNIT.items()}}
-
-
-def read_bytes(word: str, option: str) -> int:
-    """Return a number of bytes behind an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
-    match = re.fullmatch(r"([0-9]{1,16})\s*([A-Za-z]*)", word)
-    if match is None or match[2].upper() not in _UNITS or not int(match[1]):
-        raise UsageProblem(
-            Diagnostic(
-                "option-value",
-                f"{option} takes a number of bytes, not `{word[:40]}`",
-                help=f"write `{option} 1048576`, or `{option} 1MiB`",
-            )
-        )
-    return int(match[1]) * _UNITS[match[2].upper()]
-
-
-def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
-    """Return the word behind an option that takes one of a few. Raises: UsageProblem."""
-    for choice in choices:
-        if word == choice:
-            return choice
-    raise UsageProblem(
-        Diagnostic(
-            "option-value",
-            f"{option} takes one of {', '.join(choices)}, not `{word[:40]}`",
-            help=did_you_mean(word, choices),
-        )
-    )
 
 
 def _problem(message: str, span: Span | None, advice: str) -> UsageProblem:

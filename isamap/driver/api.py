@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, SupportsIndex
 
 from isamap.adjoint import derivative
 from isamap.driver.compiling import compile_program
-from isamap.driver.given import (
-    given_choice,
-    given_count,
-    given_fixes,
-    given_flag,
-    given_form,
-    given_names,
-    given_seconds,
-    given_sizes,
-    given_text,
-    given_word,
-    load_machine,
-    machine_of,
-)
-from isamap.driver.inputs import find_profile, named_kernel, read_file
+from isamap.driver.inputs import given_text, load_machine, machine_of, named_kernel, read_file
 from isamap.driver.kept import key_of, recall_emitted
-from isamap.driver.request import MAX_LIMIT_S, MAX_THREADS, MIN_LIMIT_S, MOST_TUNED, Request
+from isamap.driver.options import given_choice, given_flag, given_names, given_word
+from isamap.driver.request import Request, given_sizes, make_request, take_choices
 from isamap.driver.runnable import CompiledKernel, prepare
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.verifying import Case, all_cases
@@ -33,9 +19,8 @@ from isamap.ir import bind, print_routine
 from isamap.match import CountMode
 from isamap.match import Mapping as KernelMapping
 from isamap.match import find_mappings as find_all
-from isamap.plan.plugins import check_name
 from isamap.run.child import Emulator
-from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source import Source
 from isamap.syntax import parse_kernel
 
 Sizes = Mapping[str, SupportsIndex | str]
@@ -76,46 +61,23 @@ def compile(  # noqa: A001 - written as `isamap.compile`, it hides nothing
     of that number (docs/transformations.md).
     Raises: IsamapError of every kind; what is given is looked at before any work begins.
     """
-    text = schedule_of(schedule)
     is_isolated = given_flag("isolate", isolate)
-    asked = _request(kernel, machine, sizes, text, heuristic, threads, packed)
-    asked = replace(
-        _limited(asked, limit_s),
-        fixed=given_fixes(fix, has_schedule=text is not None),
-        tune=given_count("tune", tune, 2, MOST_TUNED, none=True),
-        search=_given_search(search, tune),
-        tuned=given_flag("tuned", tuned),
-        cold=given_flag("cold", cold),
-        transform=given_form("transform", transform),
-    )
-    _check_choosers(asked)
-    word = given_word("profile", profile, 'a path, "default" or "none"')
-    return CompiledKernel(prepare(replace(asked, profile=find_profile(word, asked.machine))), is_isolated)
+    request = _request(
+        kernel, machine, sizes, schedule=schedule, heuristic=heuristic, profile=profile, threads=threads,
+        limit_s=limit_s, fix=fix, tune=tune, search=search, tuned=tuned, packed=packed, cold=cold,
+        transform=transform,
+    )  # fmt: skip
+    return CompiledKernel(prepare(request), is_isolated)
 
 
 def kept_key(kernel: str | Path, machine: str | Path, **asked: Any) -> str | None:
     """Return the sha256 of all that the answer of such a `compile` depends on. Raises: as `compile`."""
-    return key_of(_plain_request(kernel, machine, **asked))
+    return key_of(_request(kernel, machine, **asked))
 
 
-def compile_only(kernel: str | Path, machine: str | Path, *, model: bool = False, **asked: Any) -> None:
+def compile_only(kernel: str | Path, machine: str | Path, **asked: Any) -> None:
     """Keep what `compile` would build a library of; of a `model`, plain C. Raises: as `compile`."""
-    compile_program(replace(_plain_request(kernel, machine, **asked), model=model))
-
-
-def _plain_request(
-    kernel: str | Path,
-    machine: str | Path,
-    *,
-    heuristic: str = "cpsat",
-    threads: int = 1,
-    limit_s: float = 10.0,
-    packed: Sequence[str] = (),
-    transform: bool | SupportsIndex = False,
-) -> Request:
-    asked = _limited(_request(kernel, machine, None, None, heuristic, threads, packed), limit_s)
-    asked = replace(asked, transform=given_form("transform", transform))
-    return replace(asked, profile=find_profile("default", asked.machine))
+    compile_program(_request(kernel, machine, **asked))
 
 
 def is_kept(kernel: str | Path, machine: str | Path, **asked: Any) -> bool:
@@ -176,7 +138,10 @@ def verify(
 
     An `emulator` is a command that runs the one behind it on a processor of its own: "qemu-x86_64 -cpu max".
     """
-    request = _request(kernel, machine, sizes, schedule_of(schedule), heuristic, threads, packed)
+    request = _request(
+        kernel, machine, sizes,
+        schedule=schedule, heuristic=heuristic, threads=threads, packed=packed, profile="none",
+    )  # fmt: skip
     under = Emulator.read(given_word("emulator", emulator, "a command")) if emulator is not None else None
     return tuple(all_cases(prepare(request, emulator=under), (), guard=True))
 
@@ -189,59 +154,7 @@ def source_of(kernel: str | Path) -> Source:
     return found if isinstance(found, Source) else named_kernel(found)
 
 
-def schedule_of(schedule: str | Path | None) -> Source | None:
-    """Return the text of a schedule: that of a file, or the text itself. Raises: UsageProblem."""
-    if schedule is None:
-        return None
-    found = given_text("schedule", schedule, "a path or a text") or Source("schedule", "")
-    return found if isinstance(found, Source) else read_file(Path(found), str(found))
-
-
-def _request(
-    kernel: str | Path,
-    machine: str | Path,
-    sizes: Sizes | None,
-    schedule: Source | None,
-    heuristic: str,
-    threads: int,
-    packed: Sequence[str],
-) -> Request:
-    """Return what `compile` and `verify` ask alike, each part of it checked. Raises: UsageProblem."""
-    word = given_word("heuristic", heuristic, "a name")
-    check_name("heuristic", word)
-    return Request(
-        source_of(kernel),
-        machine_of(machine),
-        given_sizes(sizes),
-        schedule=schedule,
-        heuristic=word,
-        threads=given_count("threads", threads, 1, MAX_THREADS),
-        packed=given_names("packed", packed),
-    )
-
-
-def _limited(asked: Request, limit_s: object) -> Request:
-    return replace(asked, limit_s=given_seconds("limit_s", limit_s, MIN_LIMIT_S, MAX_LIMIT_S))
-
-
-def _given_search(search: object, tune: object) -> str:
-    """Return the name of a searcher, "" for none. Raises: UsageProblem for an unknown one, or without `tune`."""
-    word = given_word("search", search, "a name") if search != "" else ""
-    if word:
-        check_name("searcher", word)
-        if not tune:
-            message = f'`search="{word}"` proposes what `tune` measures, and nothing is to be measured'
-            raise UsageProblem(Diagnostic("usage", message, help="give `tune`, too"))
-    return word
-
-
-def _check_choosers(asked: Request) -> None:
-    """Nothing, where one thing at most says which schedule to take. Raises: UsageProblem."""
-    choosers = {"schedule": asked.schedule is not None, "tune": asked.tune > 0, "tuned": asked.tuned}
-    found = [name for name, is_given in choosers.items() if is_given]
-    if len(found) > 1:
-        message = f"`{found[0]}` and `{found[1]}` both say which schedule to take"
-        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
-    if asked.cold and (asked.tune or asked.tuned):
-        message = f"`cold` says that operands are in no cache, and what `{found[0]}` goes by finds them there"
-        raise UsageProblem(Diagnostic("usage", message, help="leave out one of them"))
+def _request(kernel: str | Path, machine: str | Path, sizes: Sizes | None = None, **given: object) -> Request:
+    """Return the request that a call makes, each part of it checked. Raises: UsageProblem."""
+    source, named, choices = source_of(kernel), machine_of(machine), take_choices(given)
+    return make_request(source, named, given_sizes(sizes), choices, dash="")

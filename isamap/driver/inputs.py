@@ -9,9 +9,11 @@ import os
 import sys
 from dataclasses import replace
 from functools import lru_cache
+from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from isamap.driver.options import given_word
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import machine_digest
 from isamap.machine.processor import this_cpu
@@ -66,19 +68,36 @@ def read_file(path: Path, name: str) -> Source:
     return Source(name, _decode(name, data))
 
 
-def check_text(name: str, text: str) -> None:
-    """Nothing, for a text that could stand in a file. Raises: UsageProblem."""
+def given_text(name: str, value: object, what: str) -> Source | Path | str:
+    """Return what names a file, or is a text of a language: that has braces, or lines. Raises: UsageProblem."""
+    if isinstance(value, PathLike):
+        return Path(cast("PathLike[str]", value))
+    word = given_word(name, value, what)
+    if "{" not in word and "\n" not in word:
+        return word
     try:
-        data = text.encode("utf-8")
+        data = word.encode("utf-8")
     except UnicodeEncodeError as error:
-        said = f"{name} is not UTF-8 text: character {error.start} is {text[error.start]!a}"
+        said = f"{name} is not UTF-8 text: character {error.start} is {word[error.start]!a}"
         raise UsageProblem(Diagnostic("file-not-text", said)) from None
     if len(data) > MAX_BYTES:
         raise UsageProblem(Diagnostic("file-too-large", f"{name} is larger than 1 MB"))
+    return Source(name, word)
 
 
-def machine_of(word: str) -> str:
-    """Return the machine that a word names: `host` is the shipped one that fits this computer best."""
+def load_machine(machine: str | Path) -> Machine:
+    """Return the machine of a shipped name, a path ending in .yaml, or "host". Raises: UsageProblem, SpecProblem."""
+    from isamap.machine import load_machine as load_named
+
+    return load_named(machine_of(machine))
+
+
+def machine_of(machine: str | Path) -> str:
+    """The name or path of a machine: `host` is the shipped one that fits this computer best.
+
+    Raises: UsageProblem.
+    """
+    word = given_word("machine", machine, "a name or a path")
     if word != "host":
         return word
     from isamap.machine import detect_machine

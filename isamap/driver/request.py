@@ -6,14 +6,29 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from isamap.driver.inputs import find_profile, given_text, read_file
+from isamap.driver.options import (
+    FLAG,
+    NAMES,
+    Kind,
+    as_number,
+    count,
+    declared,
+    given_items,
+    given_word,
+    option,
+    plugin,
+    seconds,
+    wrong_value,
+)
 from isamap.machine import machine_digest
-from isamap.source import Source
+from isamap.source import Diagnostic, Source, UsageProblem, is_digits, shown, truth_value, whole_number
 from isamap.version import __version__
 
 if TYPE_CHECKING:
@@ -23,12 +38,15 @@ BEST_FORM = "best"
 DEFAULT_COST_MODEL = "analytic"
 MOST_FORMS = 999
 MAX_THREADS = 256
+# More schedules than this take longer to rank than they are worth.
+MOST_SCHEDULES = 1000
 # Each takes a compiler's time and half a second of measuring.
 MOST_TUNED = 100
 # Units: seconds of wall clock.
 MIN_LIMIT_S, MAX_LIMIT_S = 0.1, 3600
 Size = int | str
 """A number, the range `1..8192@512`, or one with several profile values: `1..8192@1,35,512`."""
+NUMBER = re.compile(r"[+-]?[0-9]{1,24}")
 _RANGE = re.compile(r"[0-9]{1,24}\.\.[0-9]{1,24}(@[0-9]{1,24}(,[0-9]{1,24}){0,15})?")
 
 
@@ -37,71 +55,361 @@ def is_range(text: str) -> bool:
     return _RANGE.fullmatch(text) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A compilation request: a kernel's text, a machine by name or path, sizes as written, and options.
+def given_sizes(sizes: object) -> dict[str, Size]:
+    """Sizes as numbers and texts of ranges. Raises: UsageProblem."""
+    example = 'write {"M": 1024}, or {"M": "1..8192@512"} for a size that a call gives'
+    found: dict[str, Size] = {}
+    for name, value in given_items("sizes", {} if sizes is None else sizes, "size-syntax", example):
+        number = whole_number(value)
+        if number is not None:
+            found[name] = number
+        elif isinstance(value, str) and is_range(value):
+            found[name] = str(value)
+        else:
+            said = f'`{name}` is a whole number, or a range such as "1..8192@512", not {shown(value)}'
+            raise UsageProblem(Diagnostic("size-syntax", said, help=as_number(name, value)))
+    return found
+
+
+def given_fixes(name: str, fix: object) -> dict[str, int | None]:
+    """Fixed decisions as numbers; None for what is kept as the schedule has it. Raises: UsageProblem."""
+    example = 'write {"block.k": 256}'
+    found: dict[str, int | None] = {}
+    for decision, value in given_items(name, {} if fix is None else fix, "fix-syntax", example):
+        found[decision] = whole_number(value)
+        if found[decision] is None and value is not None:
+            said = f"`{name}` takes a whole number for `{decision}`, not {shown(value)}"
+            raise UsageProblem(Diagnostic("fix-syntax", said, help=as_number(decision, value) or example))
+    return found
+
+
+def given_form(name: str, value: object) -> str | None:
+    """Return a form of a kernel: True for the best, or its number; False for the one that is written.
+
+    Raises: UsageProblem.
+    """
+    truth, number = truth_value(value), whole_number(value)
+    if truth is not None:
+        return BEST_FORM if truth else None
+    if number is None or not 1 <= number <= MOST_FORMS:
+        raise wrong_value(name, f"True, False, or a whole number from 1 to {MOST_FORMS}", value)
+    return str(number)
+
+
+def read_form(word: str, _flag: str) -> str:
+    """Return what `--transform` names: `best`, or a number. Raises: UsageProblem."""
+    if word == BEST_FORM or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= MOST_FORMS):
+        return word
+    raise UsageProblem(
+        Diagnostic(
+            "option-value",
+            f"--transform takes the number of a rewrite, not `{word[:40]}`",
+            help="`isamap match --transform --all` lists them",
+        )
+    )
+
+
+def read_fixes(words: Iterable[str], _flag: str) -> dict[str, int | None]:
+    """Return the decisions that are fixed, from NAME=NUMBER words; NAME alone keeps what a schedule has.
+
+    Raises: UsageProblem.
+    """
+    fixed: dict[str, int | None] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name and not equals:
+            fixed.setdefault(name, None)
+            continue
+        if not name or not NUMBER.fullmatch(value):
+            raise UsageProblem(
+                Diagnostic(
+                    "fix-syntax",
+                    f"`{word[:80]}` is not DECISION=NUMBER",
+                    help="write `--fix nest0.block.k=256`; with --schedule, `--fix block` keeps its blocks",
+                )
+            )
+        number, before = int(value), fixed.get(name)
+        if before not in (None, number):
+            said = f"`{name}` is fixed twice: to {before}, and to {number}"
+            raise UsageProblem(Diagnostic("fix-twice", said, help="leave one of them out"))
+        fixed[name] = number
+    return fixed
+
+
+def given_schedule(name: str, schedule: object) -> Source | None:
+    """Return the text of a schedule: that of a file, or the text itself. Raises: UsageProblem."""
+    if schedule is None:
+        return None
+    found = given_text(name, schedule, "a path or a text") or Source(name, "")
+    return found if isinstance(found, Source) else read_file(Path(found), str(found))
+
+
+_SCHEDULE = Kind(
+    lambda word, _: read_file(Path(word), word),
+    given_schedule,
+    said=lambda source: sha256(source.text) if source else None,
+)
+_FIXES = Kind(read_fixes, given_fixes, many=True, said=lambda fixed: dict(sorted(fixed.items())))
+_PROFILE = Kind(lambda word, _: word, lambda n, value: given_word(n, value, 'a path, "default" or "none"'))
+_EMITTING = "compile run verify"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """How to schedule and to emit: the options that `compile`, `run`, `verify` and `schedule` share.
 
     `schedule` is a text to replay. `fixed` are decisions that a person has made (None: as the text has
-    them; with both, the others are solved). `profile` holds measured parameters that replace the machine's
-    stated ones. `transform` names a rewrite of the kernel by number, or asks for the best. `evaluate` names
-    the evaluator that chooses among the `best` cheapest schedules, "" for the cost model alone. `threads`
-    is the number of threads that perform the kernel. `tune` is the number of schedules to measure, 0 for
-    none; `tuned` uses the stored fastest one. `search` names the searcher that proposes them, "" for the
-    model's list. `packed` are inputs that the caller passes packed, by a program that is emitted with the
-    kernel's. `cold` says that no cache contains the operands of a call. `cache` allows cached results.
+    them; with both, the others are solved). `transform` names a rewrite of the kernel by number, or asks for
+    the best. `evaluate` names the evaluator that chooses among the `best` cheapest schedules, "" for the cost
+    model alone. `tune` is the number of schedules to measure, 0 for none. `packed` are inputs that the caller
+    passes packed, by a program that is emitted with the kernel's. `cache` allows cached results.
     Units: `limit_s` and `tune_limit_s` in seconds of wall clock.
+    """
+
+    schedule: Source | None = option(
+        "--schedule",
+        "FILE",
+        "Replay this schedule.",
+        _SCHEDULE,
+        default=None,
+        key="schedule_sha256",
+        echo="always",
+        commands=f"{_EMITTING} accesses",
+    )
+    heuristic: str = option(
+        "--heuristic",
+        "NAME",
+        "How to schedule: cpsat, annealing, or greedy, which is quick.",
+        plugin("heuristic"),
+        default="cpsat",
+        echo="always",
+        commands="compile run accesses",
+    )
+    cost_model: str = option(
+        "--cost-model",
+        "NAME",
+        "What schedules are chosen by.",
+        plugin("cost model"),
+        default=DEFAULT_COST_MODEL,
+        echo="always",
+        commands=f"{_EMITTING} schedule schedule.diff accesses",
+    )
+    limit_s: float = option(
+        "--limit",
+        "SECONDS",
+        "Longest time for the solver.",
+        seconds(MIN_LIMIT_S, MAX_LIMIT_S),
+        default=10.0,
+        echo="always",
+        commands=f"{_EMITTING} schedule accesses graph.show",
+    )
+    fixed: Mapping[str, int | None] = option(
+        "--fix",
+        "DECISION=NUMBER",
+        "Decide for the solver: --fix block.k=256; with --schedule, --fix unroll keeps what it has.",
+        _FIXES,
+        default={},
+        python="fix",
+        echo="always",
+        commands=f"{_EMITTING} schedule accesses",
+    )
+    threads: int = option(
+        "--threads",
+        "N",
+        "How many threads perform the kernel.",
+        count(1, MAX_THREADS),
+        default=1,
+        echo="always",
+        commands=f"{_EMITTING} schedule",
+    )
+    packed: tuple[str, ...] = option(
+        "--packed",
+        "OPERAND",
+        "An input that is packed once, before: a program beside the kernel's does it; may be repeated.",
+        NAMES,
+        default=(),
+        echo="always",
+        commands=f"{_EMITTING} schedule",
+    )
+    cold: bool = option(
+        "--cold",
+        "",
+        "Each call's operands are in no cache yet.",
+        FLAG,
+        default=False,
+        echo="given",
+        commands="compile schedule schedule.diff",
+    )
+    model: bool = option(
+        "--model",
+        "",
+        "Emit plain-C models of the instructions instead of the instructions.",
+        FLAG,
+        default=False,
+        echo="always",
+        commands=_EMITTING,
+    )
+    transform: str | None = option(
+        "--transform",
+        "[N]",
+        "Rewrite the kernel where that is faster, or as in form N of `match --transform`.",
+        Kind(read_form, given_form),
+        default=None,
+        echo="always",
+        commands=_EMITTING,
+    )
+    profile_name: str = option(
+        "--profile",
+        "PROFILE",
+        "Measured figures: a file of `isamap hw calibrate`, none, or default, the newest measured here, "
+        "else those shipped for this processor.",
+        _PROFILE,
+        default="default",
+        python="profile",
+        commands=f"{_EMITTING} schedule schedule.diff",
+    )
+    evaluate: str = option(
+        "--evaluate",
+        "NAME",
+        "Let simulated, measured or learned:FILE choose among the schedules that --best asks for.",
+        plugin("evaluator"),
+        default="",
+        echo="given",
+        commands="compile run",
+    )
+    best: int = option(
+        "--best",
+        "COUNT",
+        "How many of the cheapest schedules by the cost model.",
+        count(1, MOST_SCHEDULES),
+        default=1,
+        echo="given",
+        commands="compile run schedule",
+    )
+    tune: int = option(
+        "--tune",
+        "[N]",
+        "Measure the model's N best schedules, 8 by default; take and keep the fastest.",
+        count(2, MOST_TUNED, none=True),
+        default=0,
+        echo="given",
+        commands="compile run",
+    )
+    tune_limit_s: float = option(
+        "--tune-limit",
+        "SECONDS",
+        "Longest time for measuring with --tune.",
+        seconds(0.1, 86400),
+        default=120.0,
+        echo="given",
+        commands="compile run",
+    )
+    search: str = option(
+        "--search",
+        "NAME",
+        "What proposes the N schedules of --tune: annealing, genetic, policy, or an installed one.",
+        plugin("searcher"),
+        default="",
+        echo="given",
+        commands="compile run",
+    )
+    tuned: bool = option(
+        "--tuned",
+        "",
+        "Take the schedule that --tune has kept.",
+        FLAG,
+        default=False,
+        echo="given",
+        commands="compile run",
+    )
+    cache: bool = option(
+        "--no-cache",
+        "",
+        "Neither recall earlier results nor keep new ones.",
+        FLAG,
+        default=True,
+        commands="compile run schedule graph.show",
+    )
+
+    @property
+    def measures(self) -> bool:
+        """Return whether the answer depends on measurements, and so not on the request alone."""
+        return bool(self.evaluate or self.tune or self.tuned)
+
+    def options(self) -> dict[str, object]:
+        """Return the choices that the answer depends on, as JSON."""
+        return {
+            one.key or name: one.kind.said(getattr(self, name))
+            for name, one in declared(Choices).items()
+            if one.echo == "always" or (one.echo == "given" and getattr(self, name) != one.default)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Request(Choices):
+    """A compilation request: a kernel's text, a machine by name or path, sizes as written, and options.
+
+    `profile` holds the measured parameters that `profile_name` names; they replace the machine's stated ones.
     """
 
     kernel: Source
     machine: str
     sizes: Mapping[str, Size]
-    schedule: Source | None = None
-    heuristic: str = "cpsat"
-    cost_model: str = DEFAULT_COST_MODEL
-    limit_s: float = 10.0
-    fixed: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
-    model: bool = False
-    profile: Profile | None = None
-    transform: str | None = None
-    evaluate: str = ""
-    best: int = 1
-    threads: int = 1
-    cache: bool = True
-    tune: int = 0
-    tune_limit_s: float = 120.0
-    search: str = ""
-    tuned: bool = False
-    packed: tuple[str, ...] = ()
-    cold: bool = False
+    profile: Profile | None = field(default=None, kw_only=True)
 
     def options(self) -> dict[str, object]:
         """Return all of it that is neither kernel, machine nor sizes, as JSON."""
-        found: dict[str, object] = {
-            "heuristic": self.heuristic,
-            "cost_model": self.cost_model,
-            "limit_s": self.limit_s,
-            "fixed": dict(sorted(self.fixed.items())),
-            "schedule_sha256": sha256(self.schedule.text) if self.schedule else None,
-            "model": self.model,
-            "profile": self.profile.digest if self.profile else None,
-            "transform": self.transform,
-            "threads": self.threads,
-            "packed": sorted(self.packed),
-        }
-        if self.evaluate:
-            found |= {"evaluate": self.evaluate, "best": self.best}
-        if self.tune:
-            found |= {"tune": self.tune, "tune_limit_s": self.tune_limit_s}
-        if self.search:
-            found["search"] = self.search
-        if self.cold:
-            found["cold"] = True
-        return found | ({"tuned": True} if self.tuned else {})
+        return Choices.options(self) | {"profile": self.profile.digest if self.profile else None}
 
-    @property
-    def measures(self) -> bool:
-        """Whether the answer depends on measurements, and so not on the request alone."""
-        return bool(self.evaluate or self.tune or self.tuned)
+
+def take_choices(given: Mapping[str, object]) -> Choices:
+    """Return the choices that a call from Python gives by their keywords. Raises: UsageProblem."""
+    known = {one.python or name: (name, one.kind) for name, one in declared(Choices).items()}
+    return Choices(**{known[name][0]: known[name][1].take(name, value) for name, value in given.items()})
+
+
+def make_request(
+    kernel: Source, machine: str, sizes: Mapping[str, Size], choices: Choices, dash: str = "--"
+) -> Request:
+    """Return the request for a kernel on a machine, its profile found. Raises: UsageProblem.
+
+    `dash` is what stands before the names of options where these are said.
+    """
+    check_choosers(choices, dash)
+    chosen = {f.name: getattr(choices, f.name) for f in fields(Choices)}
+    return Request(kernel, machine, sizes, profile=find_profile(choices.profile_name, machine), **chosen)
+
+
+def check_choosers(choices: Choices, dash: str) -> None:
+    """Refuse choices of which two say which schedule to take, or one says nothing. Raises: UsageProblem."""
+    choosers = {"schedule": choices.schedule is not None, "evaluate": bool(choices.evaluate),
+                "tune": choices.tune > 0, "tuned": choices.tuned}  # fmt: skip
+    found = [f"{dash}{name}" for name, is_given in choosers.items() if is_given]
+    if choices.search and not choices.tune:
+        named = f"{dash}search {choices.search}" if dash else f'search="{choices.search}"'
+        said = f"`{named}` proposes what `{dash}tune` measures, and nothing is to be measured"
+        raise UsageProblem(
+            Diagnostic("usage", said, help=f"add `{dash}tune{' ' if dash else '='}24`, or leave it out")
+        )
+    if choices.cold:
+        refuse_cold([option for option in found if choices.schedule is None or option != found[0]], dash)
+    if len(found) > 1 and (choices.tune or choices.tuned):
+        said = f"`{found[0]}` and `{found[1]}` both say which schedule to take"
+        raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
+    if choices.schedule is None and None in choices.fixed.values():
+        kept = next(name for name, number in choices.fixed.items() if number is None)
+        said = f"`{dash}fix` keeps `{kept}` as the schedule has it, and there is no `{dash}schedule`"
+        help_ = f"give it a number, or give a `{dash}schedule`"
+        raise UsageProblem(Diagnostic("fix-syntax", said, help=help_))
+
+
+def refuse_cold(measuring: list[str], dash: str = "--") -> None:
+    """Refuse `--cold` where something measures what it is about. Raises: UsageProblem."""
+    if measuring:
+        goes_by = f"what `{measuring[0]}` goes by finds them there"
+        said = f"`{dash}cold` says that operands are in no cache, and {goes_by}"
+        help_ = "leave out one of them; `isamap bench deepbench --cache rotate` measures with cold operands"
+        raise UsageProblem(Diagnostic("usage", said, help=help_))
 
 
 def request_key(request: Request) -> str:

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from isamap.driver.ahead import compile_ahead
-from isamap.driver.given import given_count
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.kept import key_of, recall_emitted
+from isamap.driver.options import given_count
 from isamap.driver.passes import form_of
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model

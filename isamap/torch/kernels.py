@@ -10,7 +10,7 @@ from typing import Any
 from isamap.driver import ahead
 from isamap.driver.api import compile as compile_kernel
 from isamap.driver.api import is_kept, kept_key
-from isamap.driver.given import given_flag
+from isamap.driver.options import given_flag
 from isamap.driver.passes import has_temporaries
 from isamap.driver.runnable import CompiledKernel
 from isamap.driver.side_by_side import all_jobs

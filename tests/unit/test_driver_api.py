@@ -8,8 +8,9 @@ import pytest
 
 import isamap
 from isamap.driver import api
-from isamap.driver.api import schedule_of, source_of
-from isamap.driver.given import machine_of
+from isamap.driver.api import source_of
+from isamap.driver.inputs import machine_of
+from isamap.driver.request import given_schedule
 from isamap.kernels import kernel_path
 
 SIZES = {"M": 6, "N": 5, "K": 7}
@@ -78,7 +79,7 @@ def test_a_schedule_is_replayed(gemm: isamap.CompiledKernel, tmp_path: Path) -> 
         expected = given["C"] + given["A"] @ given["B"]
         assert np.array_equal(kernel(**given)["C"], expected)
     assert all(case.ok for case in isamap.verify("gemm_f32", "generic-c", SIZES, schedule=HAND))
-    assert schedule_of(None) is None
+    assert given_schedule("schedule", None) is None
 
 
 def test_decisions_are_kept_as_a_schedule_has_them() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.cli.answers import Answer
-from isamap.cli.requests import with_proof
+from isamap.cli.answers import Answer, with_proof
+from isamap.cli.options import REQUIRE
 from isamap.plan.schedule import Schedule
 from isamap.report.compilation import cost_lines
 from isamap.source import UsageProblem
@@ -39,7 +39,7 @@ def test_a_wrong_result_stays_one() -> None:
 
 def test_another_word_is_refused() -> None:
     with pytest.raises(UsageProblem, match="--require takes one of proven"):
-        with_proof(Answer(), "all")
+        REQUIRE.read("all")
 
 
 @pytest.mark.parametrize(

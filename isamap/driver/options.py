@@ -1,0 +1,299 @@
+"""A command-line option, declared once as a field of a record, and the kinds of values that options take.
+
+    threads: int = option("--threads", "N", "How many threads.", count(1, 256), default=1, commands="run")
+
+The command line reads the value from a word, `isamap.compile` takes it from Python, JSON and the
+documentation say it. `declared` lists the options of a record, `given_flags` those that a caller gave.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from os import PathLike
+from typing import Any, Literal, TypeVar, cast
+
+from isamap.source import (
+    Diagnostic,
+    UsageProblem,
+    did_you_mean,
+    real_number,
+    shown,
+    truth_value,
+    whole_number,
+)
+from isamap.source.numbers import BYTES_PER_UNIT
+
+C = TypeVar("C", bound=str)
+REQUIRED = ...
+"""The default of an option that has to be given."""
+_MOST_WRITTEN = 1 << 53  # beyond that floats are not the whole numbers that they were written as
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of value: how it is read from a word behind a flag, taken from Python, and said in JSON.
+
+    `many` words are read together, where an option may be repeated; a `flag` has none.
+    """
+
+    read: Callable[[Any, str], Any]
+    take: Callable[[str, object], Any]
+    many: bool = False
+    flag: bool = False
+    said: Callable[[Any], object] = lambda value: value
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A declared option, or an argument, which has no flags.
+
+    `default` is the value where it is not given; one that is false is not shown. `commands` are those that
+    have it among the options of a record. `python` is its name as a keyword, and `key` in JSON, where that
+    is not the name of the field. `echo` is when JSON repeats it: always, where it is `given`, or never.
+    """
+
+    flags: tuple[str, ...]
+    metavar: str
+    help: str
+    kind: Kind
+    default: Any = REQUIRED
+    commands: frozenset[str] = frozenset()
+    python: str = ""
+    key: str = ""
+    echo: Literal["always", "given", "never"] = "never"
+
+    @property
+    def word(self) -> str | None:
+        """The default as a person would write it; None where help shows none."""
+        if self.default is REQUIRED or not self.default or self.kind.flag:
+            return None
+        return f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+
+    def field(self) -> Any:
+        """Return a field of a record that has this option."""
+        facts = {"option": self}
+        if isinstance(self.default, dict):
+            return field(default_factory=dict[str, Any], metadata=facts)
+        if self.default is REQUIRED:
+            return field(metadata=facts)
+        return field(default=self.default, metadata=facts)
+
+    def read(self, given: Any) -> Any:
+        """Return the value that the parser's word, words or flag give. Raises: UsageProblem."""
+        if self.kind.flag:
+            return given if "/" in self.flags[0] else given != self.default
+        if given is None or given in (self.word, self.default):
+            return self.default
+        return self.kind.read(given, self.flags[0] if self.flags else self.metavar)
+
+
+def option(flags: str, metavar: str, about: str, kind: Kind, **facts: Any) -> Any:
+    """Return a field of a record that is an option: `-o, --output`. The facts are those of `Option`."""
+    commands = frozenset(facts.pop("commands", "").split())
+    return Option(tuple(flags.split(", ")), metavar, about, kind, commands=commands, **facts).field()
+
+
+def declared(record: type[Any]) -> dict[str, Option]:
+    """Return the options of a record by its fields' names."""
+    return {f.name: f.metadata["option"] for f in fields(record) if "option" in f.metadata}
+
+
+def given_flags(record: Any) -> tuple[str, ...]:
+    """Return the flags of a record's options that are not as by default, those of records inside as well."""
+    found: list[str] = []
+    for one in fields(record):
+        value = getattr(record, one.name)
+        if "option" in one.metadata:
+            known: Option = one.metadata["option"]
+            found += known.flags if value != known.default else ()
+        else:
+            found += given_flags(value)
+    return tuple(found)
+
+
+def count(low: int, high: int, *, none: bool = False) -> Kind:
+    """Return the kind of whole numbers within limits; with `none`, Python may say 0 for none of them."""
+    return Kind(partial(read_count, low=low, high=high), partial(given_count, low=low, high=high, none=none))
+
+
+def seconds(low: float, high: float) -> Kind:
+    """Return the kind of numbers within limits. Units: seconds of wall clock, where Python gives them."""
+    return Kind(partial(read_number, low=low, high=high), partial(given_seconds, low=low, high=high))
+
+
+def choice(*choices: str) -> Kind:
+    """Return the kind of one of a few words."""
+    return Kind(partial(read_choice, choices=choices), partial(given_choice, choices=choices))
+
+
+def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"]) -> Kind:
+    """Return the kind of names of plug-ins."""
+
+    def known(word: str, _flag: str = "") -> str:
+        from isamap.plan.plugins import check_name
+
+        if word:
+            check_name(kind, word)
+        return word
+
+    return Kind(known, lambda name, value: known(given_word(name, value, "a name")))
+
+
+def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
+    """Return a whole number within its limits; 0 for none of them, where that may be. Raises: UsageProblem."""
+    number = whole_number(value)
+    if number is not None and (low <= number <= high or (none and number == 0)):
+        return number
+    or_none = ", or 0 for none" if none else ""
+    raise wrong_value(name, f"a whole number from {low} to {high}{or_none}", value)
+
+
+def given_seconds(name: str, value: object, low: float, high: float) -> float:
+    """Return a number within its limits. Raises: UsageProblem."""
+    number = real_number(value)
+    if number is None or not low <= number <= high:
+        raise wrong_value(name, f"a number of seconds from {low:g} to {high:g}", value)
+    return number
+
+
+def given_flag(name: str, value: object) -> bool:
+    """True or False. Raises: UsageProblem."""
+    truth = truth_value(value)
+    if truth is None:
+        raise wrong_value(name, "True or False", value)
+    return truth
+
+
+def given_choice(name: str, value: object, choices: Sequence[C]) -> C:
+    """Return one of a few words. Raises: UsageProblem."""
+    for choice in choices:
+        if isinstance(value, str) and value == choice:
+            return choice
+    near = did_you_mean(value, choices) if isinstance(value, str) else None
+    raise wrong_value(name, f"one of {', '.join(choices)}", value, near)
+
+
+def given_names(name: str, value: object) -> tuple[str, ...]:
+    """Several names, each once. Raises: UsageProblem."""
+    wanted = "a list of names"
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        advice = f"write `{name}=[{value!r}]`" if isinstance(value, str) else None
+        raise wrong_value(name, wanted, value, advice)
+    words = cast("Sequence[object]", value)
+    for word in words:
+        if not isinstance(word, str):
+            raise wrong_value(name, wanted, word)
+    return tuple(dict.fromkeys(cast("Sequence[str]", words)))
+
+
+def given_word(name: str, value: object, what: str) -> str:
+    """Return a name, or a path as text. Raises: UsageProblem."""
+    if not isinstance(value, str | PathLike):
+        raise wrong_value(name, what, value)
+    return str(cast("object", value))
+
+
+def given_items(name: str, value: object, code: str, example: str) -> list[tuple[str, object]]:
+    """Return the pairs of a mapping whose keys are names."""
+    if not isinstance(value, Mapping):
+        said = f"`{name}` takes values by name, not {shown(value)}"
+        raise UsageProblem(Diagnostic(code, said, help=example))
+    items = cast("Mapping[object, object]", value).items()
+    for key, _ in items:
+        if not isinstance(key, str):
+            said = f"`{name}` takes values by name, and {shown(key)} is no name"
+            raise UsageProblem(Diagnostic(code, said, help=example))
+    return cast("list[tuple[str, object]]", list(items))
+
+
+def as_number(name: str, value: object) -> str | None:
+    """Return how a whole number in other clothes is written: that of a text, or of a float."""
+    try:
+        number = int(value) if isinstance(value, str) else real_number(value)
+    except ValueError:
+        return None
+    if number is None or not abs(number) < _MOST_WRITTEN or number != int(number):
+        return None
+    return f'write {{"{name}": {int(number)}}}'
+
+
+def wrong_value(name: str, wanted: str, value: object, advice: str | None = None) -> UsageProblem:
+    """Return the problem of a value from Python."""
+    return UsageProblem(
+        Diagnostic("option-value", f"`{name}` takes {wanted}, not {shown(value)}", help=advice)
+    )
+
+
+def read_names(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are given one by one, or with commas between them, each once."""
+    return tuple(dict.fromkeys(name.strip() for word in words for name in word.split(",") if name.strip()))
+
+
+def read_number(word: str, option: str, low: float, high: float) -> float:
+    """Return the number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    try:
+        value = float(word)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise UsageProblem(
+            Diagnostic("option-value", f"{option} takes a number from {low:g} to {high:g}, not `{word[:40]}`")
+        )
+    return value
+
+
+def read_count(word: str, option: str, low: int, high: int) -> int:
+    """Return the whole number behind an option. Raises: UsageProblem when it is none, or outside its limits."""
+    value = int(word) if re.fullmatch(r"[0-9]{1,9}", word) else low - 1
+    if not low <= value <= high:
+        raise UsageProblem(
+            Diagnostic(
+                "option-value", f"{option} takes a whole number from {low} to {high}, not `{word[:40]}`"
+            )
+        )
+    return value
+
+
+_UNITS = {"": 1, "B": 1, **{unit.upper(): size for unit, size in BYTES_PER_UNIT.items()}}
+
+
+def read_bytes(word: str, option: str) -> int:
+    """Return a number of bytes behind an option: 65536, 64KiB, 1MiB. Raises: UsageProblem."""
+    match = re.fullmatch(r"([0-9]{1,16})\s*([A-Za-z]*)", word)
+    if match is None or match[2].upper() not in _UNITS or not int(match[1]):
+        raise UsageProblem(
+            Diagnostic(
+                "option-value",
+                f"{option} takes a number of bytes, not `{word[:40]}`",
+                help=f"write `{option} 1048576`, or `{option} 1MiB`",
+            )
+        )
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def read_choice(word: str, option: str, choices: Sequence[C]) -> C:
+    """Return the word behind an option that takes one of a few. Raises: UsageProblem."""
+    for choice in choices:
+        if word == choice:
+            return choice
+    raise UsageProblem(
+        Diagnostic(
+            "option-value",
+            f"{option} takes one of {', '.join(choices)}, not `{word[:40]}`",
+            help=did_you_mean(word, choices),
+        )
+    )
+
+
+def _as_written(word: Any, _flag: str) -> Any:
+    return tuple(cast("Sequence[str]", word)) if isinstance(word, list) else word
+
+
+WORD = Kind(_as_written, partial(given_word, what="a word"))
+WORDS = Kind(_as_written, given_names, many=True)
+NAMES = Kind(lambda words, _: read_names(words), given_names, many=True, said=sorted)
+FLAG = Kind(_as_written, given_flag, flag=True)
+BYTES = Kind(read_bytes, partial(given_word, what="a number of bytes"))
