@@ -89,6 +89,12 @@ class Option:
             return self.default
         return self.kind.read(given, self.flags[0] if self.flags else self.metavar)
 
+    def take(self, name: str, value: object) -> Any:
+        """Return the value that a keyword of Python gives. Raises: UsageProblem."""
+        if isinstance(value, str) and value == self.default:
+            return self.default
+        return self.kind.take(name, value)
+
 
 def option(flags: str, metavar: str, about: str, kind: Kind, **facts: Any) -> Any:
     """Return a field of a record that is an option: `-o, --output`. The facts are those of `Option`."""
@@ -135,8 +141,7 @@ def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"]) ->
     def known(word: str, _flag: str = "") -> str:
         from isamap.plan.plugins import check_name
 
-        if word:
-            check_name(kind, word)
+        check_name(kind, word)
         return word
 
     return Kind(known, lambda name, value: known(given_word(name, value, "a name")))

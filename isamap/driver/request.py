@@ -364,7 +364,7 @@ class Request(Choices):
 
 def take_choices(given: Mapping[str, object]) -> Choices:
     """Return the choices that a call from Python gives by their keywords. Raises: UsageProblem."""
-    known = {one.python or name: (name, one.kind) for name, one in declared(Choices).items()}
+    known = {one.python or name: (name, one) for name, one in declared(Choices).items()}
     return Choices(**{known[name][0]: known[name][1].take(name, value) for name, value in given.items()})
 
 
