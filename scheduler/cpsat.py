@@ -220,7 +220,7 @@ def _denied(found: Found) -> Diagnostic:
         "solver-denied",
         "the solver said that there is no schedule, although one is known; it was asked in another way",
         severity="warning",
-        notes=(f"it said so {found.denials} times, and its word was {found.status} in the end",),
+        notes=(f"it reported that {found.denials} times, and its final status was {found.status}",),
         help="this is a mistake in isamap or in OR-Tools; the schedule was checked and can be used",
     )
 

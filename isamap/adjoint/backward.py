@@ -214,7 +214,7 @@ class Backward:
         if findings := verify(made):
             said = f"the derivative of `{self.kernel.name}` could not be proved right: {findings[0].message}"
             raise refused(
-                said, self.kernel.span, "name fewer inputs by --by, or state what holds of sizes by `where`"
+                said, self.kernel.span, "name fewer inputs by --by, or state constraints on sizes by `where`"
             )
         return made, tuple(dict.fromkeys(s.assign.target.buffer for s in forward))
 

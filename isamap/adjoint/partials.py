@@ -68,7 +68,7 @@ def _visit(taking: _Taking, e: Expr, adjoint: Expr, stored: Read | None = None) 
             if not e.dtype.is_float or not depends(e, taking.is_active):
                 return
             if not OPS[op].derivative:
-                advice = "leave what it is computed from out of --by, or write the value in other operations"
+                advice = "leave its inputs out of --by, or write the value with other operations"
                 raise UsageProblem(
                     Diagnostic("no-gradient", f"`{op}` has no derivative", e.span, help=advice)
                 )

@@ -210,7 +210,7 @@ def plan_steps(b: Building, name: str, body: Sequence[Statement], axis: Axis) ->
             raise refused(
                 f"`{name}` is changed by a step that has used it",
                 s.assign.span,
-                "assign what the step computes next to an array of its own",
+                "assign the next value of the step to an array of its own",
             )
         found.values[id(s)] = number
         if s.assign.op is not None:

@@ -96,7 +96,7 @@ def scalar_warnings(
 def _advice(statement: Statement) -> str:
     remainder = next(_remainders(statement.assign.value), None)
     if remainder is None:
-        return "`isamap match --explain` says what its other instructions lack"
+        return "`isamap match --explain` says why its other instructions do not match"
     return (
         f"it looks at every iteration for `{remainder}`: give what takes part an axis of its own, and "
         f"scatter, as `y[h*{remainder.divisor} + r] += x[h] * w[r]` does"

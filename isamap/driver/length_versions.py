@@ -101,8 +101,8 @@ def _other(request: Request, made: Compilation, lengths: tuple[int, int], watch:
         raise UsageProblem(
             Diagnostic(
                 "several-lengths",
-                "the best form of the kernel differs between lengths of vectors",
-                help="leave `--transform` out, or name one form",
+                "the best variant of the kernel differs between vector lengths",
+                help="leave `--transform` out, or name one variant",
             )
         )
     return found

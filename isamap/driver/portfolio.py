@@ -217,7 +217,7 @@ def _not_taken(library: Installed, performed: Performed, kernel: str, problem: D
         f"{function} of {library.library.name} is not taken: it does not compute {kernel}",
         severity="warning",
         notes=(problem.message, *problem.notes[:2]),
-        help="mend its description, or describe what it computes on this processor",
+        help="correct its description, or describe its result on this processor",
     )
 
 
@@ -332,7 +332,7 @@ def _lines(
     lines = ["", f"portfolio: {told['chosen']} performs {name}"]
     if winner is not None:
         lines[-1] += f", by {winner.function} ({winner.library.origin}): link with {winner.library.link}"
-        lines.append("  what stands above is about our own code, in whose place the call stands")
+        lines.append("  the lines above describe our own code, which the call replaces")
     for one in found:
         for sizes, choice in one.choices:
             at = ", ".join(f"{n} = {v}" for n, v in sizes.items())

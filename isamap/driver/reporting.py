@@ -108,7 +108,7 @@ def recording_of(
 @full_collection_put_off()
 def trace_of(request: Request, compilation: Compilation, recorded: Recorded | None) -> str:
     """Return the trace of a call that was recorded, as JSON."""
-    assert recorded is not None, "it was wanted"
+    assert recorded is not None, "it was requested"
     made = Made.of(request, compilation)
     timeline = timeline_of(recorded, made.machine)
     memories = memories_of(made.program, made.machine, recorded)
@@ -218,7 +218,7 @@ def _listing(made: Made, code: Sequence[Line], issues: int) -> Pane:
         program = assemble(made.program, made.machine, first=MOST_LISTED)
     except UsageProblem as problem:
         lines = problem.diagnostics[0].render().splitlines()
-        return Pane("words", "No program of words", tuple(Line(line) for line in lines))
+        return Pane("words", "No encoded program", tuple(Line(line) for line in lines))
     arrays = frozenset(array.name for array in program.arrays)
     text = list_program(program, made.machine)
     if issues > MOST_LISTED:  # which counts what it lists

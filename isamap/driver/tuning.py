@@ -107,13 +107,13 @@ def _found(question: Question) -> Winner | None:
 def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
     """That the cost model chose, for want of a winner that fits."""
     what = f"{question.problem.kernel} on {question.machine.name}"
-    why = "the schedule that was kept breaks a rule of this version" if winner else "none was kept"
+    why = "the stored schedule breaks a rule of this version" if winner else "none is stored"
     return Diagnostic(
         "not-tuned",
-        f"there is no tuned schedule of {what} at these sizes: the cost model chose",
+        f"there is no tuned schedule of {what} at these sizes: the cost model chose one",
         severity="warning",
         notes=(why,),
-        help="`--tune` measures and keeps one; `isamap explain not-tuned` says what it is kept for",
+        help="`--tune` measures and stores one; `isamap explain not-tuned` lists the inputs that it depends on",
     )
 
 

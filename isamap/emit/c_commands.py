@@ -45,7 +45,7 @@ def issue_form(machine: Machine) -> IssueForm:
         raise UsageProblem(
             Diagnostic(
                 "no-encoding",
-                f"{machine.name} does not say how a processor gives its words",
+                f"{machine.name} does not describe how a processor issues its encoded instructions",
                 help=f"give `program` an `issue`: {', '.join(issues())}; or take `--emit program`",
             )
         )
@@ -106,7 +106,7 @@ class CommandIssuer(Issuer):
 
     def begin(self) -> None:
         """Have the words that all programs begin with given first."""
-        assert self.machine.program is not None, "it says how words are given"
+        assert self.machine.program is not None, "it describes how encoded instructions are issued"
         self.opening = tuple(_given(self.machine.program.begin, issue_form(self.machine)))
 
     def statements(self, issue: Issue, here: Here) -> list[str]:

@@ -186,7 +186,7 @@ def _carried(
     axis, example = meeting(target, writer, read, reader, axes)
     way = f"split the loop, order it with `seq {axis} in …`, or write a reduction such as `+=`"
     if example is None:
-        words = f"no iteration of `{axis}` can be proved to read only what itself writes of `{target.buffer}`"
+        words = f"no proof that each iteration of `{axis}` reads only its own elements of `{target.buffer}`"
         return _unproved(words, replace(read, span=read.span or reader.assign.span), (), way)
     return Diagnostic(
         "loop-carried",

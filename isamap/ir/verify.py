@@ -391,10 +391,10 @@ def _partly(o: Operand, mask: np.ndarray, shown: str) -> Diagnostic | None:
     element = f"`{o.name}[{', '.join(map(str, first))}]`" if first else f"`{o.name}`"
     return Diagnostic(
         "partly-written",
-        f"`{o.name}` is not written everywhere, and nothing says what it holds elsewhere",
+        f"`{o.name}` is not written everywhere, and has no value elsewhere",
         o.span,
         notes=(f"{element} is not assigned" + (f" for {shown}" if shown else ""),),
-        help="add `outside zero`, `outside keep` or `outside undefined` to it, or assign the rest",
+        help="add `outside zero`, `outside keep` or `outside undefined` to it, or assign the other elements",
     )
 
 

@@ -267,7 +267,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
     with findings.collect(*describe_row(row)):
         kernel = parse_kernel(Source(text.span.source.name, substitute_text(text.text, row)))
         if any(c.comparison == "!=" for c in kernel.where):
-            said = "what a library asks of its arguments is said by `<`, `<=`, `==`, `>=` or `>`"
+            said = "requirements on a library's arguments are written with `<`, `<=`, `==`, `>=` or `>`"
             findings.report("library-call", said, text.span)
             return None
         arguments: list[Argument] = []
@@ -276,7 +276,7 @@ def _form(node: Node, row: Row, prototype: Prototype, findings: Findings) -> For
             if argument is None or not _fits(argument, parameter, kernel):
                 said = f"`{word.text}` cannot be passed as `{parameter.c_type}`"
                 known = "a number, a size, `stride(A, 0)`, or a scalar; a tensor, or `&0`, for a pointer"
-                findings.report("library-call", said, word.span, f"what is passed is {known}")
+                findings.report("library-call", said, word.span, f"possible arguments are {known}")
                 return None
             arguments.append(argument)
         return Form(kernel, tuple(arguments))

@@ -54,7 +54,7 @@ def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
         scope = replace(scope, shared={**scope.shared, stage.operand: made})
         for turn in range(stage.ahead):
             nodes += _labelled(
-                f"stage {stage.operand} for turn {turn}", _fill(nest, copies, scope, Index.of(turn))()
+                f"stage {stage.operand} for iteration {turn}", _fill(nest, copies, scope, Index.of(turn))()
             )
     return scope, tuple(nodes)
 
@@ -67,7 +67,7 @@ def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
     for copies in step.carried:
         if copies.spread:
             back = _written(nest, copies, scope, _at_turn(nest, scope, step.number, last), last)
-            note = f"write {copies.stage.operand} of the last turn back"
+            note = f"write {copies.stage.operand} of the last iteration back"
             nodes += _labelled(note, _when(ZERO, left, back))
     return tuple(nodes)
 
@@ -85,9 +85,9 @@ def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Node
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
         turn = scope.place.trips[stage.depth - 1] + stage.ahead
-        works.append((f"stage {stage.operand} for a later turn", _fill(nest, step, scope, turn)))
+        works.append((f"stage {stage.operand} for a later iteration", _fill(nest, step, scope, turn)))
     if step.spread:
-        works.append((f"write {stage.operand} of the turn before back", _late(nest, step, scope)))
+        works.append((f"write {stage.operand} of the iteration before back", _late(nest, step, scope)))
     hosts = _trips(step.hosts, scope.place)
     if hosts:
         dealt = [begun(Dealt(note, hosts, make), nest.names) for note, make in works]

@@ -51,7 +51,7 @@ def tensor_lines(
         raise UsageProblem(
             Diagnostic(
                 "schedule-overlap",
-                f"`{operand.name}` cannot be prefetched: what its turns read is no box of one array",
+                f"`{operand.name}` cannot be prefetched: the reads of its iterations are not a box of one array",
                 help=f"stage it, and prefetch the buffer; or drop `prefetch {operand.name}`",
             )
         )

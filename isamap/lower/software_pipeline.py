@@ -230,7 +230,7 @@ def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, .
     later = pipeline.stages - 1
     if loop.trips.value is not None and loop.trips.value < later:
         return (loop,)
-    note = f"pipelined: a turn every {pipeline.interval} ticks, {pipeline.stages} turns under way"
+    note = f"pipelined: an iteration every {pipeline.interval} ticks, {pipeline.stages} iterations in flight"
     body = Block(note, (Declare(locals_of(loop)), *_turns(loop, pipeline, steady)))
     if loop.trips.value is not None or not later:
         return (body,)

@@ -2,7 +2,7 @@
 
     stage b ahead 1                                 Copies
       parallel n by 512                             Parts
-        for k by 256 carries b, then the rest       Turns
+        for k by 256 carries b, then the remainder       Turns
           hold                                      Hold
             for k by 1                              Turns
               issue, unrolled m by 1, n by 16       Issues

@@ -56,7 +56,7 @@ def _abstract(given: Mapping[str, float]) -> Mapping[str, object]:
 
 KINDS: Mapping[str, Kind] = {
     "vector": Kind(
-        "a CPU with a vector extension, beside the scalar instructions of generic-c",
+        "a CPU with a vector extension, and the scalar instructions of generic-c",
         (
             Asked("bytes", "bytes of a vector register", 32, 8, 1024, multiple=4),
             Asked("registers", "vector registers", 16, 4, 1024),

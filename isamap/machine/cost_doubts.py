@@ -103,7 +103,7 @@ def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None
                 "cost-ends-early", item,
                 f"`{item.name}` has its result after {latency:g} ns{_where(item, at)}, and keeps "
                 f"`{unit.name}` busy for {interval:g} ns",
-                "state a latency of at least the interval, or an interval of what keeps the unit busy",
+                "state a latency of at least the interval, or the interval for which the unit is busy",
             )  # fmt: skip
     return None
 

@@ -107,10 +107,10 @@ class Flaw:
 
 
 _BY_ZERO = ("it divides by 0", "divide by `max(1, …)`, or narrow the range")
-_NO_NUMBER = ("it is no number", "keep what it is computed from within `min` and `max`, or narrow the range")
+_NO_NUMBER = ("it is no number", "keep its inputs within `min` and `max`, or narrow the range")
 _INFINITE = ("it is infinite", _NO_NUMBER[1])
 _OPEN = (
-    "nothing shows that it is a number of at least 0",
+    "it is not proved to be at least 0",
     "write `max(0, …)` around it and divide by `max(1, …)`, or narrow the range",
 )
 _BELOW = "write `max(0, …)` around it, or narrow the range"
@@ -286,7 +286,7 @@ def _time(
     except IsamapError as error:
         shown = f"; its parameters are {', '.join(names)}" if names else "; the instruction has no parameters"
         said = f"`{written}` is no cost: {error.diagnostics[0].message}{shown}"
-        cut = "put what holds a comma in quotes" if written.count("(") > written.count(")") else None
+        cut = "put values with a comma in quotes" if written.count("(") > written.count(")") else None
         raise SpecProblem(Diagnostic("bad-cost", said, time.text.span, help=cut)) from None
     if (flaw := find_flaw(expr, ranges, instruction.where)) is not None:
         raise SpecProblem(_flawed(time, written, flaw, ranges))

@@ -72,20 +72,20 @@ def _memory_doubts(machine: Machine, flows: list[_Flow], files: Mapping[str, str
             )  # fmt: skip
         elif name not in filled:
             yield _doubt(
-                machine, name, "memory-unfilled", f"no instruction fills `{name}`: nothing is ever in it",
+                machine, name, "memory-unfilled", f"no instruction fills `{name}`: it is always empty",
                 "describe one that loads it, or that sets it to numbers",
             )  # fmt: skip
         elif name not in emptied:
             yield _doubt(
                 machine, name, "memory-unemptied",
-                f"nothing leaves `{name}`: no instruction takes it elsewhere", "describe one that stores it",
+                f"nothing leaves `{name}`: no instruction moves data out of it", "describe one that stores it",
             )  # fmt: skip
     # What a memory lacks was said of it, and is not of all that depends on it.
     reached = _reached({*homes, *(n for n in kept if n not in filled)}, flows)
     leaving = _leaving({*homes, *(n for n in kept if n not in emptied)}, flows)
     home = f"`{homes[0]}`" if homes else "kernels' tensors"
     if cut_off := [n for n in kept if n in filled and n not in reached]:
-        said = f"nothing from {home} gets into {_listed(cut_off)}: all that fills it reads what nothing fills"
+        said = f"no data from {home} reaches {_listed(cut_off)}: all that fill it read memories that are never filled"
         yield _doubt(
             machine, cut_off[0], "memory-unfilled", said, "describe an instruction that brings data in"
         )
@@ -173,7 +173,7 @@ def _odd_bandwidths(machine: Machine) -> Iterator[Diagnostic]:
                 link.span,
                 notes=(f"compared with {compared}",),
                 severity="warning",
-                help=f"if the figure is in bits, write `bandwidth_bytes_per_ns: "
+                help=f"if the number is in bits, write `bandwidth_bytes_per_ns: "
                 f"{link.bandwidth_bytes_per_ns / 8:g}`",
             )
 
@@ -203,7 +203,7 @@ def _missing_links(machine: Machine, files: Mapping[str, str]) -> Iterator[Diagn
             "link-missing",
             f"`{item.name}` copies from `{source}` to `{target}`, and no link leads there",
             item.span,
-            notes=("a copy takes at least as long as its link needs for the bytes; without one, nothing",),
+            notes=("a copy takes at least its link's time for the bytes; without a link it takes no time",),
             severity="warning",
             help=f"add `{{from: {source}, to: {target}, bandwidth_bytes_per_ns: …}}` to `links`, the memory "
             "farther from the units first",

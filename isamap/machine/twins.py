@@ -32,10 +32,10 @@ def twins(machine: Machine) -> Iterator[Diagnostic]:
 def _twin(slower: MachineInstruction, faster: MachineInstruction) -> Diagnostic:
     return Diagnostic(
         "instruction-twin",
-        f"`{slower.name}` does what `{faster.name}` does, and is not faster: it is never chosen",
+        f"`{slower.name}` duplicates `{faster.name}` and is not faster: it is never chosen",
         slower.span,
         severity="warning",
-        help="leave one out, or correct what they mean or cost",
+        help="leave one out, or correct its meaning or cost",
     )
 
 

@@ -47,7 +47,7 @@ def _place(source: Source, path: str) -> Span:
         raise UsageProblem(
             Diagnostic(
                 "unknown-place",
-                f"`{path[:80]}` is no figure",
+                f"`{path[:80]}` is not a parameter",
                 help="name one, as in `units.execute.count`, `links.dram.spad.bandwidth_bytes_per_ns`, "
                 "`memories.spad.bytes` or `clock_ghz`",
             )
@@ -90,7 +90,7 @@ def _unknown(source: Source, path: str, word: str, known: Iterable[str]) -> Usag
             f"{source.name} does not state `{path[:80]}`: it has no `{word[:40]}` there",
             notes=(
                 f"there are {', '.join(names[:16])}" if names else "there is none",
-                "what is inherited is stated anew in this file to be changed",
+                "to change an inherited parameter, state it in this file",
             ),
             help=did_you_mean(word, names),
         )

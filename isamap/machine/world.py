@@ -318,7 +318,7 @@ def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findin
     if target.kind != "cache":
         findings.report(
             "figure-without-effect",
-            f"rows and streams are what a cache misses; `{target.name}` is of kind {target.kind}",
+            f"rows and streams describe cache misses; `{target.name}` is of kind {target.kind}",
             spec.target_memory.span,
         )
     elif source.kind == "cache":

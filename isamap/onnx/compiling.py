@@ -279,7 +279,7 @@ class CompiledModel:
         self._rooms.append(room)
         if status:
             said = f"`{self.emitted.name}_run` returned {status}"
-            help_ = "an index among its inputs lies outside of what it leads into" if status == 100 else None
+            help_ = "an index among its inputs is out of range" if status == 100 else None
             raise UsageProblem(Diagnostic("program-refused", said, help=help_))
 
     def _given(self, name: str, inputs: Mapping[str, Any]) -> Array:
@@ -356,7 +356,7 @@ def refuse_both(how: How) -> None:
     """Nothing, where a core is either one of several threads or a device. Raises: UsageProblem."""
     if how.threads > 1 and how.devices > 1:
         said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
-        help_ = "give one of both; docs/graphs.md has what each of them took"
+        help_ = "give one of both; docs/graphs.md compares them"
         raise UsageProblem(Diagnostic("argument-mismatch", said, help=help_))
 
 

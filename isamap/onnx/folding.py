@@ -82,7 +82,7 @@ def _has_room(node: Node, inputs: Sequence[Array | None], results: int, room: Ro
         sizes = (abs(n) for value in lists for n in value if isinstance(n, int) and n)
         work += max(read, 1) * max(results, 1) * prod(sizes)
     if room.work < WORK_OF_NODE:
-        raise NotTaken("what is known takes too long to compute")
+        raise NotTaken("constant folding would take too long")
     if work > room.work or 8 * results > room.size_bytes:
         return False
     room.work -= work

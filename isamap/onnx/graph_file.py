@@ -226,7 +226,7 @@ def _fault(program: Program) -> str | None:
         if isinstance(step, Call) and step.kernel not in program.kernels:
             return f"step {number} calls `{step.kernel}`, which is no kernel of it"
         if isinstance(step, Move) and not is_sound(step):
-            return f"step {number} moves what its tensors do not hold"
+            return f"step {number} accesses elements outside its tensors"
         for passed in reads_of(step):
             if sizes.get(passed.tensor) != _bytes(passed):
                 return f"step {number} reads `{passed.tensor}`, which is not there in this size"

@@ -232,12 +232,12 @@ def _contradiction(model: Model, port: Signature, value: Value) -> str:
 
 
 def _lie(port: Signature, why: str) -> Diagnostic:
-    help_ = "write into the file what its nodes make, as `onnx.shape_inference.infer_shapes` finds it"
+    help_ = "write the sizes of intermediate values into the file, as `onnx.shape_inference.infer_shapes` finds it"
     return Diagnostic("onnx-damaged", f"the model contradicts itself about `{port.name}`: {why}", help=help_)
 
 
 def _without(name: str) -> Diagnostic:
-    return Diagnostic("onnx-damaged", f"nothing computes the result `{name}`, or no kernel has its type")
+    return Diagnostic("onnx-damaged", f"no node computes the result `{name}`, or no kernel has its type")
 
 
 # What is done to each channel of a convolution's result, folded into its filters and its bias.

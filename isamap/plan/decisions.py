@@ -93,15 +93,17 @@ DOMAINS: dict[str, Domain] = {
     "block": Domain(1, None, "the extent of the axis, or more, is no block at all"),
     "order": Domain(0, 1, "1 puts the first axis outside, 0 the second one"),
     "sweep": Domain(0, 1, "1 puts the first axis outside, 0 the second one"),
-    "parallel": Domain(1, None, "1 is not dealt to threads"),
-    "fuse": Domain(0, 1, "1 takes the statement along, 0 leaves it alone"),
+    "parallel": Domain(1, None, "1 is not parallel"),
+    "fuse": Domain(0, 1, "1 fuses the statement, 0 does not"),
     "stage": Domain(0, 2, "0 is read in place, 1 staged per block, 2 staged as a whole"),
     "ahead": Domain(
-        0, 2, "1 fills the buffer one turn early, 2 does that beside the sum, 0 fills it when it is needed"
+        0,
+        2,
+        "1 fills the buffer one iteration early, 2 interleaves that with the sum, 0 fills it when it is needed",
     ),
-    "spread": Domain(0, 1, "1 writes the result back during the next turn, 0 at once"),
+    "spread": Domain(0, 1, "1 writes the result back during the next iteration, 0 at once"),
     "rows": Domain(0, 1, "1 copies row after row of the array, 0 in the order of the buffer"),
-    "prefetch": Domain(0, None, "0 names nothing to a cache"),
+    "prefetch": Domain(0, None, "0 is no prefetch"),
 }
 """By kind, the word behind the statement. What a mapping is numbered by depends on the problem."""
 

@@ -126,7 +126,7 @@ def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
         if starts[wait.target] + wait.distance * interval < ready:
             yield _wrong(
                 f"operation {wait.target}, `{steady.operations[wait.target].name}`, starts at "
-                f"{starts[wait.target]}, {wait.distance} turns after operation {wait.source}, "
+                f"{starts[wait.target]}, {wait.distance} iterations after operation {wait.source}, "
                 f"`{steady.operations[wait.source].name}`, whose result is there at {ready} only"
             )
     yield from _check_units(steady, pipeline)

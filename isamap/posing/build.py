@@ -1,6 +1,6 @@
 """Build the `Problem` of a kernel on a machine: executable mappings with costs, and reasons for the others.
 
-conv1d on a 16×16×16 product: 18 mappings, 12 offered; 6 not: "nothing brings operand `b` into `tile`"
+conv1d on a 16×16×16 product: 18 mappings, 12 offered; 6 not: "no move loads operand `b` into `tile`"
 """
 
 from __future__ import annotations
@@ -97,12 +97,12 @@ def _why_not(
             return "an operand is filled from two subscripts of one array"
         return "an operand's elements do not say which iterations they belong to, or its length is not known"
     if not sums_can_be_padded(tile):
-        return "lanes that are left over would count: nothing is neutral to them"
+        return "remainder lanes would change the result: the operation has no neutral value"
     if kernel.strict and reorders(tile):
         return "the kernel is strict, and its sum would run in another order"
     if option_of(tile, suppliers, kernel, profile) is not None:
         return ""
     for operand in tile.inputs:
         if input_of(operand, tile, suppliers, kernel) is None:
-            return f"nothing brings operand `{operand.name}` into `{operand.memory}`"
-    return "nothing brings the result out of its register, or first contents into it"
+            return f"no move loads operand `{operand.name}` into `{operand.memory}`"
+    return "no move stores the result from its register, or loads its initial value"

@@ -71,7 +71,7 @@ def _check_input(kernel: Kernel, name: str) -> None:
 
 def _read_elsewhere(name: str, where: Sequence[Statement]) -> UsageProblem:
     if not where:
-        said = f"nothing reads `{name}`: there is nothing to pack"
+        said = f"nothing reads `{name}`: it cannot be packed"
         return UsageProblem(Diagnostic("packed-twice", said))
     return UsageProblem(
         Diagnostic(
@@ -108,7 +108,7 @@ def packed_options(
         return found
     names = ", ".join(f"`{name}`" for name in here)
     why = (
-        "it is no sum, and a statement that reads each element once gains nothing from another order"
+        "it is not a sum, and a statement that reads each element once does not benefit from another order"
         if not statement.is_reduction
         else "each mapping reads it in place, through a scratchpad, or as a part of an expression"
     )

@@ -51,14 +51,14 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
         return lacking
     notes = [STRICT_NOTE] if kernel.strict and statement.assign.op is not None else []
     refused = [r for r in refusals(kernel, machine) if r.statement == number]
-    advice = f"`isamap match --explain --hw {machine.called}` says what each instruction lacks"
+    advice = f"`isamap match --explain --hw {machine.called}` says why each instruction does not match"
     lacks = lacking_abilities(statement, machine)
     nearest = _nearest(kernel, statement, mappings, suppliers) if not lacks else None
     if lacks:
         notes += lacks
         advice = (
             f"give {machine.name} an instruction that does, or choose a machine that has one: "
-            "`isamap hw list` lists what is shipped"
+            "`isamap hw list` lists the shipped ones"
         )
     elif nearest is None:
         notes += [r.message for r in refused[:1]]
@@ -67,7 +67,7 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
         own = [r.message for r in refused if r.instruction == mapping.instruction]
         notes += own[:1] or _missing_notes(statement, mapping, missing, machine)
         if not own and tile_of(statement, mapping, machine) is not None:
-            advice = f"give {machine.name} an instruction that moves what is missing; {advice}"
+            advice = f"give {machine.name} an instruction that moves the missing operands; {advice}"
     return NoMapping(
         Diagnostic(
             "no-mapping",

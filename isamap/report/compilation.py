@@ -91,7 +91,7 @@ def workspace_lines(program: LoweredProgram) -> Iterator[str]:
         life = f", needed from {b.life[0]} to {b.life[1]}" if b.life is not None else ""
         yield f"{b.memory or 'workspace'} {b.name}: {b.dtype}, {shown}{place}{why}{life}"
     if fixed_bytes(program) < (unshared := _unshared_bytes(program)):
-        yield f"workspace: {fixed_bytes(program)} bytes; {unshared} if nothing were shared"
+        yield f"workspace: {fixed_bytes(program)} bytes; {unshared} without sharing"
     for name, (_, size) in scratch_regions(program).items():
         yield f"{name}: {size} bytes in use"
 
@@ -130,7 +130,7 @@ def pipeline_line(found: Pipelined) -> str:
     """Return one statement's pipeline in a sentence."""
     where = f"statement {found.statement}"
     if found.steady is None:
-        return f"{where}: no innermost loop holds issues only, so there is nothing to pipeline"
+        return f"{where}: no innermost loop has issues only, so none can be pipelined"
     if found.solved is None:
         return f"{where}: no pipeline found for {len(found.steady.operations)} issues"
     solved, tick = found.solved, found.steady.tick_ns
@@ -139,7 +139,7 @@ def pipeline_line(found: Pipelined) -> str:
     bound = solved.lifetime_bound
     lives = "proven least" if solved.lifetime == bound else f"proven to be no less than {bound}"
     return (
-        f"{where}: a turn of {len(found.steady.operations)} issues every {interval} ticks of {tick:.3g} ns "
+        f"{where}: an iteration of {len(found.steady.operations)} issues every {interval} ticks of {tick:.3g} ns "
         f"({proof}), {solved.pipeline.stages} under way; its values take registers for {solved.lifetime} "
         f"ticks ({lives})"
     )
@@ -212,7 +212,7 @@ def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int
     if dealt:
         extents = {axis.name: axis.extent for axis in option.axes}
         parts = prod(-(-extents[step.axis] // step.step) for step in dealt)
-        yield f"  deal   {_steps(list(dealt))}: {parts} parts for threads"
+        yield f"  par    {_steps(list(dealt))}: {parts} parts for threads"
     innermost = {step.axis for step in dealt} - {step.axis for step in nest.loops if step.counts}
     loops = [s for s in nest.loops if s.counts or (s.is_dealt and s.axis in innermost)]
     last = {step.axis: i for i, step in enumerate(loops)}

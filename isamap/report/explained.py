@@ -86,7 +86,7 @@ def _spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
         own.sort(key=lambda pair: -pair[1])
         parts.append(Part(name, _words(named[name], mapping, machine), ns, named[name].overlaps, tuple(own)))
     if abs(time.rest_ns) > SMALL * time.total_ns and parts:
-        parts.append(Part("other", "what the model does not name", time.rest_ns, False, ()))
+        parts.append(Part("other", "not named by the model", time.rest_ns, False, ()))
     parts.sort(key=lambda part: -part.ns)
     return Spent(time.statement, time.total_ns, tuple(parts))
 
@@ -106,7 +106,7 @@ def bound_sentence(spent: Sequence[Spent]) -> str:
     """Return what bounds a schedule, in one sentence."""
     named = [s for s in spent if s.parts]
     if not named:
-        return "the model does not say of what its cost is made"
+        return "the model does not split its cost into parts"
     longest = max(named, key=lambda s: s.total_ns)
     whole = added(s.total_ns for s in spent)
     first, *others = longest.parts

@@ -36,7 +36,7 @@ def fix_text(before: Source, fix: Fix, matched: Matched) -> str:
     lines.append(f"  [{fix.rejection.reason}] {fix.rejection.message}")
     lines += [f"  {line}" for line in changed_lines(before.text, fix.text)]
     if not fix.keeps_result:
-        lines.append("the kernel computes something else now: see whether it is what you want")
+        lines.append("the kernel computes a different result now: check that this is intended")
     lines.append(f"{name} now has {counts_text(tally(own))}: {fix.mapping.ident}")
     return "\n".join(lines)
 
@@ -108,7 +108,7 @@ def _form_lines(number: int, form: Form) -> Iterator[str]:
 def _gain_text(gain: Gain) -> str:
     numbers = " and ".join(map(str, gain.statements))
     statements = "statement" if len(gain.statements) == 1 else "statements"
-    more = f"{gain.before} as written" if gain.before else "nothing as written"
+    more = f"{gain.before} as written" if gain.before else "none as written"
     return f"{gain.instruction} performs {statements} {numbers} in {counted(gain.mappings, 'way')}, {more}"
 
 

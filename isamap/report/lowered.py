@@ -136,7 +136,7 @@ def _words(step: Step) -> Iterator[str]:
             if slots > 1:
                 yield f"{slots} buffers"
             if spread:
-                yield "written back a turn later"
+                yield "written back an iteration later"
             if hosts:
                 yield f"dealt to {' and '.join(_loop(loop) for _, loop in hosts)}"
         case Parts(loops, split):
@@ -147,8 +147,8 @@ def _words(step: Step) -> Iterator[str]:
             yield f"for {_loop(loop)}"
             yield from (f"carries {copies.stage.operand}" for copies in carried)
             yield from (f"prefetches {p.operand} ahead {p.ahead} into {p.cache}" for p in hints)
-            yield from ["then the rest"] if rest else []
-            yield from ["the first turn apart"] if first_apart else []
+            yield from ["then the remainder"] if rest else []
+            yield from ["the first iteration peeled"] if first_apart else []
         case Hold(unrolled):
             yield "hold"
             yield from _unrolled(unrolled)

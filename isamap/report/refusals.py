@@ -33,7 +33,9 @@ def refusals_text(
     Without `moved` it was said before that operands of mappings cannot be moved.
     """
     if not rejections and not moved:
-        return "no refusal: every instruction asked for has mappings; what cannot move is said above"
+        return (
+            "no refusal: every named instruction has mappings; operands that cannot be moved are listed above"
+        )
     if not rejections:
         return "no refusal: every instruction asked for performs every statement"
     blocks: list[str] = []

@@ -227,7 +227,7 @@ def _sentence(attempts: Sequence[Attempt], verdicts: Verdicts) -> str:
     if found.tau is not None:
         said += f"; the two orders agree by tau {found.tau:.2f}"
     if verdicts.recalled:
-        said += f"; {len(verdicts.recalled)} of {len(verdicts.said)} known from before"
+        said += f"; {len(verdicts.recalled)} of {len(verdicts.said)} from the cache"
     return said
 
 

@@ -100,7 +100,7 @@ def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str
     if fault.others:
         shown = ", ".join(fault.others[:_MOST])
         rest = ", …" if len(fault.others) > _MOST else ""
-        notes.append(f"`{fault.function}` is called by {shown}{rest}, too")
+        notes.append(f"`{fault.function}` is also called by {shown}{rest}")
     return Diagnostic(
         "compiler-refused",
         f"{compiler} does not accept the emission of `{fault.blamed.name}`",

@@ -332,7 +332,7 @@ def _ended(
             whose = "this" if emulator is None else "the emulated"
             said = f"has an instruction that {whose} processor lacks (SIGILL)"
         case "SIGSEGV" | "SIGBUS":
-            where = "right beside its tensors" if job.get("guard", True) else "that it was not given"
+            where = "directly next to its tensors" if job.get("guard", True) else "that it was not given"
             said = f"touched memory {where} ({name})"
         case "SIGXCPU" if "cpu_seconds" in inherited:
             return _limit_too_low("cpu_seconds", inherited["cpu_seconds"], subject)

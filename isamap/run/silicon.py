@@ -64,7 +64,7 @@ class Check:
         """Return the finding as users read it, at the instruction's place in the description."""
         span = machine.instructions[self.instruction].span
         code = "instruction-crashed" if self.verdict == "crashed" else "instruction-differs"
-        said = f"`{self.instruction}` does not do what its semantics say"
+        said = f"`{self.instruction}` differs from its semantics"
         return Diagnostic(code, said, span, notes=(self.message,))
 
 

@@ -55,9 +55,9 @@ def private_folder(root: Path, what: str, variable: str) -> Path:
     except OSError as error:
         raise _unusable(root, what, variable, error) from error
     if hasattr(os, "geteuid") and (status.st_uid != os.geteuid() or status.st_mode & 0o022):
-        why = "others may write to it, and what it holds is run"
+        why = "others may write to it, and its content is executed"
         if what != "cache":
-            why = "others may write to it, and what it holds decides about code"
+            why = "others may write to it, and its content determines the code"
         raise _untrusted(root, what, variable, why)
     return root
 

@@ -23,7 +23,7 @@ def assemble(
         raise UsageProblem(
             Diagnostic(
                 "no-encoding",
-                f"{machine.name} does not say how its instructions are words",
+                f"{machine.name} does not describe the encoding of its instructions",
                 help="give it `program: {word_bits: …}` and each instruction an `encoding`, or take another",
             )
         )

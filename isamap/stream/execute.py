@@ -130,7 +130,7 @@ def _check_apart(at_once: Sequence[Placed], state: _State) -> None:
         for access in (a for a in accesses(one.command, instruction) if a.is_written):
             own, noted = set(access.at.tolist()), written.setdefault(access.memory, set())
             if own & noted:
-                raise _wrong(one, f"`{access.operand}` is what another instruction of the word writes, too")
+                raise _wrong(one, f"another instruction of the word also writes `{access.operand}`")
             noted |= own
 
 
@@ -144,7 +144,9 @@ def _read(operand: Operand, where: Place | Register, one: Placed, state: _State)
         case Register(memory, number):
             held = state.registers.get((memory, number))
             if held is None or held.shape != shape or held.dtype != operand.dtype.numpy():
-                raise _wrong(one, f"`{operand.name}` is register {number} of {memory}, which holds no such")
+                raise _wrong(
+                    one, f"`{operand.name}` is register {number} of {memory}, which has no such registers"
+                )
             return held
         case Place():
             at = _bytes(operand, where, one, state)

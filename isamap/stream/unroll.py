@@ -151,6 +151,6 @@ def bits_of(number: float, dtype: DType) -> int:
 def _unsupported(what: str, instead: str) -> UsageProblem:
     return UsageProblem(
         Diagnostic(
-            "stream-unsupported", f"{what}, which no word of a program does", help=f"describe {instead}"
+            "stream-unsupported", f"{what}, which no encoded instruction does", help=f"describe {instead}"
         )
     )

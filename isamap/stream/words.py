@@ -61,7 +61,9 @@ def runs_of(
     """Return the runs of words with slots, None of others, and all commands. Raises: as `decode`."""
     begin = machine.program.begin if machine.program is not None else ()
     if tuple(words[: len(begin)]) != begin:
-        raise refused(0, "the program does not begin with the words that all programs of the machine do")
+        raise refused(
+            0, "the program does not begin with the words that all programs of the machine begin with"
+        )
     end = decode_end(words, machine)
     at, last = len(begin), end.at if end is not None else len(words)
     if machine.program is not None and (bundle := machine.program.bundle) is not None:
@@ -85,7 +87,7 @@ def decode_end(words: Sequence[int], machine: Machine) -> Placed | None:
     own = tuple(words[at:]) if at >= 0 else ()
     if not fits(own, fixed):
         raise refused(
-            max(at, 0), "the program does not end with the words that all programs of the machine do"
+            max(at, 0), "the program does not end with the words that all programs of the machine end with"
         )
     read = read_fields(end.encoding, own, {})
     assert isinstance(read, dict), "the end has no entries, and says nothing twice"

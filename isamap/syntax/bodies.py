@@ -154,7 +154,7 @@ def _check_target(target: Read) -> None:
     for element in (e for index in target.index for e in elements_of(index)):
         raise problem(
             "data-dependent",
-            f"what is assigned in `{target.buffer}` depends on the data of `{element.buffer}`",
+            f"the value assigned in `{target.buffer}` depends on the data of `{element.buffer}`",
             target.span,
             "data says where elements are read and how often loops run, not where results go",
         )
@@ -168,8 +168,8 @@ def _check_reduction(op: str, operand: Operand, s: ast.AssignSyntax) -> None:
 
 def _target_place(s: ast.AssignSyntax, operand: Operand, wanted: DType) -> str:
     if s.op and operand.accumulate is not None:
-        return f"what is accumulated into `{operand.name}` (accumulate {wanted})"
-    return f"what is assigned to `{operand.name}`"
+        return f"the value accumulated into `{operand.name}` (accumulate {wanted})"
+    return f"the value assigned to `{operand.name}`"
 
 
 RoutineKind = Literal["kernel", "instruction"]

@@ -173,7 +173,7 @@ def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
     if dtype is None:
         raise problem(
             "cannot-infer-type",
-            f"nothing says which type {number_text(value)} has",
+            f"the type of {number_text(value)} is not determined",
             span,
             advice=f"write a cast, as in `f32({number_text(value)})`",
         )

@@ -64,7 +64,7 @@ def resolve_function(f: ast.FunctionSyntax, scope: Scope) -> Function:
     for p in f.params:
         check_free(p.name, scope, "parameter")
         if p.kind is not None or p.dtype is None or p.default is not None:
-            said = f"`{p.name.text}` is a value: it has a type, and nothing else"
+            said = f"`{p.name.text}` is a value: it has only a type"
             raise problem("bad-parameter", said, p.span, advice=f"write `{p.name.text}: f32`")
         params.append(Scalar(p.name.text, resolve_dtype(p.dtype), p.span))
         scope = _with(scope, params[-1])

@@ -204,7 +204,7 @@ def undeclared(operand: Operand, span: Span, place: str) -> Exception:
         "data-dependent",
         message,
         span,
-        "nothing says which values it has",
+        "its range of values is not declared",
         advice="declare them where it is declared: "
         f"`in {operand.name}: {operand.dtype}[{operand.shape[0]}] values 0..HIGH;`",
     )

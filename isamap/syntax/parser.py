@@ -256,7 +256,7 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
         return f"`{token}` is a word of the language: choose another name", ()
     if span.source.text[: span.start].split()[-1:] == ["if"]:
         return (
-            "a guard stands behind what it guards, as in `C[0] = 1 if M > 3;`, or behind the axes of a loop",
+            "a guard follows the statement, as in `C[0] = 1 if M > 3;`, or behind the axes of a loop",
             (),
         )
     return sign_hint(token, span, expected)

@@ -116,7 +116,7 @@ def _filled(
     number = literal_value(fill)
     if number is not None and not is_known(fill, scope):
         return replace(read, fill=make_const(number, read.dtype, fill.span))
-    value = resolve_value(fill, scope, read.dtype, f"what `else` gives for `{name.text}`")
+    value = resolve_value(fill, scope, read.dtype, f"the value of `else` for `{name.text}`")
     inside = _inside(read, scope)
     if inside is None:
         return read

@@ -65,7 +65,7 @@ class Translation:
     def cast(self, value: Any, dtype: str, result: str = "") -> str:
         """Return a node of floats as other ones; so are terms of several types. Raises: NotTaken."""
         if not {lying(value).dtype, dtype} <= FLOATS:
-            raise NotTaken("a conversion of what is no floats")
+            raise NotTaken("a conversion of values that are not floats")
         name = result or f"{value.name}.{dtype}"
         if result or all(name not in node.outputs for node in self.nodes):
             self.nodes.append(Node("Cast", "", name, (self.name(value),), (name,), {"to": NUMBERS[dtype]}))

@@ -70,7 +70,7 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
                 Diagnostic(
                     "blocks-refused",
                     f"there are no blocks `{one}`: {found}",
-                    help="`isamap explain blocks-refused` says what statements have to have in common",
+                    help="`isamap explain blocks-refused` lists the conditions on the statements",
                 )
             )
         kernel = found
@@ -493,7 +493,7 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
                 continue
             early = n in members.fillers and not members.fits
             if r.buffer not in cut or early or r.buffer in of.whole:
-                yield f"`{shown(members.given[n])}` may need what a later block does to `{r.buffer}`"
+                yield f"`{shown(members.given[n])}` may read a later block's result in `{r.buffer}`"
 
 
 def _filled(members: Members, of: Conflicts) -> Iterator[str]:
@@ -504,7 +504,7 @@ def _filled(members: Members, of: Conflicts) -> Iterator[str]:
         reading = (i for i, s in enumerate(touching) if s.assign.op or _is_read(name, s))
         filling = touching[: next(reading, len(touching))]
         if own[0].sequence and not writes_all(filling, of.kernel.operand(name), of):
-            yield f"`{name}` may hold what an earlier iteration of the loop around left in it"
+            yield f"`{name}` may hold a value from an earlier iteration of the loop around"
 
 
 def _is_read(name: str, s: Statement) -> bool:

@@ -197,7 +197,7 @@ def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[
     """Yield the conditions that forbid taking a product apart, with what would help."""
     a = s.assign
     target = kernel.operand(a.target.buffer)
-    assert a.op is not None, "a product that is not reduced has nothing to be taken out of"
+    assert a.op is not None, "a product that is not reduced has no sum to factor"
     if kernel.strict and s.accumulator.is_float:
         yield (
             "the kernel is strict: every product and sum of floats is rounded as written",

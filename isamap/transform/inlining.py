@@ -96,7 +96,7 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
     del given[temporary.filled]
     after = with_statements(kernel, given, [o for o in kernel.operands if o != temporary.operand])
     if not accepted(kernel, after):
-        return f"what `{shown(filling)}` reads changes while its values are used"
+        return f"an input of `{shown(filling)}` changes while its values are used"
     step = f"inlining: `{shown(filling)}` is computed where `{temporary.operand.name}` is read"
     return Rewrite(after, (step,))
 
@@ -123,16 +123,16 @@ def _refused(filling: Statement, s: Statement, between: list[Statement], of: Con
     target, needed = filling.assign.target, reads(filling.assign.value)
     found = [r for r in accesses(s)[1:] if r.buffer == target.buffer]
     if s.ordered_loops != filling.ordered_loops or not all(_is_filled(filling, r, of) for r in found):
-        return f"`{shown(s)}` may read what another iteration has left there"
+        return f"`{shown(s)}` may read a value of another iteration there"
     if s.assign.guard is not None and any(r.buffer == target.buffer for r in reads(s.assign.guard)):
         return f"the condition of `{shown(s)}` reads it"
     if any(r.fill is not None for r in found):
         return f"`{shown(s)}` reads beyond it"
     if s.assign.op is not None and any(r.buffer == s.assign.target.buffer for r in needed):
-        return f"`{shown(s)}` changes what it is computed from"
+        return f"`{shown(s)}` changes its own inputs"
     for q in between:
         if any(may_be_one(q.assign.target, q, r, filling, of, in_turn=True) for r in needed):
-            return f"`{shown(q)}` changes what it is computed from before `{shown(s)}` reads it"
+            return f"`{shown(q)}` changes its own inputs before `{shown(s)}` reads it"
     return None
 
 

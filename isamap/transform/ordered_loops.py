@@ -296,7 +296,7 @@ def _behind(
     number = next(n for n, unit in enumerate(loop.units) if unit == (s,))
     if movable(kernel, loop, behind=True, only=number) != [number]:
         return None
-    steps = [f"retention: `{n}` of every iteration of `{loop.axis.name}` is kept" for n in names]
+    steps = [f"retention: `{n}` of every iteration of `{loop.axis.name}` is stored" for n in names]
     return moved_out(before, kernel, loop, [number], steps, behind=True)
 
 

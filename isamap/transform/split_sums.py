@@ -220,7 +220,7 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
         if accepted(kernel, after):
             count, axis = _axis_at(s, dimension) or (0, "")
             step = f"`{shown(s)}` becomes {count} statements, one for each `{axis}`"
-            yield Rewrite(after, (f"parting: {step}, in front of what needs it",))
+            yield Rewrite(after, (f"splitting: {step}, in front of its reader",))
 
 
 def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:

@@ -131,7 +131,7 @@ def _with_kept(
     tried = kept_streams(machine, ways)
     if not tried:
         return profile
-    watch("wait for caches to lose what is not touched")
+    watch("wait for caches to evict untouched lines")
     library = _build(machine, compiler, stream_source(machine, tried, SAMPLER))
     calls = kept_calls(tried, 0)
     results = time_all(_plan(machine, [library], compiler, calls, tried, 0.0), rng.bytes(PAGE), watch)

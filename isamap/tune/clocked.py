@@ -120,7 +120,7 @@ def copies() -> Iterator[Copy]:
 
 
 def time_copy(copy: Copy, machine: Machine, rng: np.random.Generator) -> PackingFigure | None:
-    """Return the ns for each element; None where the machine has nothing that copies this type.
+    """Return the ns for each element; None where the machine has no instruction that copies this type.
 
     Raises: Infeasible, RunProblem, CompilerRefused, MissingTool.
     """

@@ -264,6 +264,6 @@ def _warning(machine: Machine, group: Iterable[Apart], profile: Profile) -> Diag
         entry.span if entry is not None else None,
         severity="warning",
         notes=(*(str(a) for a in worst[1:SHOWN]), *more),
-        help=f"scheduling uses the measured figures of profile {profile.digest[:12]}; "
+        help=f"scheduling uses the measured parameters of profile {profile.digest[:12]}; "
         "correct the description for others",
     )

@@ -283,7 +283,7 @@ def _in_pieces(one: Product, problem: Problem) -> Schedule:
     b = next(operand for operand in option.operands if operand.tensor == "B")
     if one.hinted:
         if not b.hints or (one.in_columns and not b.streams):
-            raise Infeasible(Diagnostic("rows-without-hints", "nothing is hinted of what does not stream"))
+            raise Infeasible(Diagnostic("rows-without-hints", "inputs that do not stream have no hints"))
         fixed[prefetch_of(0, b.name)] = len(b.hints)
     elif b.hints and one.m > FEW:
         fixed[prefetch_of(0, b.name)] = 0
@@ -310,7 +310,7 @@ def _plain(one: Product, problem: Problem) -> tuple[int, NestOption]:
         if sorted(operand.tensor for operand in option.operands) == [*"ABC"] and "m" in _tiles(option)
     ]
     if not plain:
-        raise Infeasible(Diagnostic("rows-by-factors", "no instruction multiplies what lies in registers"))
+        raise Infeasible(Diagnostic("rows-by-factors", "no instruction multiplies registers"))
     narrow = [(number, option) for number, option in plain if FEW % _tiles(option)["m"] == 0]
     if not narrow:
         least = min(_tiles(option)["m"] for _, option in plain)

@@ -190,10 +190,8 @@ def _why_none(problem: Problem, along_sum: bool) -> str:
     if not read:
         return f"no mapping reads {'rows along the sum' if along_sum else 'pieces of rows'} in place"
     if not any(b.streams for b in read):
-        return "a cache holds them, or they take longer to compute than to come"
-    return (
-        "no schedule reads them in place" if any(b.hints for b in read) else "nothing can be hinted of them"
-    )
+        return "a cache holds them, or they take longer to compute than to load"
+    return "no schedule reads them in place" if any(b.hints for b in read) else "no hints exist for them"
 
 
 def _streaming(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]]:

@@ -76,11 +76,11 @@ def _stage(space: Space) -> Cause | None:
         if space.stage(operand) not in space.fixed or staged_by(space, operand, STAGES) != list(STAGES):
             continue  # something else forbids it
         value = space.fixed[space.stage(operand)]
-        why = f"no move of the machine supplies `{operand.name}` from a buffer"
+        why = f"no move of the machine loads `{operand.name}` from a buffer"
         if operand.packed:
             why = f"`{operand.tensor}` is passed packed, {STAGES[2]}"
         elif value == 0:
-            why = f"no move of the machine supplies `{operand.name}` from where {operand.tensor} lies"
+            why = f"no move of the machine loads `{operand.name}` from where {operand.tensor} lies"
         elif operand.is_accumulator and operand.staged_ns is not None:
             why = f"`{operand.name}` is an accumulator: it is staged around its sums, {STAGES[1]}"
         return Cause("fix-stage", f"{space.stage(operand)} = {value} ({STAGES[value]}) cannot be: {why}")

@@ -121,7 +121,7 @@ def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
     reliefs = [*_reliefs(question, option, rest, least), *others]
     notes = [f"with mapping `{option.mapping}`" + other_mappings(len(options) - 1, "cannot be had so either")]
     if not reliefs:
-        notes.append("there are other conflicts besides among what is fixed")
+        notes.append("the fixed decisions have other conflicts, too")
         reliefs = list(_reliefs(question, option, least, least))
     space = question.space(option, least)
     cause = too_small_scratchpads([space]) or cause_of(space)

@@ -61,7 +61,7 @@ def order_constraints(space: Choices) -> Iterator[Constraint]:
     """Only what is copied is copied by rows."""
     for name, operand in _named(space).items():
         stage = space.stage(operand)
-        said = f"{name} = 1 cannot be: {stage} = 0 (read in place) copies nothing"
+        said = f"{name} = 1 cannot be: {stage} = 0 (read in place) makes no copy"
         yield Constraint((Is(name, (0,)), Is(stage, (1, 2))), "fix-stage", lambda _, said=said: said)
 
 

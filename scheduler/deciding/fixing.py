@@ -102,7 +102,7 @@ def unknown(name: str, known: list[str]) -> Diagnostic:
     near = get_close_matches(full.replace(".tile.", ".block."), known, n=1, cutoff=0.5)
     help_ = f"did you mean `{near[0]}`?" if near else None
     if ".parallel." in full and not any(".parallel." in other for other in known):
-        help_ = "axes are dealt to several threads only: `--threads 2`, from Python `threads=2`"
+        help_ = "axes are partitioned for several threads only: `--threads 2`, from Python `threads=2`"
     return Diagnostic(
         "fix-unknown",
         f"there is no decision `{name}`",

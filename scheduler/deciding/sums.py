@@ -52,7 +52,7 @@ def sum_constraints(space: Choices) -> Iterator[Constraint]:
             stage = space.stage(operand)
             widths = (
                 f"an element of {operand.tensor} has {operand.tensor_bytes} bytes, "
-                f"a partial sum {operand.staged_bytes}: it has to rest in a buffer, {stage} = 1"
+                f"a partial sum {operand.staged_bytes}: partial sums need a buffer, {stage} = 1"
             )
             for axis in (axis for axis in space.axes if axis.is_reduction):
                 facts = whole(space.block(axis), axis.extent), Is(stage, (1,))

@@ -140,9 +140,9 @@ EFFECTS: tuple[Effect, ...] = (
     ),
     Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_supply),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
-    Effect("by {by}", "what {by} moves", Counts.LONGEST, _moved),
+    Effect("by {by}", "data movement by {by}", Counts.LONGEST, _moved),
     Effect(
-        "beside", "loads into registers, and copies made beside the sums", Counts.BEYOND,
+        "beside", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
         whole(lambda c: total([c.supplied, *c.beside])), (ALONE,), least=least_beside,
     ),
     Effect(
@@ -154,23 +154,23 @@ EFFECTS: tuple[Effect, ...] = (
         whole(lambda c: c.blocks),
     ),
     Effect(
-        "waits", "sums and what they wait for of what other units bring and take away", Counts.BEYOND,
+        "waits", "sums, and their waits for data movement by other units", Counts.BEYOND,
         whole(lambda c: waits(c.tiling, largest([c.computing, c.blocks]))), (FLOWS,),
     ),
     Effect(
-        "bursts", "what is used faster than it comes from afar", Counts.BEYOND,
+        "bursts", "exposed loads from far memory", Counts.BEYOND,
         whole(lambda c: total([c.computing, shown(c.tiling, c.problem, c.missed)])), (CACHES,),
     ),
     Effect(
-        "fill buffers", "prefetched rows that keep loads from fill buffers, and what waits for these",
+        "fill buffers", "prefetched rows that occupy fill buffers, and the loads that wait",
         Counts.BEYOND, whole(_beside_filled), (FILLED,),
     ),
     Effect(
-        "beside streams", "computing that does not hide behind what streams from memory", Counts.BEYOND,
+        "beside streams", "computing that does not overlap with streams from memory", Counts.BEYOND,
         whole(_beside_streams), (STREAMS,),
     ),
     Effect(
-        "beside rows", "computing that does not hide behind what comes from afar", Counts.BEYOND,
+        "beside rows", "computing that does not overlap with loads from far memory", Counts.BEYOND,
         whole(lambda c: beside_rows(c.tiling, c.missed, c.blocks, c.problem)), (BESIDE,),
     ),
     Effect(
@@ -178,7 +178,7 @@ EFFECTS: tuple[Effect, ...] = (
         whole(lambda c: pieces_at_least(c.tiling, c.problem)), (EVICTED,),
     ),
     Effect(
-        "imperfect overlap", "what does not overlap perfectly", Counts.ON_TOP, _leaks, least=least_leak
+        "imperfect overlap", "overlap inefficiency", Counts.ON_TOP, _leaks, least=least_leak
     ),
     Effect(
         "loops", "counting of loops", Counts.ON_TOP,
@@ -191,10 +191,10 @@ EFFECTS: tuple[Effect, ...] = (
     Effect("packing", "packing", Counts.ON_TOP, each_operand(packing), least=least_packing),
     Effect("pages", "address translation", Counts.ON_TOP, each_input(pages), (TRANSLATION,)),
     Effect(
-        "revisits", "rows begun again, out of far caches", Counts.ON_TOP, each_input(revisits), (BEGUN_AGAIN,)
+        "revisits", "rows started again, in far caches", Counts.ON_TOP, each_input(revisits), (BEGUN_AGAIN,)
     ),
     Effect(
-        "results", "pieces of results that begin farther away", Counts.ON_TOP, each_result(results_begun),
+        "results", "pieces of results that start in far memory", Counts.ON_TOP, each_result(results_begun),
         (BEGUN,),
     ),
     Effect(

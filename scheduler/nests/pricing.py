@@ -171,7 +171,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
     parts = [part for option in options if (part := part_read(option, chosen)) is not None]
     if not parts:
         dealt = ", ".join(f"`{loop_words(loop)}`" for loop in chosen.loops[: chosen.parallel])
-        return f"{dealt}: decisions do not deal such parts to threads"
+        return f"{dealt}: no decisions partition it for threads in this way"
     found = [reason for part in parts for reason in _differences(problem, nest, part, chosen)]
     # What agrees furthest is nearest to what was meant.
     return max(found, default=(0, "an axis has no loop"))[1]
@@ -201,13 +201,13 @@ def _difference(wanted: NestSchedule, built: NestSchedule) -> tuple[int, str]:
     if wanted.hold != built.hold:
         return (
             known + 1,
-            f"its `hold` stands inside {wanted.hold} loops, and decisions place it inside {built.hold}",
+            f"its `hold` is inside {wanted.hold} loops, and decisions place it inside {built.hold}",
         )
     if wanted.stages != built.stages:
         mine, theirs = set(wanted.stages), set(built.stages)
         names = ", ".join(f"`{name}`" for name in sorted({stage.operand for stage in mine ^ theirs}))
         return known + 2, f"{names}: decisions stage elsewhere, or not in this way"
-    return known + 3, "decisions spread other results"
+    return known + 3, "decisions defer other write-backs"
 
 
 def _of_loops(wanted: Sequence[LoopStep], built: Sequence[LoopStep]) -> tuple[int, str]:

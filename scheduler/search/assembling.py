@@ -63,7 +63,7 @@ def impossible(nest: NestProblem, fixed: Mapping[str, int]) -> Diagnostic:
         return Diagnostic(
             "fix-impossible",
             f"statement {nest.statement} has no schedule: one issue of each mapping needs more registers "
-            "than there are, or an operand that nothing supplies",
+            "than there are, or has an operand that no move loads or stores",
         )
     return Diagnostic(
         "fix-impossible",

@@ -160,7 +160,7 @@ def test_a_busy_computer_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("os.getloadavg", lambda: (7.25, 0.0, 0.0))
     (found,) = busy()
     assert found.json["code"] == "calibrate-busy"
-    assert found.json["message"] == "this computer is busy: 7.2 programs want to run on 2 processors"
+    assert found.json["message"] == "this computer is busy: 7.2 programs are ready to run on 2 processors"
 
 
 @pytest.mark.silicon

@@ -123,4 +123,7 @@ def test_a_machine_that_says_not_how_words_are_given_has_none() -> None:
     assert made.machine
     with pytest.raises(UsageProblem) as refused:
         emit_commands(made.program, made.machine)
-    assert refused.value.diagnostics[0].message == "edge-npu does not say how a processor gives its words"
+    assert (
+        refused.value.diagnostics[0].message
+        == "edge-npu does not describe how a processor issues its encoded instructions"
+    )

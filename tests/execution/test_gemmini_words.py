@@ -58,7 +58,7 @@ def test_columns_that_no_row_address_reaches_are_refused(kernel: str) -> None:
         compiled(kernel, {"M": 32, "N": 16, "K": 48})
     operand, array = ("w", "B") if kernel == "gemm_nt_s8s8" else ("a", "A")
     assert refused.value.diagnostics[0].notes[0] == (
-        f"matmul has nothing that supplies {operand}: gemmini has nothing that copies i8[16, 16] of {array} "
+        f"matmul cannot load or store {operand}: gemmini has no instruction that copies i8[16, 16] of {array} "
         "into spad, where all that is moved begins at multiples of 16 bytes"
     )
 

@@ -210,7 +210,7 @@ def test_sizes_that_only_the_run_knows_are_shared_out_too() -> None:
 def test_a_share_of_the_conversion_stands_in_the_summing_loop() -> None:
     made = compiled(AMX, "gemm_bf16", "x86-amx", {**WHOLE}, spread=LATE, ahead="")
     assert made.emitted
-    opened = r"for \(int64_t (k\d+) = 0; .*\n *\{ /\* write c of the turn before back"
+    opened = r"for \(int64_t (k\d+) = 0; .*\n *\{ /\* write c of the iteration before back"
     counter = re.search(opened, made.emitted.source)
     assert counter
     source = made.emitted.source

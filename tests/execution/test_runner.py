@@ -197,12 +197,12 @@ def test_a_row_too_many_is_caught_by_the_guard_page() -> None:
     with pytest.raises(RunProblem) as found:
         run_program(beyond, data(), SIZES, guard=True)
     assert found.value.diagnostics[0].code == "program-crashed"
-    assert "touched memory right beside its tensors (SIGSEGV)" in found.value.diagnostics[0].message
+    assert "touched memory directly next to its tensors (SIGSEGV)" in found.value.diagnostics[0].message
 
 
 def test_an_element_before_the_first_is_caught_by_the_guard_page() -> None:
     before = multiply(Index.of(0), Index.of(-1), Index.of(0))
-    with pytest.raises(RunProblem, match="touched memory right beside its tensors"):
+    with pytest.raises(RunProblem, match="touched memory directly next to its tensors"):
         run_program(compiled(before=before), data(), SIZES, guard=True)
 
 

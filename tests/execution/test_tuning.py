@@ -214,7 +214,7 @@ def test_without_a_winner_the_model_chooses_and_says_so(
         "warning[not-tuned]: there is no tuned schedule of gemm_f32 on generic-c at these sizes: the cost "
         "model chose\n"
         "  note: none was kept\n"
-        "  help: `--tune` measures and keeps one; `isamap explain not-tuned` says what it is kept for\n"
+        "  help: `--tune` measures and stores one; `isamap explain not-tuned` lists the inputs that it depends on\n"
     )
 
 
@@ -230,9 +230,7 @@ def test_a_kept_schedule_that_breaks_a_rule_is_not_taken(
         found = answer(capsys, f"{words} --tuned")
         assert codes(found) == ["not-tuned"]
         assert origin(found) == {"from": "model"}
-        assert found["diagnostics"][0]["notes"] == [
-            "the schedule that was kept breaks a rule of this version"
-        ]
+        assert found["diagnostics"][0]["notes"] == ["the stored schedule breaks a rule of this version"]
 
 
 @pytest.mark.usefixtures("quick")
@@ -269,7 +267,7 @@ def test_what_the_limit_stops_goes_on_later(capsys: pytest.CaptureFixture[str], 
     assert codes(found) == ["tuning-stopped", "chosen-by-tuning"]
     message = found["diagnostics"][0]["message"]
     played = origin(found)["rounds"]
-    assert message == f"measuring was stopped after 0.1 s and {played} of 9 rounds; no winner is kept"
+    assert message == f"measuring was stopped after 0.1 s and {played} of 9 rounds; no schedule is stored"
     assert 1 <= played < ROUNDS
     assert answer(capsys, "tune list")["count"] == 0
     done = answer(capsys, words)

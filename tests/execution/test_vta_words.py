@@ -139,12 +139,12 @@ WHOLE_SUMS = (
 REFUSED = [
     (
         Source("sums.ir", WHOLE_SUMS),
-        "gemm has nothing that supplies c: nothing takes i32 of Y out of acc as it is",
+        "gemm cannot load or store c: nothing takes i32 of Y out of acc as it is",
     ),
     (
         read_kernel("gemm_s8s8"),
         (
-            "gemm has nothing that supplies w: vta has nothing that copies i8[1, 16, 16] of B into wgt, "
+            "gemm cannot load or store w: vta has no instruction that copies i8[1, 16, 16] of B into wgt, "
             "where all that is moved begins at multiples of 256 bytes"
         ),
     ),
@@ -278,7 +278,7 @@ def test_an_end_that_does_not_wait_is_told(program: ProgramFile, machine: Machin
     cut = replace(program, words=program.words[:-1])
     assert refusal(cut, machine) == (
         "program-word",
-        "word 40: the program does not end with the words that all programs of the machine do",
+        "word 40: the program does not end with the words that all programs of the machine end with",
     )
 
 

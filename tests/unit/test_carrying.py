@@ -134,8 +134,8 @@ def test_a_schedule_says_what_is_carried_and_does_as_it_says() -> None:
 @pytest.mark.parametrize(
     ("axis", "pipeline", "said"),
     [
-        ("m", None, "nothing can be carried along `m`"),
-        ("n", Pipeline(1, (0,)), "turns along `n` wait for each other, in no pipeline"),
+        ("m", None, "no values can be carried along `m`"),
+        ("n", Pipeline(1, (0,)), "iterations along `n` depend on each other and cannot be pipelined"),
     ],
 )
 def test_the_judge_knows_what_can_be_carried(axis: str, pipeline: Pipeline | None, said: str) -> None:

@@ -181,7 +181,7 @@ def test_prototypes_are_those_of_c_without_results() -> None:
         ("[N, K, x, y]", "[N, K, K, y]", "library-call", "`K` cannot be passed as `const float *`"),
         ("[N, K, x, y]", "[N, K, x, x]", "library-call", "`x` cannot be passed as `float *`"),
         ("[N, K, x, y]", '[N, "stride(x, 1)", x, y]', "library-call", "`stride(x, 1)` cannot be passed"),
-        ("(N, K) {", "(N, K) where N != K {", "library-call", "what a library asks of its arguments"),
+        ("(N, K) {", "(N, K) where N != K {", "library-call", "requirements on a library's arguments"),
         ("int32_t n", "Blasint n", "library-call", "`Blasint n` is no parameter of a known type"),
         ("[N, K, x, y]", "[N, 1.5, x, y]", "library-call", "`1.5` cannot be passed as `int32_t`"),
         ("calls:", 'symbols: "a $NAME"\ncalls:', "library-call", "`symbols` makes `a fake_total` of it"),

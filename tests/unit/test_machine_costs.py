@@ -84,7 +84,7 @@ def test_the_instance_is_named_however_wide_the_range(text: str, high: int, said
 def test_what_stays_open_is_refused() -> None:
     flaw = find_flaw(parsed("abs(sin(N)) + sin(N)"), (("N", 1, LARGEST),), ())
     assert flaw is not None
-    assert flaw.said == "nothing shows that it is a number of at least 0"
+    assert flaw.said == "it is not proved to be at least 0"
 
 
 @pytest.mark.parametrize(("comparison", "is_flawed"), [("!=", False), ("<=", True)])

@@ -100,7 +100,7 @@ def why(text: str, routine: Kernel) -> Rejection | None:
             SMALL,
             "C[i] += A[i] * B[i];",
             "precondition-unmeetable",
-            "fma requires L <= 2, which nothing meets with L in 4..8",
+            "fma requires L <= 2, which cannot be met with L in 4..8",
             "another instruction",
         ),
     ],

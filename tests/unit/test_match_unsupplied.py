@@ -74,7 +74,7 @@ LOADS = """\
     source: here
 """
 
-NEED = "what is moved and what is computed with need the same shape"
+NEED = "the moved and the computed tile need the same shape"
 
 
 def asked(folder: Path, text: str, *words: str) -> int:
@@ -118,7 +118,7 @@ def test_explain_says_why_operands_cannot_move(tmp_path: Path, capsys: pytest.Ca
     assert said.splitlines() == [
         *(f"  {operands}  {why}; {NEED}" for operands, why in unmoved.items()),
         "",
-        "no refusal: every instruction asked for has mappings; what cannot move is said above",
+        "no refusal: every named instruction has mappings; operands that cannot be moved are listed above",
     ]
 
 

@@ -181,11 +181,11 @@ def test_pieces_that_make_every_rest_pass(words: str, axis: str, rest: tuple[int
 @pytest.mark.parametrize(
     ("words", "axis", "rest", "said"),
     [
-        (BLOCKS, "m", (6, 3, 2, 1), "do not make every rest up to 5"),
+        (BLOCKS, "m", (6, 3, 2, 1), "do not compose every remainder up to 5"),
         (BLOCKS, "m", (2, 1), "help: write `rest 4 2 1`"),
         (BLOCKS, "m", (4, 1), "each is at most twice the next one"),
         (BLOCKS, "m", (4, 2), "are multiples of 1 and end with it"),
-        (BLOCKS, "m", (1, 2, 4), "do not make every rest"),
+        (BLOCKS, "m", (1, 2, 4), "do not compose every remainder"),
         (BLOCKS, "n", (40, 32, 16), "are multiples of 16 and end with it"),
         (BLOCKS, "n", (2, 1), "help: write `rest 32 16`"),
         ("m:1 n:64 | k:1 un:16", "m", (1,), "`rest` belongs to the innermost loop"),

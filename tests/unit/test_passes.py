@@ -29,8 +29,8 @@ STEPS = """nest 0: C[m, n] += A[m, k] * B[k, n];
   parallel m by 12
     for n by 48, carries b, prefetches c ahead 1 into l1
       stage b ahead 1, 2 buffers, dealt to m by 4
-        for m by 4, then the rest
-          for n by 16, then the rest
+        for m by 4, then the remainder
+          for n by 16, then the remainder
             hold, unrolled m by 1 of blocks by 4
               for k by 1
                 issue, unrolled m by 1 of blocks by 4

@@ -80,10 +80,10 @@ def test_a_pipeline_that_waits_for_all_results_passes() -> None:
 def test_each_way_of_spoiling_a_pipeline_is_found() -> None:
     assert said(Pipeline(5, (0,))) == ["2 operations need as many starts, and an interval of 1 or more"]
     assert said(Pipeline(5, (0, 4))) == [
-        "operation 1, `sum`, starts at 4, 0 turns after operation 0, `load`, whose result is there at 5 only"
+        "operation 1, `sum`, starts at 4, 0 iterations after operation 0, `load`, whose result is there at 5 only"
     ]
     assert said(Pipeline(3, (0, 5)))[1:] == [
-        "operation 1, `sum`, starts at 5, 1 turns after operation 1, `sum`, whose result is there at 9 only",
+        "operation 1, `sum`, starts at 5, 1 iterations after operation 1, `sum`, whose result is there at 9 only",
         "2 registers of `r` are taken at once, and 1 are free",
     ]
     one = replace(STEADY, operations=(Operation("load", "port", 1), Operation("sum", "port", 1)))
@@ -183,7 +183,7 @@ def test_sizes_that_only_the_run_knows_take_the_plain_loop_where_turns_are_too_f
     sizes: dict[str, Size] = {"M": 6, "N": 48, "K": "1..64@32"}
     made = ordered(sizes)
     assert made.emitted
-    assert "pipelined: a turn every" in made.emitted.source
+    assert "pipelined: an iteration every" in made.emitted.source
     for turns in (1, 2, 3, 40):
         check(made, {"M": 6, "N": 48, "K": turns}, {"K": turns})
 
@@ -256,7 +256,7 @@ def test_the_text_says_interval_and_starts() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("pipeline every 0 at 1;", "turns start one or more ticks apart"),
+        ("pipeline every 0 at 1;", "iterations start one or more ticks apart"),
         ("pipeline at 1;", "`at` cannot stand here: expected `every`"),
         ("pipeline every 2 at ;", "`;` cannot stand here: expected a number"),
         ("pipeline every 2 at 1; pipeline every 2 at 1;", "a nest has one `pipeline`"),

@@ -96,7 +96,7 @@ def test_rows_of_which_nothing_is_known_are_not_copied_one_after_the_other() -> 
     stages = (Stage("b", 0, by_rows=True),)
     assert check_schedule(answer(GEMM, GOOD, stages), GEMM) == ()
     (finding,) = check_schedule(answer(TILED, GOOD_TILES, stages), TILED)
-    assert finding.message == "nest 0: `stage b by rows;`: no loop goes along rows of what is copied there"
+    assert finding.message == "nest 0: `stage b by rows;`: no loop runs along rows of the copied elements"
     assert finding.help == "write `stage b;`"
 
 

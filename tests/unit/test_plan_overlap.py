@@ -65,8 +65,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Stage("b", 0, ahead=1),),
             (),
             (
-                "`stage b ahead 1;` stands directly inside no loop, so there is "
-                "no turn to be ahead of\n"
+                "`stage b ahead 1;` is not directly inside a loop, so there is "
+                "no earlier iteration\n"
                 "  help: move it into a `for` loop, or write `stage b;`"
             ),
         ),
@@ -77,7 +77,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (
                 "`stage b ahead 1 into i;`: there is no `for i` inside\n"
                 "  note: the loops inside run over m, n, k\n"
-                "  help: name the loop whose turns are to share the work"
+                "  help: name the loop whose iterations share the work"
             ),
         ),
         (
@@ -85,8 +85,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Stage("b", 1, ahead=1, into="m"),),
             (),
             (
-                "`stage b ahead 1 into m;`: `n` has several loops there, which "
-                "do not run equally often in each turn\n"
+                "`stage b ahead 1 into m;`: `n` has several loops there, "
+                "with different trip counts in each iteration\n"
                 "  help: name a loop outside the second one over `n`"
             ),
         ),
@@ -95,8 +95,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Stage("c", 4, ahead=1),),
             (),
             (
-                "`stage c ahead 1;` fills a buffer early with elements that the "
-                "turns before still change\n"
+                "`stage c ahead 1;` fills a buffer early with elements that "
+                "earlier iterations still change\n"
                 "  help: write `stage c;`, and `spread write c into` a loop's axis"
             ),
         ),
@@ -106,8 +106,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Spread("b", "k"),),
             (
                 "`spread write b into k;` has no staged result to write back\n"
-                "  help: what is written back late "
-                "waits in a buffer: stage the result there, or drop the line"
+                "  help: a deferred write-back "
+                "needs a buffer: stage the result there, or leave the line out"
             ),
         ),
         (
@@ -116,8 +116,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Spread("c", "k"),),
             (
                 "`spread write c into k;` has no staged result to write back\n"
-                "  help: what is written back late "
-                "waits in a buffer: stage the result there, or drop the line"
+                "  help: a deferred write-back "
+                "needs a buffer: stage the result there, or leave the line out"
             ),
         ),
         (
@@ -125,8 +125,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Stage("c", 2),),
             (Spread("c", "m"),),
             (
-                "`spread write c into m;` stands directly inside `for k by 256`, "
-                "whose next turn does not move on to other elements of `C`\n"
+                "`spread write c into m;` is directly inside `for k by 256`, "
+                "whose next iteration accesses the same elements of `C`\n"
                 "  help: put it and its `stage c;` directly inside a `for` loop over m or n"
             ),
         ),
@@ -135,8 +135,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Stage("c", 0),),
             (Spread("c", "k"),),
             (
-                "`spread write c into k;` stands directly inside no loop, whose "
-                "next turn does not move on to other elements of `C`\n"
+                "`spread write c into k;` is not directly inside a loop\n"
                 "  help: put it and its `stage c;` directly inside a `for` loop over m or n"
             ),
         ),
@@ -147,7 +146,7 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (
                 "`spread write c into m;`: there is no `for m` inside\n"
                 "  note: the loops inside run over k\n"
-                "  help: name the loop whose turns are to share the work"
+                "  help: name the loop whose iterations share the work"
             ),
         ),
         (
@@ -155,8 +154,8 @@ def test_what_would_be_shared_inside_hold_is_filled_at_once() -> None:
             (Stage("c", 1),),
             (Spread("c", "m"),),
             (
-                "`spread write c into m;`: `n` has several loops there, which "
-                "do not run equally often in each turn\n"
+                "`spread write c into m;`: `n` has several loops there, "
+                "with different trip counts in each iteration\n"
                 "  help: name a loop outside the second one over `n`"
             ),
         ),
@@ -171,9 +170,9 @@ def test_a_spoilt_overlap_is_found(
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("stage b ahead 0;", "data is moved 1 to 16 turns ahead"),
-        ("stage b ahead 17;", "data is moved 1 to 16 turns ahead"),
-        ("prefetch b ahead 257 into l2;", "data is moved 1 to 256 turns ahead"),
+        ("stage b ahead 0;", "data is moved 1 to 16 iterations ahead"),
+        ("stage b ahead 17;", "data is moved 1 to 16 iterations ahead"),
+        ("prefetch b ahead 257 into l2;", "data is moved 1 to 256 iterations ahead"),
         ("stage b behind 1;", "`behind` cannot stand here: expected `ahead`, `by`, `in`, `packed` or `;`"),
         ("spread write c into k;", "`spread write c` does not follow a `stage c;`"),
         ("stage b; spread write c into k;", "`spread write c` does not follow a `stage c;`"),

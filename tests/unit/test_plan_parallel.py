@@ -52,10 +52,10 @@ def test_good_parallel_loops_pass(words: str, stages: tuple[Stage, ...]) -> None
 @pytest.mark.parametrize(
     ("words", "stages", "said"),
     [
-        (f"m:512 pn:512 {INNER}", (), "`par n by 512` stands inside a loop of another kind"),
-        (f"pm:512 pm:256 {INNER}", (), "axis `m` is dealt by 2 loops"),
-        ("| pm:6 n:64 k:1 um:1 un:16", (), "`hold` stands outside of `par m by 6`"),
-        (f"pm:512 pn:512 {INNER}", (Stage("b", 1),), "`stage b;` stands between two parallel loops"),
+        (f"m:512 pn:512 {INNER}", (), "`par n by 512` is inside a loop of another kind"),
+        (f"pm:512 pm:256 {INNER}", (), "axis `m` is partitioned by 2 loops"),
+        ("| pm:6 n:64 k:1 um:1 un:16", (), "`hold` is outside of `par m by 6`"),
+        (f"pm:512 pn:512 {INNER}", (Stage("b", 1),), "`stage b;` is between two parallel loops"),
         (f"pk:512 {INNER}", (), "every part needs an accumulator of its own"),
         (f"pk:512 {INNER}", (Stage("c", 0),), "every part needs an accumulator of its own"),
         (f"pk:512 {INNER}", (Stage("c", 2),), "every part needs an accumulator of its own"),
@@ -71,7 +71,7 @@ def test_spoilt_parallel_loops_are_found(words: str, stages: tuple[Stage, ...], 
 def test_a_sum_that_has_an_order_is_not_taken_in_parts() -> None:
     findings = check_schedule(answer(ORDERED, f"pk:512 {INNER}", (Stage("c", 1),)), ORDERED)
     assert [finding.code for finding in findings] == ["schedule-parallel"]
-    assert "deals a sum that cannot be taken in parts" in findings[0].message
+    assert "partitions a sum that cannot be split" in findings[0].message
 
 
 def test_steps_of_parallel_loops_are_tiled_like_others() -> None:

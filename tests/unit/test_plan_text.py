@@ -87,7 +87,7 @@ def test_a_hand_written_schedule_needs_no_costs() -> None:
         (TEXT.replace("for m.p", "fro m.p"), "did you mean `for`?"),
         (TEXT.replace("kernel", "kernl"), "did you mean `kernel`?"),
         (TEXT.replace("machine ./my machine.yaml\n", ""), "the schedule does not say its machine"),
-        (TEXT.replace("      hold;\n", ""), "no `hold` stands around this issue"),
+        (TEXT.replace("      hold;\n", ""), "no `hold` is around this issue"),
         (TEXT.replace("hold;", "hold; hold;"), "a nest has one `hold`"),
         (TEXT.replace("256 {", "0 {"), "15:12: error[schedule-syntax]: a step is at least 1"),
         (TEXT.replace("256 {", "99999999999999999999 {"), "this number is too large"),

@@ -315,16 +315,15 @@ def test_a_model_names_the_place_only() -> None:
         (
             Prefetch("a", 1, 2, "l2"),
             (
-                "`prefetch a ahead 2 into l2;` stands directly inside `for n by 512`, "
-                "whose next turn does not move on to other elements of `A`\n"
+                "`prefetch a ahead 2 into l2;` is directly inside `for n by 512`, "
+                "whose next iteration accesses the same elements of `A`\n"
                 "  help: put it directly inside a `for` loop over m or k"
             ),
         ),
         (
             Prefetch("b", 0, 1, "l2"),
             (
-                "`prefetch b ahead 1 into l2;` stands directly inside no loop, "
-                "whose next turn does not move on to other elements of `B`\n"
+                "`prefetch b ahead 1 into l2;` is not directly inside a loop\n"
                 "  help: put it directly inside a `for` loop over k or n"
             ),
         ),

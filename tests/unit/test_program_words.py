@@ -140,7 +140,7 @@ WRONG: list[tuple[int, int, str]] = [
     (0, LOAD | 0, "word 0, `load`: `x` at dram + 0 is not within one array"),
     (0, LOAD | 34, "word 0, `load`: `x` at dram + 136 is not within one array"),
     (0, LOAD | 48, "word 0, `load`: `x` is read at dram + 192, never written before"),
-    (1, SCALE | 2 << 100, "word 1, `scale`: `x` is register 2 of row, which holds no such"),
+    (1, SCALE | 2 << 100, "word 1, `scale`: `x` is register 2 of row, which has no such registers"),
     (2, STORE | 16, "word 2, `store`: `z` is written into `x`, an input"),
 ]
 

@@ -76,7 +76,7 @@ def test_what_failed_has_no_rank_and_counts_for_nothing() -> None:
     assert rows[0][-2:] == ("measured_ns", "rank")
     assert [row[-2:] for row in rows[1:]] == [("30.0", "2"), ("failed", "-"), ("25.0", "1")]
     assert agreement(found, ATTEMPTS).tau == -1
-    assert contest_lines(ATTEMPTS, [found])[0].endswith("; 2 of 3 known from before")
+    assert contest_lines(ATTEMPTS, [found])[0].endswith("; 2 of 3 from the cache")
 
 
 def test_json_says_the_same() -> None:

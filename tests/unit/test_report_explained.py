@@ -77,7 +77,7 @@ def test_a_product_that_streams_is_bound_by_memory() -> None:
 
 
 def test_a_model_without_parts_says_so() -> None:
-    assert bound_sentence(()) == "the model does not say of what its cost is made"
+    assert bound_sentence(()) == "the model does not split its cost into parts"
 
 
 # --- the tree ---------------------------------------------------------------------------------------------

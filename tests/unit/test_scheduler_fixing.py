@@ -74,7 +74,7 @@ def test_parts_for_threads_need_threads() -> None:
     with pytest.raises(UsageProblem) as refused:
         resolve(GEMM, {"parallel.m": 2})
     assert refused.value.render().endswith(
-        "axes are dealt to several threads only: `--threads 2`, from Python `threads=2`"
+        "axes are partitioned for several threads only: `--threads 2`, from Python `threads=2`"
     )
     assert resolve(replace(GEMM, threads=2), {"parallel.m": 2}) == {"nest0.parallel.m": 2}
 
@@ -171,7 +171,7 @@ def test_parts_of_a_schedule_that_no_decisions_lead_to_are_not_kept() -> None:
     with pytest.raises(UsageProblem) as refused:
         complete(GEMM, odd, {"unroll": None}, solve)
     assert refused.value.render() == (
-        "error[fix-unreadable]: parts of nest 0 cannot be kept: no decisions lead to its loops\n"
+        "error[fix-unreadable]: parts of nest 0 cannot be fixed: no decisions lead to its loops\n"
         "  note: it has more loops over an axis, or stages elsewhere, than the solver would\n"
         "  help: replay it as it is, without --fix, or give the values: --fix NAME=NUMBER"
     )

@@ -136,7 +136,7 @@ def test_the_judge_knows_what_may_be_taken_along() -> None:
     findings = check_schedule(found, fewer)
     assert [d.code for d in findings] == ["schedule-fuse"]
     assert "statement 3 cannot be fused" in findings[0].message
-    assert "with this mapping it can take along: 0, 2" in findings[0].notes
+    assert "with this mapping it can fuse: 0, 2" in findings[0].notes
 
 
 def test_the_child_is_told_what_may_be_taken_along() -> None:

@@ -270,7 +270,7 @@ def test_a_solver_that_denies_what_is_known_is_asked_in_another_way(times: int) 
     assert found.cost_ns == pytest.approx(best.cost_ns, rel=1e-3)
     assert found.status == "OPTIMAL"
     assert [warning.code for warning in found.findings] == ["solver-denied"]
-    assert f"it said so {times} times, and its word was OPTIMAL in the end" in found.findings[0].render()
+    assert f"it reported that {times} times, and its final status was OPTIMAL" in found.findings[0].render()
 
 
 def test_a_solver_that_denies_everything_leaves_the_heuristics_schedule() -> None:

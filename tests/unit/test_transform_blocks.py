@@ -130,13 +130,13 @@ REFUSED = {
     "no temporary shrinks to blocks of `n`": ("n", "for n in N, m in M { y[n, m] = x[n, m]; }"),
     "`n` has 20000 blocks; the limit is 16384": ("n", FILL + PASS_ON),
     "`n` has 40000 iterations; the limit is 16384": ("n", FILL + BEFORE),
-    "`y[n, m] = select(m > 0, t[n, m] + y[n, 0], y[n, m])` may need what a later block does to `y`": (
+    "`y[n, m] = select(m > 0, t[n, m] + y[n, 0], y[n, m])` may read a later block's result in `y`": (
         "m",
         FILL + ACROSS,
     ),
-    "`t[n, m] += y[n, m]` may need what a later block does to `y`": ("m", FILL + SUMS + HALO),
+    "`t[n, m] += y[n, m]` may read a later block's result in `y`": ("m", FILL + SUMS + HALO),
     "`u[m] = x[0, m] * y[0, 0]` needs `y[n, m] = t[n, m]` as a whole": ("n", FILL + PASS_ON + BETWEEN),
-    "`t` may hold what an earlier iteration of the loop around left in it": ("m", f"seq s in 3 {{ {LEFT} }}"),
+    "`t` may hold a value from an earlier iteration of the loop around": ("m", f"seq s in 3 {{ {LEFT} }}"),
 }
 
 
@@ -200,7 +200,7 @@ def test_rows_that_need_their_neighbours_in_the_next_turn_stay_inside_of_ordered
     text = STEPS.replace("- x[n]", "- (x[n + 1] else 0)")
     kernel = canonical(text, T=5, N=11)
     assert shared_blocks(kernel, Blocks("n", 4), frozenset("t")) == (
-        "`x[n] = x[n] + v[n]` may need what a later block does to `x`"
+        "`x[n] = x[n] + v[n]` may read a later block's result in `x`"
     )
 
 

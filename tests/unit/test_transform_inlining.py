@@ -59,15 +59,15 @@ def test_one_iteration_of_an_ordered_loop_computes_what_it_has_filled() -> None:
     [
         (
             "for i in N { t[i] = z[i]; } for i in N { z[i] = 0; } for i in N { y[i] = t[i]; }",
-            "`z[i] = 0` changes what it is computed from before `y[i] = t[i]` reads it",
+            "`z[i] = 0` changes its own inputs before `y[i] = t[i]` reads it",
         ),
         (
             "for i in N { t[i] = z[i]; } for i in N { z[i] = t[N - 1 - i]; } for i in N { y[i] = 0; }",
-            "what `t[i] = z[i]` reads changes while its values are used",
+            "an input of `t[i] = z[i]` changes while its values are used",
         ),
         (
             "for i in N { t[i] = z[i]; } for i in N, k in N { z[i] += t[i]; } for i in N { y[i] = 0; }",
-            "`z[i] += t[i]` changes what it is computed from",
+            "`z[i] += t[i]` changes its own inputs",
         ),
         (
             "for i in N { t[i] = x[i]; } for i in N { y[i] = 0; } for i in N, k in N { y[i] += t[k]; }",
@@ -83,7 +83,7 @@ def test_one_iteration_of_an_ordered_loop_computes_what_it_has_filled() -> None:
         ),
         (
             "for i in N { t[i] = x[i]; } seq k in 2 { for i in N { y[i] = t[i]; } }",
-            "`y[i] = t[i]` may read what another iteration has left there",
+            "`y[i] = t[i]` may read a value of another iteration there",
         ),
     ],
 )

@@ -95,8 +95,8 @@ def test_a_machine_without_a_product_of_its_own_says_so() -> None:
 def test_why_nothing_streams_is_told_apart(figure: Callable[..., Any]) -> None:
     cases = {
         "it was not measured how fast mem is read": (MACHINE, {"l3": 8 << 20}),
-        "a cache holds them, or they take longer to compute than to come": (MACHINE, {"mem": 8 << 20}),
-        "nothing can be hinted of them": (replace(MACHINE, hints={}), SIZES),
+        "a cache holds them, or they take longer to compute than to load": (MACHINE, {"mem": 8 << 20}),
+        "no hints exist for them": (replace(MACHINE, hints={}), SIZES),
     }
     said: list[str] = []
     for why, (machine, sizes) in cases.items():

@@ -137,7 +137,7 @@ def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple
     """Return the ways when arrays are first copied into padded ones: nothing of them is read in place."""
     if not arrays:
         return ways
-    said = f"{', '.join(arrays)} is copied into a padded array first, for what is read beyond its edge"
+    said = f"{', '.join(arrays)} is copied into a padded array first, for reads beyond its edge"
     kinds: dict[MoveKind, MoveKind] = {"in place": "packed", "strided": "packed"}
     return tuple(
         replace(m, kind=kinds.get(m.kind, m.kind), why="; ".join(filter(None, (said, m.why)))) for m in ways

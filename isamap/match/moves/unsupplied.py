@@ -35,7 +35,7 @@ def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, ba
         step = suppliers.known.address_steps[operand.memory]
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""
         copied = f"{register} of {array_of(operand)} into {operand.memory}"
-        return f"{machine} has nothing that copies {copied}{where}"
+        return f"{machine} has no instruction that copies {copied}{where}"
     writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
         without = _without_state(operand, suppliers)
@@ -96,7 +96,7 @@ def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[
     wanted, there = (_shown(operand.dtype.name, s) for s in (operand.shape, others[name].shape))
     missing = f"no move of {machine} {verb.format(wanted)} {operand.memory}"
     nearest = f"the nearest, {name}, has {there} there"
-    return f"{missing}: {nearest}; what is moved and what is computed with need the same shape"
+    return f"{missing}: {nearest}; the moved and the computed tile need the same shape"
 
 
 def _reads_memory(pattern: Pattern, suppliers: Suppliers) -> bool:

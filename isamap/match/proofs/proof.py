@@ -138,7 +138,7 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
     for axis in pattern.axes:
         length = axis.extent.substitute(highs).value
         if length is None and axis.name in running:
-            raise _OpenQuestion(f"nothing says how long the instruction's axis {axis.name} is")
+            raise _OpenQuestion(f"the length of the instruction's axis {axis.name} is not known")
         lengths[axis.name] = 1 if length is None or axis.name not in running else length
     extents = {a.name: a.extent for a in (*statement.axes, *statement.sequence)}
     lets = {let.name: let.value for let in kernel.lets} if kernel is not None else {}

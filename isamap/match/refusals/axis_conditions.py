@@ -94,7 +94,7 @@ def _ordered(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs
     edits = unorder(case.kernel, found.name)
     edit = f"`for {found.name} in {found.extent}`, for the order does not matter"
     if not edits or not are_legal(case.kernel, edits):
-        edits, edit = (), f"another instruction: steps of {found.name} use what the ones before left"
+        edits, edit = (), f"another instruction: steps of {found.name} use the results of earlier ones"
     return Cause("ordered-axis", message, found.span, axis.span, edit, edits)
 
 
@@ -183,7 +183,7 @@ def refuse_instruction(case: Case) -> Cause | None:
     ordered = next((p for p in parts if p.sequence), None)
     if ordered is not None:
         axes = ", ".join(a.name for a in ordered.sequence)
-        message = f"goes through {axes} in order, each step with what the one before left"
+        message = f"goes through {axes} in order, each step with the result of the one before"
         edit = "another instruction, without `seq`"
         return Cause("instruction-ordered", message, where, ordered.assign.span, edit)
     guarded = next((p.assign.guard for p in parts if p.assign.guard is not None), None)

@@ -208,7 +208,7 @@ def refuse_product(case: Case) -> Cause | None:
             continue
         text = " * ".join(as_factor(f) for f in (near, *scales, far))
         shown = " and ".join(brief(s) for s in scales)
-        message = f"multiplies two operands; `{brief(value)}` scales by {shown} what is multiplied already"
+        message = f"multiplies two operands; `{brief(value)}` scales a product by {shown}"
         edits = replace_by(value, text)
         return Cause("scale-misplaced", message, value.span, mine.span, f"`{text}`", edits)
     return None

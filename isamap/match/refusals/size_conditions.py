@@ -32,7 +32,7 @@ def refuse_parameters(case: Case) -> Cause | None:
         return None
     ranges = ", ".join(f"{p.name} in {p.low}..{p.high}" for p in instruction.params if p.low and p.high)
     stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in instruction.where)
-    message = f"requires {stated}, which nothing meets" + (f" with {ranges}" if ranges else "")
+    message = f"requires {stated}, which cannot be met" + (f" with {ranges}" if ranges else "")
     span = next((c.span for c in instruction.where if c.span), instruction.span)
     return Cause("precondition-unmeetable", message, case.statement.assign.span, span, OTHER)
 

@@ -138,7 +138,7 @@ def _placement(case: Case, around: Surroundings) -> Cause | None:
         makers = [p.output for p in around.patterns if _held(p.output) == _held(o)]
         if makers and not any(_same_place(m.placement, o.placement) for m in makers):
             written = _coordinates(o.placement)
-            message = f"takes {o.name} placed at {written}: nothing that is brought to {o.memory} lies so"
+            message = f"takes {o.name} placed at {written}: no load to {o.memory} has that placement"
             edit = f"a move within {o.memory} to that placement in the machine's description"
             return Cause("placement-differs", message, case.statement.assign.span, o.span, edit)
     return None
@@ -194,10 +194,10 @@ def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
     memory = case.machine.memories.get(operand.memory or "")
     if isinstance(subject, Read) and memory is not None and memory.kind == "addressable":
         wanted = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
-        message = f"{wanted}; `{brief(shown)}` lies otherwise"
+        message = f"{wanted}; `{brief(shown)}` has another layout"
         edit = f"the array of `{brief(shown)}` stored the other way round, or a load into a register"
         return Cause("column-load", message, shown.span, operand.span, edit)
-    message = f"has nothing that supplies {operand.name}: {missing.why}"
+    message = f"cannot load or store {operand.name}: {missing.why}"
     edit = f"a move of {operand.dtype} to {operand.memory} in the machine's description"
     return Cause("operand-not-supplied", message, shown.span, operand.span, edit)
 

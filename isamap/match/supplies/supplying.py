@@ -80,7 +80,7 @@ def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Le
         best = replace(best, cost_ns=0.0)
     if best is not None:
         suppliers.memo[want] = best
-    elif not suppliers.met & suppliers.underway:  # else it failed for where it was wanted
+    elif not suppliers.met & suppliers.underway:  # else it failed for where it was requested
         suppliers.failed[want] = moves  # behind more moves it fails as well
     return best
 

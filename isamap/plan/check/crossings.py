@@ -29,7 +29,7 @@ def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
             yield Diagnostic(
                 "schedule-overlap",
                 f"{name} has no staged result to write back",
-                help="what is written back late waits in a buffer: stage the result there, or drop the line",
+                help="a deferred write-back needs a buffer: stage the result there, or leave the line out",
             )
         else:
             yield from _check_spread(nest, spread, stage, operand, name)
@@ -60,7 +60,7 @@ def _check_prefetch(
     if operand.registers == 0:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name}: `{operand.tensor}` is read inside another operand, which is no box of one array",
+            f"{name}: `{operand.tensor}` is read inside another operand, not as a box of one array",
             help="leave the line out",
         )
     elif stage is not None and is_staged and stage.memory:
@@ -80,16 +80,20 @@ def _check_prefetch(
     elif not is_staged and not operand.in_rows:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name}: what a turn reads of `{operand.tensor}` is no box of one array",
+            f"{name}: an iteration's reads of `{operand.tensor}` are not a box of one array",
             help=f"put `stage {operand.name};` around the loop, or leave the line out",
         )
     around = nest.loops[prefetch.depth - 1] if prefetch.depth else None
     if around is None or not around.counts or around.axis not in operand.axes:
-        where = f"`for {around.axis} by {around.step}`" if around else "no loop"
+        where = (
+            f"directly inside `for {around.axis} by {around.step}`, whose next iteration accesses the same "
+            f"elements of `{operand.tensor}`"
+            if around
+            else "not directly inside a loop"
+        )
         yield Diagnostic(
             "schedule-overlap",
-            f"{name} stands directly inside {where}, "
-            f"whose next turn does not move on to other elements of `{operand.tensor}`",
+            f"{name} is {where}",
             help=f"put it directly inside a `for` loop over {' or '.join(operand.axes)}",
         )
 
@@ -108,13 +112,13 @@ def _check_ahead(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Iter
     if operand.is_accumulator:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name} fills a buffer early with elements that the turns before still change",
+            f"{name} fills a buffer early with elements that earlier iterations still change",
             help=f"write `stage {stage.operand};`, and `spread write {stage.operand} into` a loop's axis",
         )
     if stage.depth == 0 or not nest.loops[stage.depth - 1].counts:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name} stands directly inside no loop, so there is no turn to be ahead of",
+            f"{name} is not directly inside a loop, so there is no earlier iteration",
             help=f"move it into a `for` loop, or write `stage {stage.operand};`",
         )
     if stage.into:
@@ -126,11 +130,15 @@ def _check_spread(
 ) -> Iterator[Diagnostic]:
     around = nest.loops[stage.depth - 1] if stage.depth else None
     if around is None or not around.counts or around.axis not in operand.axes:
-        where = f"`for {around.axis} by {around.step}`" if around else "no loop"
+        where = (
+            f"directly inside `for {around.axis} by {around.step}`, whose next iteration accesses the same "
+            f"elements of `{operand.tensor}`"
+            if around
+            else "not directly inside a loop"
+        )
         yield Diagnostic(
             "schedule-overlap",
-            f"{name} stands directly inside {where}, "
-            f"whose next turn does not move on to other elements of `{operand.tensor}`",
+            f"{name} is {where}",
             help=f"put it and its `stage {spread.operand};` directly inside a `for` loop over "
             f"{' or '.join(operand.axes)}"
             if operand.axes
@@ -148,7 +156,7 @@ def _check_hosts(nest: NestSchedule, depth: int, axis: str, name: str) -> Iterat
             "schedule-overlap",
             f"{name}: there is no `for {axis}` inside",
             notes=(f"the loops inside run over {', '.join(axes)}",) if axes else (),
-            help="name the loop whose turns are to share the work",
+            help="name the loop whose iterations share the work",
         )
         return
     hosts = axes[: axes.index(axis) + 1]
@@ -156,6 +164,6 @@ def _check_hosts(nest: NestSchedule, depth: int, axis: str, name: str) -> Iterat
     if twice is not None:
         yield Diagnostic(
             "schedule-overlap",
-            f"{name}: `{twice}` has several loops there, which do not run equally often in each turn",
+            f"{name}: `{twice}` has several loops there, with different trip counts in each iteration",
             help=f"name a loop outside the second one over `{twice}`",
         )

@@ -317,7 +317,7 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
     for name in sorted({stage.operand for stage in nest.stages if stage.by_rows} & rowless):
         yield Diagnostic(
             "schedule-stage",
-            f"{where}: `stage {name} by rows;`: no loop goes along rows of what is copied there",
+            f"{where}: `stage {name} by rows;`: no loop runs along rows of the copied elements",
             help=f"write `stage {name};`",
         )
     for operand in option.operands:
@@ -325,13 +325,13 @@ def _check_stages(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `{operand.name}` cannot be staged",
-                notes=("no move of the machine supplies it from a buffer",),
+                notes=("no move of the machine loads it from a buffer",),
             )
         if operand.name not in staged and operand.direct_ns is None and not operand.packed:
             yield Diagnostic(
                 "schedule-stage",
                 f"{where}: `{operand.name}` has to be staged",
-                notes=(f"no move of the machine supplies it from where `{operand.tensor}` lies",),
+                notes=(f"no move of the machine loads it from where `{operand.tensor}` lies",),
                 help=f"put `stage {operand.name};` before `hold;` or further outside",
             )
 

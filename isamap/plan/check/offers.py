@@ -15,14 +15,14 @@ def check_carried(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
     if nest.carried and nest.carried != offered:
         yield Diagnostic(
             "schedule-carry",
-            f"nest {nest.statement}: nothing can be carried along `{nest.carried}`",
-            notes=(f"with this mapping it can be along: {offered or 'none'}",),
+            f"nest {nest.statement}: no values can be carried along `{nest.carried}`",
+            notes=(f"with this mapping it can carry along: {offered or 'none'}",),
             help=f"write `carry {offered};`" if offered else "leave the line out",
         )
     if nest.carried and nest.pipeline is not None:
         yield Diagnostic(
             "schedule-carry",
-            f"nest {nest.statement}: turns along `{nest.carried}` wait for each other, in no pipeline",
+            f"nest {nest.statement}: iterations along `{nest.carried}` depend on each other and cannot be pipelined",
             help="leave out the line `pipeline`",
         )
 
@@ -36,7 +36,7 @@ def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "schedule-fuse",
                 f"nest {nest.statement}: statement {number} cannot be fused",
-                notes=(f"with this mapping it can take along: {known}",),
+                notes=(f"with this mapping it can fuse: {known}",),
                 help=f"give statement {number} a nest of its own",
             )
             continue
@@ -58,7 +58,7 @@ def check_packed(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
         if operand.packed and (stage is None or not stage.packed):
             yield Diagnostic(
                 "schedule-packed",
-                f"nest {nest.statement}: `{operand.tensor}` is passed packed, and not taken so",
+                f"nest {nest.statement}: `{operand.tensor}` is passed packed, and its stage is not packed",
                 help=f"put `stage {operand.name} packed;` before the first loop, or leave out "
                 f"--packed {operand.tensor}",
             )
@@ -77,7 +77,7 @@ def _check_whole(nest: NestSchedule, stage: Stage) -> Iterator[Diagnostic]:
     if stage.depth or stage.ahead or stage.memory:
         yield Diagnostic(
             "schedule-packed",
-            f"nest {nest.statement}: `stage {stage.operand} packed;` stands inside {stage.depth} loops, and "
-            "what is packed before is packed as a whole",
+            f"nest {nest.statement}: `stage {stage.operand} packed;` is inside {stage.depth} loops, but "
+            "an operand that is packed before the program is packed as a whole",
             help="move it before the first loop",
         )

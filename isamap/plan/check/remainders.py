@@ -33,7 +33,7 @@ def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
     if issues > MAX_ISSUES and issues > whole:
         yield Diagnostic(
             "schedule-too-large",
-            f"nest {nest.statement}: a register block and its rests have {issues} issues together, "
+            f"nest {nest.statement}: a register block and its remainders have {issues} issues together, "
             f"at most {MAX_ISSUES} can be",
             help="write fewer sizes behind `rest`, such as `rest 8 4 2 1`, or unroll less",
         )
@@ -75,7 +75,7 @@ def _check_pieces(
     if not makes_all:
         yield Diagnostic(
             "schedule-tiling",
-            f"{where}: these pieces do not make every rest up to {whole}, each of them taken once at most",
+            f"{where}: these pieces do not compose every remainder up to {whole}, each used at most once",
             notes=(f"they are multiples of {axis.tile} and end with it; each is at most twice the next one",),
             help=f"write `rest {' '.join(map(str, halves(whole, axis.tile)))}`",
         )

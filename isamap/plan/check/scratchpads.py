@@ -87,7 +87,7 @@ def _wrong_memory(nest: NestSchedule, stage: Stage, operand: TileOperand) -> Dia
     return Diagnostic(
         "schedule-stage",
         f"nest {nest.statement}: `{stage.operand}` cannot be staged {where}",
-        notes=(f"what reads it is served from {homes}",),
+        notes=(f"its readers load from {homes}",),
         help=f"write `stage {stage.operand} in {first} at 0;`"
         if first
         else f"write `stage {stage.operand};`",

@@ -29,13 +29,15 @@ def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnosti
     where = f"nest {nest.statement}"
     late = [loop for loop in nest.loops[nest.parallel :] if loop.is_dealt]
     if late:
-        yield _wrong(f"{where}: {_shown(late[0])} stands inside a loop of another kind", "move it outermost")
+        yield _wrong(f"{where}: {_shown(late[0])} is inside a loop of another kind", "move it outermost")
         return
     axes = [loop.axis for loop in dealt]
     for axis in sorted({axis for axis in axes if axes.count(axis) > 1}):
-        yield _wrong(f"{where}: axis `{axis}` is dealt by {axes.count(axis)} loops", "leave one of them")
+        yield _wrong(
+            f"{where}: axis `{axis}` is partitioned by {axes.count(axis)} loops", "leave one of them"
+        )
     if nest.hold < len(dealt):
-        yield _wrong(f"{where}: `hold` stands outside of {_shown(dealt[-1])}", "put `hold;` inside of it")
+        yield _wrong(f"{where}: `hold` is outside of {_shown(dealt[-1])}", "put `hold;` inside of it")
     yield from _check_stages(nest, len(dealt))
     yield from _check_sums(nest, option, dealt)
     extents = {axis.name: axis.extent for axis in option.axes}
@@ -52,13 +54,13 @@ def _check_stages(nest: NestSchedule, dealt: int) -> Iterator[Diagnostic]:
         if stage.memory:
             yield _wrong(
                 f"nest {nest.statement}: `stage {stage.operand}` lies in `{stage.memory}`, "
-                "of which it is not known how threads share it",
+                "and threads cannot share that memory",
                 "leave out the parallel loops, or the memory",
             )
         if 0 < stage.depth < dealt:
             yield _wrong(
-                f"nest {nest.statement}: `stage {stage.operand};` stands between two parallel loops",
-                "put it outside of them, where it is shared, or inside, where each part has its own",
+                f"nest {nest.statement}: `stage {stage.operand};` is between two parallel loops",
+                "put it outside of them to share the buffer, or inside to give each part its own",
             )
 
 
@@ -71,19 +73,17 @@ def _check_sums(nest: NestSchedule, option: NestOption, dealt: list[LoopStep]) -
     if not option.can_split_sums:
         yield Diagnostic(
             "schedule-parallel",
-            f"{where} deals a sum that cannot be taken in parts",
-            notes=(
-                "the kernel is strict about its order, or the machine has nothing that joins partial results",
-            ),
-            help="deal another axis",
+            f"{where} partitions a sum that cannot be split",
+            notes=("the kernel is `strict`, or the machine cannot add partial sums",),
+            help="partition another axis",
         )
         return
     for operand in option.operands:
         depths = [stage.depth for stage in nest.stages if stage.operand == operand.name]
         if operand.is_accumulator and depths != [len(dealt)]:
             yield _wrong(
-                f"{where} deals a sum: every part needs an accumulator of its own",
-                f"put `stage {operand.name};` right inside the parallel loops",
+                f"{where} partitions a sum: every part needs an accumulator of its own",
+                f"put `stage {operand.name};` directly inside the parallel loops",
             )
 
 

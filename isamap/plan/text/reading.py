@@ -118,7 +118,7 @@ def _parse_loops(reader: Reader, body: _Body) -> None:
                 reader.take_one_of((";",))
                 if body.hold is None:
                     raise reader.problem(
-                        "no `hold` stands around this issue", span, "add `hold;` between two loops"
+                        "no `hold` is around this issue", span, "add `hold;` between two loops"
                     )
                 return
             case "hold":
@@ -159,7 +159,7 @@ def _parse_pipeline(reader: Reader) -> Pipeline:
     span = reader.peek_span()
     interval = reader.take_number()
     if interval < 1:
-        raise reader.problem("turns start one or more ticks apart", span)
+        raise reader.problem("iterations start one or more ticks apart", span)
     reader.take_one_of(("at",))
     starts = [reader.take_number()]
     while reader.peek_span().text != ";":
@@ -186,7 +186,7 @@ def _parse_spread(reader: Reader, body: _Body) -> Spread:
         raise reader.problem(
             f"`spread write {operand}` does not follow a `stage {operand};`",
             span,
-            "what is written back late waits in a staging buffer: the two stand together",
+            "a deferred write-back needs a staging buffer: write the two lines together",
         )
     reader.take_one_of(("into",))
     axis = reader.take_name("an axis")

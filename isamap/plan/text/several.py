@@ -83,6 +83,6 @@ def _shown(box: Box) -> str:
 def _wrong(what: str, whole: Box) -> Diagnostic:
     return Diagnostic(
         "schedule-mismatch",
-        f"the schedules do not share out {_shown(whole)}: {what}",
+        f"the schedules do not partition {_shown(whole)}: {what}",
         help="change their lines `sizes`, so that each value has one schedule",
     )

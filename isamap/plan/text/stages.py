@@ -22,7 +22,7 @@ def take_turns(reader: Reader, most: int) -> int:
     span = reader.peek_span()
     turns = reader.take_number()
     if not 1 <= turns <= most:
-        raise reader.problem(f"data is moved 1 to {most} turns ahead", span)
+        raise reader.problem(f"data is moved 1 to {most} iterations ahead", span)
     return turns
 
 

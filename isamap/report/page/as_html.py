@@ -26,7 +26,7 @@ OPEN = 4
 """Pictures of a section that are shown at once; others wait to be opened."""
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
 KEYS = (
-    "Point at a line, or focus a text and use ↑ ↓: what belongs to it is marked in the others. "
+    "Point at a line, or focus a text and use ↑ ↓: related lines are marked in the others. "
     "← and → go to the neighbouring text, Esc lets go."
 )
 
@@ -78,7 +78,7 @@ def _head(report: Report, sections: Sequence[_Section]) -> Iterator[str]:
 
 
 def _tail() -> Iterator[str]:
-    yield "</main><footer>Made by isamap. All is in this file; it asks for nothing from outside.</footer>"
+    yield "</main><footer>Made by isamap. The file is self-contained.</footer>"
     yield f"<script>{_beside('page.js')}</script></body></html>\n"
 
 
@@ -133,7 +133,7 @@ def _data(about: Line | Mark, numbers: dict[str, str]) -> str:
 
 def _mapping(report: Report) -> Iterator[str]:
     yield _table(report.mappings)
-    yield "<details><summary>Loops: what an iteration of each touches, and which cache that fits</summary>"
+    yield "<details><summary>Loops: bytes per iteration, and the cache that fits them</summary>"
     for tree in report.explained.trees:
         rows = tree_rows(tree)
         yield f"<h3>Statement {tree.statement}</h3>"

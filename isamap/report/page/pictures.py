@@ -273,9 +273,7 @@ class _Window:
 
 def timeline_pictures(title: str, timeline: Timeline) -> Iterator[Picture]:
     """Yield the whole run; and a part of it, where single issues are too short to be seen in the whole."""
-    yield _timeline_picture(
-        _Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: what is busy when")
-    )
+    yield _timeline_picture(_Window(timeline, 0.0, timeline.total_ns, "timeline", f"{title}: busy times"))
     if len(timeline.bars) > 3 * CLOSE:
         start, end = _busiest(timeline)
         said = f"{title}: from {time_text(start)} to {time_text(end)}"
