@@ -54,6 +54,19 @@ def cast(term: Term, dtype: str) -> Term:
     return Term(f"wrap_{dtype}({term.text})", dtype)
 
 
+def limit(text: str, bound: str, value: float | None, dtype: str, *, is_upper: bool) -> str:
+    """Return the text of a value that a bound limits, as torch and ONNX define `clamp`, `relu` and `Clip`.
+
+    `value` is the bound where it is known. An element equal to its bound stays as it is, so that a zero keeps
+    its sign: `max` and `min` of two zeros may be either of them. If one of both is NaN, the result is NaN.
+    """
+    if value or not DTYPES[dtype].is_float:
+        return f"{'min' if is_upper else 'max'}({text}, {bound})"
+    beyond = f"{bound} < {text}" if is_upper else f"{text} < {bound}"
+    is_nan = f" | {bound} != {bound}" if value is None else ""
+    return f"select({beyond}{is_nan}, {bound}, {text})"
+
+
 def _literal(value: float | bool, dtype: str) -> str:
     """Return a number written out in a type, rounded once. Raises: NotTaken."""
     known = DTYPES[dtype]

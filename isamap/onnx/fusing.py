@@ -2,8 +2,8 @@
 
     conv -> add -> relu      one kernel: the sums, and what is done to each of them
 
-A value goes where it is read if nothing else reads it, the sizes are the same, and it is read once; so
-nothing is computed twice, and each result is rounded as before.
+A value goes where it is read if nothing else reads it, the sizes are the same, and it is read once, or cheap;
+each result is rounded as before.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from isamap.ir import DTYPES
 from isamap.onnx.making import axes_of, nest
 from isamap.onnx.pending import PLACE, Border, Pointwise, Written, call_of, placed, written
 from isamap.onnx.program import Move, Passed, Step
@@ -23,6 +24,8 @@ Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
 MOST_CHARACTERS = 1500
 """Of an expression: chains of instructions are searched for each of its parts."""
 MOST_STATEMENTS = 16
+MOST_REPEATED = 120
+"""Characters of all copies of an expression that stands in several places of another."""
 
 
 def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
@@ -91,13 +94,13 @@ def _with_producers(
         if (
             isinstance(producer, Pointwise)
             and readers[passed.tensor] == 1
-            and places[number] == 1
+            and (places[number] == 1 or _is_cheap(producer.expression, places[number]))
             and sum(p.tensor == passed.tensor for p in step.inputs) == 1
             and producer.output == passed
             and passed.shape == step.output.shape
-            and size + len(producer.expression) <= MOST_CHARACTERS
+            and size + places[number] * len(producer.expression) <= MOST_CHARACTERS
         ):
-            size += len(producer.expression)
+            size += places[number] * len(producer.expression)
             elements.append(f"({placed(producer.expression, put_places(inputs, producer.inputs))})")
             joined.append({p.tensor for p in producer.inputs})
             definitions += producer.definitions if producer.definitions not in definitions else ""
@@ -112,6 +115,12 @@ def _with_producers(
     return replace(
         step, name="_".join(names), definitions=definitions, inputs=tuple(inputs), expression=expression
     )
+
+
+def _is_cheap(expression: str, times: int) -> bool:
+    """Return whether an expression may be written several times: it is short, and calls no function."""
+    called = set(re.findall(r"([a-z]\w*)\(", expression))
+    return times * len(expression) <= MOST_REPEATED and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
 def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from isamap.ir import DTYPES, OPS
-from isamap.models.terms import NotTaken, Term, cast, number, wide
+from isamap.models.terms import NotTaken, Term, cast, limit, number, wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,11 @@ _FORMULAS: Mapping[str, Formula] = {
         for name, text in op.texts(op.aten).items()
     },
     "div": Formula("({0} / {1})"),
-    "relu": Formula("max({0}, 0)", "number"),
     "rsqrt": Formula("(1 / sqrt({0}))"),
     "reciprocal": Formula("(1 / {0})"),
     "silu": Formula("({0} * sigmoid({0}))"),
-    "clamp_min": Formula("max({0}, {1})", "number"),
-    "clamp_max": Formula("min({0}, {1})", "number"),
+    "clamp_min.Tensor": Formula("max({0}, {1})", "number"),
+    "clamp_max.Tensor": Formula("min({0}, {1})", "number"),
     "hardsigmoid": Formula("(min(max({0} + 3, 0), 6) / 6)"),
     "hardswish": Formula("({0} * min(max({0} + 3, 0), 6) / 6)"),
     "sigmoid_backward": Formula("({0} * (1 - {1}) * {1})"),
@@ -101,9 +100,10 @@ def _pow(given: Sequence[str], option: Option, dtype: str) -> str:
 
 def _clamp(given: Sequence[str], option: Option, dtype: str) -> str:
     found = given[0]
-    for name, function in (("min", "max"), ("max", "min")):
-        if option(name) is not None:
-            found = f"{function}({found}, {_number(option(name), dtype)})"
+    for name in ("min", "max"):
+        bound = option(name)
+        if bound is not None:
+            found = limit(found, _number(bound, dtype), bound, dtype, is_upper=name == "max")
     return found
 
 
@@ -133,6 +133,9 @@ _OPTIONED: Mapping[str, Optioned] = {
     "gelu_backward": Optioned(2, (("approximate", "none"),), _gelu_backward),
     "pow": Optioned(1, (("exponent", None),), _pow),
     "clamp": Optioned(1, (("min", None), ("max", None)), _clamp, "number"),
+    "clamp_min": Optioned(1, (("min", None), ("max", None)), _clamp, "number"),
+    "clamp_max": Optioned(1, (("max", None), ("min", None)), _clamp, "number"),
+    "relu": Optioned(1, (("min", 0), ("max", None)), _clamp, "number"),
     "hardtanh": Optioned(1, (("min", -1), ("max", 1)), _clamp, "number"),
     "leaky_relu": Optioned(1, (("negative_slope", 0.01),), _leaky),
     "threshold_backward": Optioned(2, (("threshold", 0),), _threshold_backward, "number"),
@@ -142,21 +145,28 @@ _OTHER_FORMS = frozenset(("default", "Tensor", "Scalar", "self", "Tensor_Scalar"
 _CONVERSIONS = frozenset(("_to_copy", "convert_element_type"))
 
 
+def _entry(name: str) -> Formula | Optioned | None:
+    """Return the operation that a node of torch, `mul.Tensor`, is; None where it is none of a text alone."""
+    base = name.partition(".")[0]
+    return _FORMULAS.get(name) or _FORMULAS.get(base) or _OPTIONED.get(base)
+
+
 def is_pointwise(name: str) -> bool:
     """Return whether a node of torch, `mul.Tensor`, is such an operation."""
     base, _, form = name.partition(".")
-    known = base in _FORMULAS or base in _OPTIONED or base in _CONVERSIONS or base == "where"
+    known = _entry(name) is not None or base in _CONVERSIONS or base == "where"
     return known and form in _OTHER_FORMS
 
 
 def terms_of(node: Any, name: str) -> list[Any]:
     """Return the arguments of a node that are terms: tensors, and numbers in their place."""
-    base = name.partition(".")[0]
-    if base == "where":
-        return list(node.args[:3])
-    if base in _OPTIONED:
-        return list(node.args[: _OPTIONED[base].terms])
-    return list(node.args[: 2 if base in _FORMULAS and "{1}" in _FORMULAS[base].template else 1])
+    match _entry(name):
+        case Formula(template):
+            return list(node.args[: 2 if "{1}" in template else 1])
+        case Optioned(terms):
+            return list(node.args[:terms])
+        case None:
+            return list(node.args[: 3 if name.startswith("where.") else 1])
 
 
 def value_of(node: Any, name: str, given: Sequence[Term], promoted: str, result: str) -> Term:
@@ -164,23 +174,21 @@ def value_of(node: Any, name: str, given: Sequence[Term], promoted: str, result:
 
     `promoted` is the type in which torch compares them. Raises: NotTaken.
     """
-    base = name.partition(".")[0]
-    if base in _CONVERSIONS:
-        return cast(given[0], result)
-    if base == "where":
-        chosen, one, other = cast(given[0], "bool"), cast(given[1], result), cast(given[2], result)
-        return Term(f"select({chosen.text}, {one.text}, {other.text})", result)
-    if base in _OPTIONED:
-        optioned = _OPTIONED[base]
-        inside = _inside(optioned.kinds, result)
-        texts = [cast(t, inside).text for t in given]
-        return cast(Term(optioned.made(texts, _options(node, optioned), inside), inside), result)
-    formula = _FORMULAS[base]
-    compared = promoted if formula.is_truth else result
-    inside = _inside(formula.kinds, compared)
-    texts = [cast(cast(t, compared) if formula.is_truth else t, inside).text for t in given]
-    filled = Term(formula.template.format(*texts), "bool" if formula.is_truth else inside)
-    return cast(filled, result)
+    match _entry(name):
+        case Formula(template, kinds, is_truth):
+            compared = promoted if is_truth else result
+            inside = _inside(kinds, compared)
+            texts = [cast(cast(t, compared) if is_truth else t, inside).text for t in given]
+            return cast(Term(template.format(*texts), "bool" if is_truth else inside), result)
+        case Optioned(_, _, made, kinds) as optioned:
+            inside = _inside(kinds, result)
+            texts = [cast(t, inside).text for t in given]
+            return cast(Term(made(texts, _options(node, optioned), inside), inside), result)
+        case None if name.startswith("where."):
+            chosen, one, other = cast(given[0], "bool"), cast(given[1], result), cast(given[2], result)
+            return Term(f"select({chosen.text}, {one.text}, {other.text})", result)
+        case None:
+            return cast(given[0], result)
 
 
 def _options(node: Any, optioned: Optioned) -> Option:

@@ -64,3 +64,20 @@ def test_what_no_kernel_performs_is_named_and_runs_in_torch() -> None:
 def test_an_option_that_is_not_there_is_refused() -> None:
     with pytest.raises(Exception, match="the backend `isamap` has no option `machin`"):
         torch.compile(mlp(), backend=backend.backend, options={"machin": "host"})(torch.randn(3, 8))
+
+
+@pytest.mark.parametrize(("pack", "dtype"), [(False, torch.bfloat16), (True, torch.float32)])
+def test_a_zero_that_equals_its_bound_keeps_its_sign(pack: bool, dtype: Any) -> None:
+    functional = torch.nn.functional
+
+    def limited(x: Any) -> tuple[Any, ...]:
+        bounds = [(0.0, None), (None, 0.0), (0.0, 6.0), (0.0, 0.0), (2.0, 0.0)]
+        clamped = [torch.clamp(x, low, high) for low, high in bounds]
+        return (*clamped, torch.relu(x), functional.relu6(x), functional.hardtanh(x, -1, 0), torch.tanh(x))
+
+    x = torch.tensor([-0.0, 0.0, -1.0, 1.0, torch.nan] * 5, dtype=dtype)
+    found = torch.compile(limited, backend=backend.backend, options={**OPTIONS, "pack": pack})(x)
+    for ours, theirs in zip(found, limited(x), strict=True):
+        torch.testing.assert_close(ours, theirs, equal_nan=True)
+        known = ~torch.isnan(theirs)
+        assert torch.equal(torch.signbit(ours[known]), torch.signbit(theirs[known]))

@@ -90,3 +90,16 @@ def test_a_function_is_as_exact_as_it_states(name: str, hw: str) -> None:
     stated = Library()[name].ulp
     size = np.spacing(np.abs(wanted if stated is not None else x).astype(np.float32)).astype(np.float64)
     assert np.max(np.abs(made - wanted)[fine] / size[fine]) <= (stated or 2)
+
+
+@pytest.mark.parametrize("hw", ["generic-c", "x86-avx2"])
+def test_a_function_that_is_odd_gives_a_zero_of_the_sign_of_its_argument(hw: str) -> None:
+    x = np.array([-0.0, 0.0] * 8, np.float32)
+    names = ["erf", "expm1", "log1p", "silu", "sin", "tanh"]
+    operands = " ".join(f"out y_{name}: f32[N];" for name in names)
+    loops = " ".join(f"for i in N {{ y_{name}[i] = {name}(x[i]); }}" for name in names)
+    source = Source("k.ir", f"kernel k(N) {{ in x: f32[N]; {operands} {loops} }}")
+    prepared = prepare(Request(source, hw, {"N": x.size}, heuristic="greedy"))
+    arrays = {"x": x, **{f"y_{name}": np.ones_like(x) for name in names}}
+    found = run_program(prepared.compiled, packed_arrays(prepared.packers, arrays, {}), {}).arrays
+    assert [name for name in names if np.signbit(found[f"y_{name}"]).tolist() != np.signbit(x).tolist()] == []

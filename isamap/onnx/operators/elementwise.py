@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from isamap.ir import DTYPES, OPS, Op
-from isamap.models.terms import NotTaken, Term, cast, number, wide
+from isamap.models.terms import NotTaken, Term, cast, limit, number, wide
 from isamap.onnx.applied import Applied, element
 from isamap.onnx.making import Value, axes_of, broadcast_shape, nest
 from isamap.onnx.types import TYPES
@@ -119,23 +119,30 @@ def _cast_like(o: Applied) -> Value:
 
 
 def _clip(o: Applied) -> Value:
-    x, inside = o[0], wide(o[0].dtype)
-    if o.opset < 11:
-        low, high = (cast(number(o.real(n, d)), inside).text for n, d in (("min", -3.4e38), ("max", 3.4e38)))
-        return o.map(f"min(max({{0}}, {low}), {high})", x)
-    low, high = o.optional(1), o.optional(2)
-    template, values = "{0}", [x]
-    for function, bound in (("max", low), ("min", high)):
-        if bound is not None:
-            template = f"{function}({template}, {{{len(values)}}})"
+    x, template = o[0], "{0}"
+    inside, values = wide(x.dtype), [x]
+    for place, (name, default) in enumerate((("min", -3.4e38), ("max", 3.4e38)), 1):
+        if o.opset < 11:
+            known = o.real(name, default)
+            text = cast(number(known), inside).text
+        elif (bound := o.optional(place)) is None:
+            continue
+        else:
+            known = None if bound.known is None else float(bound.known.reshape(-1)[0])
+            text = f"{{{len(values)}}}"
             values.append(bound.shaped(()))
-    return o.map(template, *values) if len(values) > 1 else x
+        template = limit(template, text, known, inside, is_upper=name == "max")
+    return o.map(template, *values) if template != "{0}" else x
+
+
+def _relu(o: Applied) -> Value:
+    return o.map(limit("{0}", "0", 0, wide(o[0].dtype), is_upper=False), o[0])
 
 
 def _sign(o: Applied) -> Value:
     if DTYPES[o[0].dtype].kind == "uint":
         return o.map("min({0}, 1)", o[0])
-    return o.map("select({0} > 0, 1, select({0} < 0, -1, {0}))", o[0])
+    return o.map("select({0} > 0, 1, select({0} < 0, -1, abs({0})))", o[0])
 
 
 _BY_INFINITY = "abs({1}) == inf & abs({0}) != inf"
@@ -170,7 +177,9 @@ def _pow(o: Applied) -> Value:
     size = "exp({1} * log(abs({0})))"
     is_odd = "(round({1} / 2, down) * 2 != {1})"
     of_negative = f"select(round({{1}}, down) != {{1}}, inf - inf, select({is_odd}, -{size}, {size}))"
-    power = f"select({{1}} == 0, 1, select({{0}} < 0, {of_negative}, {size}))"
+    of_zero = f"select((round({{1}}, down) == {{1}}) & {is_odd}, select({{1}} < 0, 1 / {{0}}, {{0}}), {size})"
+    of_others = f"select({{0}} == 0, {of_zero}, {size})"
+    power = f"select({{1}} == 0, 1, select({{0}} < 0, {of_negative}, {of_others}))"
     if not DTYPES[x.dtype].is_float:
         power = f"round({power} * 1.000000000001, zero)"  # whole powers are whole, whatever log rounds
     return o.map(power, x, y, inside="f64")
@@ -243,7 +252,14 @@ _ARC = """function arc_of_tangent(x: f64) {
   let low = select(a <= 0.66, f64(0), f64(0.7853981633974483));
   let y = select(a > 2.414213562373095, f64(1.5707963267948966), low);
   let s = y + (r * (z * p / q) + r);
-  return select(x < 0, -s, s);
+  return select(x == 0, x, select(x < 0, -s, s));
+}
+"""
+
+_ASINH = """function asinh_of(x: f64) {
+  let a = abs(x);
+  let y = log1p(a + a / (1 / a + sqrt(1 / (a * a) + 1)));
+  return select(x == 0, x, select(x < 0, -y, y));
 }
 """
 
@@ -257,11 +273,11 @@ def _of_row(op: Op, text: str) -> Lowered:
 
 ELEMENTWISE: Mapping[str, Lowered] = {
     **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
-    "Relu": numbers("max({0}, 0)"),
+    "Relu": _relu,
     "Tan": through_f64("(sin({0}) / cos({0}))"),
     "Sinh": through_f64("(0.5 * (expm1({0}) - expm1(-{0})))"),
     "Cosh": through_f64("(0.5 * (exp({0}) + exp(-{0})))"),
-    "Asinh": through_f64("select({0} < 0, -1, 1) * log(abs({0}) + sqrt({0} * {0} + 1))"),
+    "Asinh": through_f64("asinh_of({0})", _ASINH),
     "Acosh": through_f64("log({0} + sqrt(({0} - 1) * ({0} + 1)))"),
     "Atanh": through_f64("(0.5 * log1p(2 * {0} / (1 - {0})))"),
     "Atan": through_f64("arc_of_tangent({0})", _ARC),
@@ -277,7 +293,7 @@ ELEMENTWISE: Mapping[str, Lowered] = {
         alpha=1.67326319217681884765625,
         gamma=1.05070102214813232421875,
     ),
-    "Celu": floats("(max({0}, 0) + min(0, {alpha} * expm1({0} / {alpha})))", alpha=1.0),
+    "Celu": floats("select({0} > 0, {0}, {alpha} * expm1({0} / {alpha}))", alpha=1.0),
     "LeakyRelu": floats("select({0} < 0, {0} * {alpha}, {0})", alpha=0.01),
     "ThresholdedRelu": floats("select({0} > {alpha}, {0}, 0)", alpha=1.0),
     "HardSigmoid": floats("max(0, min(1, {0} * {alpha} + {beta}))", alpha=0.2, beta=0.5),

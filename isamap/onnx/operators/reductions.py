@@ -14,7 +14,7 @@ from isamap.onnx.applied import Applied, known_value
 from isamap.onnx.making import Value, axes_of, nest
 from isamap.onnx.operators.elementwise import Lowered
 from isamap.onnx.operators.products import accumulator, finished
-from isamap.onnx.operators.windows import lowest
+from isamap.onnx.operators.windows import is_extreme, lowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,9 @@ def arg(o: Applied, x: Value, axis: int, over: Over, operator: str, *, is_last: 
     text.loop(every, f"{best.at(at)} {operator}= {element};")
     place = f"k{axis}" if x.shape[axis] != 1 else "0"
     none, how = ("-1", "max") if is_last else (str(x.shape[axis]), "min")
-    text.loop(every, f"{y.at(at)} {how}= select({element} == {best.at(at)}, i64({place}), {none});")
+    text.loop(
+        every, f"{y.at(at)} {how}= select({is_extreme(element, best.at(at), inside)}, i64({place}), {none});"
+    )
     return text.done()
 
 

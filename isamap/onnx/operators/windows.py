@@ -107,6 +107,14 @@ def lowest(dtype: str) -> str:
     return "-inf" if DTYPES[dtype].is_float else cast(number(DTYPES[dtype].low), dtype).text
 
 
+def is_extreme(element: str, found: str, dtype: str) -> str:
+    """Return the text that tells whether an element is the maximum or minimum that was found.
+
+    Where one of the elements is NaN, NaN was found, and each NaN is it.
+    """
+    return f"{element} == {found}" + (f" | {element} != {element}" if DTYPES[dtype].is_float else "")
+
+
 def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
     x, found = _pooled(o)
     text = o.text()
@@ -131,7 +139,8 @@ def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
     most = "0x7fffffffffffffff"
     text.loop(loops, f"{where.at(at)} = {most};")
     text.loop(
-        {**loops, **inner}, f"{where.at(at)} min= select({inside} & ({pixel} == {y.at(at)}), {flat}, {most});"
+        {**loops, **inner},
+        f"{where.at(at)} min= select({inside} & ({is_extreme(pixel, y.at(at), x.dtype)}), {flat}, {most});",
     )
     return text.all_done()
 
