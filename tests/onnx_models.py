@@ -9,9 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from isamap.ir import interpret
 from isamap.onnx.graph import Array
 from isamap.onnx.importing import Imported, lower_model
+from isamap.onnx.program import Call
 from isamap.onnx.reading import parse_model
+from isamap.source import Source
+from isamap.syntax import parse_kernel
 
 Described = Sequence[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]
 """Nodes: operator, inputs, outputs, attributes."""
@@ -49,3 +53,19 @@ def evaluated(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
 def imported(model: Any, constants: Mapping[str, Array] | None = None) -> Imported:
     """Return a model that was made, imported."""
     return lower_model(parse_model(model.SerializeToString(), Path("made.onnx")), "made", {}, constants or {})
+
+
+def interpreted(
+    nodes: Described, inputs: Mapping[str, Array], outputs: Sequence[str], **constants: Any
+) -> list[Array]:
+    """Return the results of a model's kernels as the interpreter computes them."""
+    arrays = {name: np.asarray(value, np.float32) for name, value in constants.items()}
+    program = imported(make(nodes, inputs, outputs, arrays, 24)).whole()
+    found = {port.passed.tensor: inputs[port.name] for port in program.inputs} | dict(program.constants)
+    for step in program.steps:
+        assert isinstance(step, Call), "the interpreter moves no elements to places that data says"
+        kernel = parse_kernel(Source("k.ir", program.kernels[step.kernel]))
+        given = {name: found[p.tensor].reshape(p.shape or (1,)) for name, p in step.reads.items()}
+        made = interpret(kernel, given, {})
+        found |= {p.tensor: np.asarray(made[name]) for name, p in step.writes.items()}
+    return [found[port.passed.tensor].reshape(port.passed.shape) for port in program.outputs]

@@ -154,8 +154,7 @@ class Making:
 
     def fresh(self, dtype: str, shape: Shape) -> Value:
         """Return a value that a step is about to write. Raises: NotTaken for one that is too large."""
-        if prod(shape) > MOST_ELEMENTS:
-            raise NotTaken(f"a result of {prod(shape)} elements is too large")
+        _check_size(shape)
         self.tensors += 1
         return Value(dtype, shape, f"t{self.tensors - 1}")
 
@@ -180,6 +179,11 @@ class Making:
             if not is_sound(made):
                 raise NotTaken("sizes that do not go together")
             self.steps.append(made)
+
+
+def _check_size(shape: Sequence[int]) -> None:
+    if prod(shape) > MOST_ELEMENTS:
+        raise NotTaken(f"a result of {prod(shape)} elements is too large")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +255,8 @@ class Text:
         return made
 
     def temp(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
-        """Return an array that exists inside only."""
+        """Return an array that exists inside only. Raises: NotTaken for one that is too large."""
+        _check_size(shape)
         self._temporaries += 1
         return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
 

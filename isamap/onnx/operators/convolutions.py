@@ -123,8 +123,13 @@ def _conv_transpose(o: Applied) -> Value:
     groups, count = o.integer("group", 1), x.rank - 2
     strides, dilations = o.list("strides") or (1,) * count, o.list("dilations") or (1,) * count
     more = o.list("output_padding") or (0,) * count
-    if w.rank != x.rank or x.shape[1] != w.shape[0] or x.shape[1] % groups:
+    window = o.list("kernel_shape") or w.shape[2:]
+    if w.rank != x.rank or x.rank < 3 or window != w.shape[2:]:
+        raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)}")
+    if groups < 1 or x.shape[1] != w.shape[0] or x.shape[1] % groups:
         raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)} in {groups} groups")
+    if min((*strides, *dilations, *window)) < 1 or min(more) < 0:
+        raise NotTaken("a stride, a dilation or a window below 1, or a negative `output_padding`")
     reach = [(k - 1) * d + 1 for k, d in zip(w.shape[2:], dilations, strict=True)]
     full = [(size - 1) * s + r for size, s, r in zip(x.shape[2:], strides, reach, strict=True)]
     before, result = _cropped(o, full, more, x.shape[2:], strides)
@@ -161,18 +166,20 @@ def _cropped(
     """Return how much is left out before, and the sizes of the result, of a transposed convolution."""
     count = len(full)
     kind, wanted = o.word("auto_pad", "NOTSET"), o.list("output_shape")
-    pads = o.list("pads") or (0,) * (2 * count)
+    pads = o.list("pads") if kind != "VALID" else None
+    pads = pads or (0,) * (2 * count)
+    if len(pads) != 2 * count or len(wanted or full) < count:
+        raise NotTaken(f"attributes for another number of dimensions than {count}")
     if wanted is None and kind in ("SAME_UPPER", "SAME_LOWER"):
         wanted = tuple(size * s for size, s in zip(image, strides, strict=True))
     if wanted is None:
         sizes = [f - pads[n] - pads[count + n] + more[n] for n, f in enumerate(full)]
+        if min(sizes) < 0:
+            raise NotTaken(f"`pads` {list(pads)} that take away more than {full}")
         return list(pads[:count]), sizes
     wanted = wanted[-count:]
     totals = [max(0, f + more[n] - wanted[n]) for n, f in enumerate(full)]
-    before = [-(-t // 2) if kind == "SAME_LOWER" or (kind == "NOTSET") else t // 2 for t in totals]
-    if kind == "NOTSET":
-        before = [t - t // 2 for t in totals]
-    return before, list(wanted)
+    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in totals], list(wanted)
 
 
 CONVOLUTIONS: Mapping[str, Lowered] = {
