@@ -20,11 +20,11 @@ from unittest.mock import patch
 
 from scheduling_cases import Case, all_cases
 
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.plan.problem import NestProblem, Problem, TileAxis
 from isamap.plan.schedule import Schedule
-from isamap.posing.build import build_problem
 from isamap.scheduler import AnalyticModel, Candidate, OpenOption, decided, open_options, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.pricing import read_nest

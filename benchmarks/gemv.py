@@ -14,9 +14,9 @@ from statistics import median
 
 from alternate import program, ratio, source, turns
 
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import load_machine
-from isamap.posing.build import build_problem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 

@@ -95,7 +95,7 @@ def measure(case: Case, limit_s: float) -> Row:
     """Return what each heuristic finds for a case, and how long it takes."""
     kernel, machine, sizes = case
     request = Request(source_of(kernel), machine, sizes, limit_s=limit_s)
-    problem = compile_kernel(request, "pose").problem
+    problem = compile_kernel(request, "formulate").problem
     assert problem is not None
     found: dict[str, Schedule] = {}
     seconds: dict[str, float] = {}

@@ -23,11 +23,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from isamap.formulate.hierarchy import Memories
 from isamap.machine import load_machine
 from isamap.onnx.pricing import CALL_NS, lines, near_of
 from isamap.plan.graph_check import check_graph_plan
 from isamap.plan.graphs import GraphNode, GraphProblem, Group
-from isamap.posing.hierarchy import Memories
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily
 from isamap.scheduler.graphs.improving import better_start, planned
@@ -257,7 +257,7 @@ def row(name: str, recorder: Recorder, limit_s: float) -> str:
     number = {cone: n for n, cone in enumerate(cones)}
     none = planned(problem, [number[Cone(n)] for n in range(len(problem.nodes))])
     greedy = planned(problem, [number[cone] for cone in greedily(Edges.of(problem.nodes, problem.results))])
-    posed, started = time.process_time() - started, time.monotonic()
+    formulated, started = time.process_time() - started, time.monotonic()
     room = max(none.peak_bytes, greedy.peak_bytes)
     plan = improved_in_pieces(problem, better_start(none, greedy, room), limit_s, room)
     solved, started = time.monotonic() - started, time.monotonic()
@@ -270,7 +270,7 @@ def row(name: str, recorder: Recorder, limit_s: float) -> str:
         f"{none.cost_ns / plan.cost_ns:.2f}", f"{greedy.cost_ns / plan.cost_ns:.3f}",
         f"{100 * max(0.0, 1 - bound / plan.cost_ns):.2f}",
         " / ".join(f"{p.peak_bytes / 2**20:.2f}" for p in (none, greedy, plan)),
-        f"{posed:.1f} / {solved:.1f} / {bounded:.1f}",
+        f"{formulated:.1f} / {solved:.1f} / {bounded:.1f}",
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 

@@ -11,10 +11,10 @@ import argparse
 from collections import Counter
 from pathlib import Path
 
+from isamap.formulate.build import offers
 from isamap.ir import Range, bind
 from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import load_machine
-from isamap.posing.build import offers
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -123,7 +123,7 @@ def main() -> None:
             if case.name in done:
                 continue
             started = time.perf_counter()
-            made = compile_kernel(case.request(detect_machine(), "none"), "pose")
+            made = compile_kernel(case.request(detect_machine(), "none"), "formulate")
             assert made.problem
             entry = measure_schedules(case, made, candidates(made.problem, options.limit), options.seconds)
             with store.open("a") as file:

@@ -13,7 +13,7 @@ from typing import cast
 
 from ranking_cases import Case
 
-from isamap import posing
+from isamap import formulation
 from isamap.driver.pipeline import compile_kernel
 from isamap.plan import problem
 from isamap.plan.plugins import load_cost_model
@@ -54,11 +54,11 @@ class Judged:
 def judge(entry: Mapping[str, object], machine: str, profile: str, problems: Path) -> Judged:
     """Return a stored case, priced for a machine with a profile."""
     case = Case.named(str(entry["case"]))
-    posed = problem_of(case, machine, profile, problems)
+    formulated = problem_of(case, machine, profile, problems)
     model = load_cost_model("analytic")
     texts = cast("list[str]", entry["schedules"])
     times = cast("list[dict[str, float]]", entry["ns"])
-    priced = [price(parse_schedule(Source("s", text)), posed, model) for text in texts]
+    priced = [price(parse_schedule(Source("s", text)), formulated, model) for text in texts]
     known = (
         (tuple(x for x in p if x is not None), t["min"], len(p)) for p, t in zip(priced, times, strict=True)
     )
@@ -73,17 +73,17 @@ def problem_of(case: Case, machine: str, profile: str, folder: Path) -> Problem:
     path = folder / f"{case.name.replace(' ', '-')}-{machine}-{label}-{_rules()}.json"
     if path.exists():
         return read(path.read_text())
-    posed = compile_kernel(request, "pose").problem
-    assert posed
+    formulated = compile_kernel(request, "formulate").problem
+    assert formulated
     folder.mkdir(exist_ok=True)
-    path.write_text(write(posed))
-    return posed
+    path.write_text(write(formulated))
+    return formulated
 
 
 @cache
 def _rules() -> str:
     """Return a digest of what problems are made by; effects, which price them, may change."""
-    sources = [Path(problem.__file__), *sorted(Path(posing.__file__).parent.glob("*.py"))]
+    sources = [Path(problem.__file__), *sorted(Path(formulation.__file__).parent.glob("*.py"))]
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()[:12]
 
 

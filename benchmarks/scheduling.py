@@ -121,7 +121,7 @@ def _measure(case: Case, limit_s: float) -> Row:
         "sizes": case.sizes,
         "options": [len(nest.options) for nest in problem.nests],
         "parse_s": made.stage_seconds["parse"],
-        "problem_s": made.stage_seconds["match"] + made.stage_seconds["pose"],
+        "problem_s": made.stage_seconds["match"] + made.stage_seconds["formulate"],
         "solver_s": made.stage_seconds["schedule"],
         "first_s": walls[1] - walls[0],
         "final_s": walls[2] - walls[1],

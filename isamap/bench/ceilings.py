@@ -18,13 +18,13 @@ import numpy as np
 from isamap.bench.timed_loops import load_loops
 from isamap.driver.pipeline import Compilation
 from isamap.emit.c import emit_c
+from isamap.formulate.matches import chosen_tile
 from isamap.ir import Index, Kernel, Read
 from isamap.lower.program import For, Issue, LoweredProgram, Names, Node, RegisterRef, Tensor, Value
 from isamap.lower.registers import configured, number_registers
 from isamap.lower.supply_issues import Emitter
 from isamap.machine import EmitCall, Machine, cost_params, cost_value
 from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
-from isamap.posing.matches import chosen_tile
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import compile_library
 from isamap.transform import statements

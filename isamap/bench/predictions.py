@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 from isamap.bench.rows import Row
 from isamap.bench.turns import geometric_mean
 from isamap.driver.sizes import read_size
+from isamap.formulate.build import build_problem
 from isamap.machine import load_machine
 from isamap.plan.plugins import load_cost_model
-from isamap.posing.build import build_problem
 from isamap.report.schedules import kendall_tau
 from isamap.scheduler.nests.pricing import price
 

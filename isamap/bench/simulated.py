@@ -21,9 +21,9 @@ from isamap.bench.layer_kinds import LayerKind
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import CompiledKernel, prepare
+from isamap.formulate.estimate import interval_ns
 from isamap.machine import Machine
 from isamap.match import pattern_of
-from isamap.posing.estimate import interval_ns
 from isamap.simulate.events import simulate
 from isamap.source import IsamapError, added
 

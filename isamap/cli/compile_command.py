@@ -270,7 +270,7 @@ def _text_behind(made: Compilation, stage: str) -> str:
         case "match":
             lines = [f"statement {n}: {m.ident}" for n, s in enumerate(made.matches) for m in s.mappings]
             return "\n".join(lines)
-        case "pose":
+        case "formulate":
             assert made.problem is not None
             lines = [f"statement {n.statement}: {o.mapping}" for n in made.problem.nests for o in n.options]
             return "\n".join(lines)

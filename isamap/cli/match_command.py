@@ -251,7 +251,7 @@ def unmatched_findings(matched: Matched, rejections: tuple[Rejection, ...]) -> t
     )
     if not lacking and plain.issuperset(numbers):
         return ()
-    from isamap.driver.posing import formulate_matched
+    from isamap.driver.formulation import formulate_matched
 
     try:
         canonical, problem, sizes = formulate_matched(matched)

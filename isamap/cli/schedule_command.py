@@ -74,8 +74,8 @@ class ScheduleOptions(OnMachine):
 
 def schedule_command(asked: ScheduleOptions) -> Answer:
     """Find a schedule of a kernel, or compare what heuristics find."""
+    from isamap.driver.formulation import extent_of
     from isamap.driver.pipeline import compile_kernel
-    from isamap.driver.posing import extent_of
     from isamap.scheduler import start_early
 
     evaluators, report, roofline = asked.evaluators, asked.report, asked.roofline
@@ -97,7 +97,7 @@ def schedule_command(asked: ScheduleOptions) -> Answer:
         start_early()  # the next best ones are the solver's to find; the best one seldom needs it
     with Progress() as progress:
         many = asked.compare or len(names) > 1 or evaluators or report or roofline is not None
-        matched = compile_kernel(request, "pose", progress, "whole" if many else extent_of(request))
+        matched = compile_kernel(request, "formulate", progress, "whole" if many else extent_of(request))
         attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in names]
         contest = hold_contest(request, matched, attempts, evaluators, progress, again=asked.again)
         shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
@@ -172,7 +172,7 @@ def _payload(matched: Compilation, contest: Contest, text: str) -> dict[str, obj
 def _mappings(matched: Compilation) -> dict[str, object]:
     """Return how many mappings the scheduler could choose from, and why not from the others."""
     from isamap.driver.sizes import read_size
-    from isamap.posing.build import offers
+    from isamap.formulate.build import offers
 
     assert matched.canonical is not None
     assert matched.machine is not None
@@ -266,14 +266,14 @@ def _names_files(schedule: Schedule, kernel: str | None, hw: str | None) -> Gene
 def _problem(schedule: Schedule, kernel: str | None, machine: str, choices: Choices) -> Problem:
     """Return the question that a schedule answers, with what it takes packed."""
     from isamap.driver.pipeline import compile_kernel
-    from isamap.posing.packable import packed_tensors
+    from isamap.formulate.packable import packed_tensors
 
     request = make_request(read_kernel(kernel or schedule.kernel), machine, dict(schedule.sizes), choices)
     with Progress() as progress:
-        problem = compile_kernel(request, "pose", progress).problem
+        problem = compile_kernel(request, "formulate", progress).problem
         assert problem is not None
         if packed := packed_tensors(schedule, problem):
-            problem = compile_kernel(replace(request, packed=packed), "pose", progress).problem
+            problem = compile_kernel(replace(request, packed=packed), "formulate", progress).problem
     assert problem is not None
     return problem
 

@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from isamap.driver.blocking import asked_blocks
-from isamap.driver.posing import ProblemOf, canonical_form, plan_ns
+from isamap.driver.formulation import ProblemOf, canonical_form, plan_ns
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.stages import Clock
 from isamap.driver.strips import in_strips
+from isamap.formulate.hierarchy import Memories
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
-from isamap.posing.hierarchy import Memories
 from isamap.transform import (
     Blocks,
     Rewrite,

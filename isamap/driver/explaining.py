@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
+from isamap.formulate.estimate import open_compute_ns
+from isamap.formulate.layout import subscript_of
+from isamap.formulate.matches import chosen_tile
 from isamap.ir import Call, Expr, Index, IndexValue, Kernel
 from isamap.ir.atoms import Mod
 from isamap.ir.index import has_elements
@@ -41,9 +44,6 @@ from isamap.plan.loop_nest import Fused, Gathered, Known, Short, Subscript
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
-from isamap.posing.estimate import open_compute_ns
-from isamap.posing.layout import subscript_of
-from isamap.posing.matches import chosen_tile
 from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
 from isamap.scheduler.effects.shares import where_time_goes

@@ -65,7 +65,7 @@ class Gathered:
 
 
 @dataclass(frozen=True, slots=True)
-class _Posed:
+class _Formulated:
     """A row's space, and what trials have in common."""
 
     request: Request
@@ -99,7 +99,7 @@ def gather(
     nothing new, is not visited again.
     """
     timed = {row: set(texts) for row, texts in before.items()}
-    known: dict[SampleRow, _Posed] = {}
+    known: dict[SampleRow, _Formulated] = {}
     while timed and time.monotonic() < stop:
         row = min(timed, key=lambda r: len(timed[r]))
         watch(str(row))
@@ -114,10 +114,10 @@ def gather(
         yield found
 
 
-def _posed(plan: Plan, row: SampleRow) -> _Posed:
+def _posed(plan: Plan, row: SampleRow) -> _Formulated:
     """Return the space around what greedy finds of a row. Raises: NoMapping, Infeasible, UsageProblem."""
     request = plan.request(row)
-    made = compile_kernel(request, "pose")
+    made = compile_kernel(request, "formulate")
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
     assert made.problem, "the stages before have run"
@@ -129,22 +129,22 @@ def _posed(plan: Plan, row: SampleRow) -> _Posed:
     sizes = {name: value for name, value in made.problem.sizes if isinstance(value, int)}
     profile = request.profile.digest[:12] if request.profile else ""
     trial = Trial(made.canonical, made.machine, made.problem, replace(first, profile=profile), sizes)
-    return _Posed(request, space, trial)
+    return _Formulated(request, space, trial)
 
 
-def _visited(row: SampleRow, posed: _Posed, timed: set[str]) -> Gathered:
+def _visited(row: SampleRow, formulated: _Formulated, timed: set[str]) -> Gathered:
     """New schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
     trials: list[Trial] = []
-    for point in _drawn(posed.space, random.Random(len(timed))):
-        schedule = replace(posed.space.schedule(point), profile=posed.trial.schedule.profile)
+    for point in _drawn(formulated.space, random.Random(len(timed))):
+        schedule = replace(formulated.space.schedule(point), profile=formulated.trial.schedule.profile)
         text = schedule_text(schedule)
-        if text not in timed and not check_schedule(schedule, posed.trial.problem):
+        if text not in timed and not check_schedule(schedule, formulated.trial.problem):
             timed.add(text)
-            trials.append(replace(posed.trial, schedule=schedule))
+            trials.append(replace(formulated.trial, schedule=schedule))
         if len(trials) == TOGETHER:
             break
     clocked = Measured(ROUNDS, SECONDS, PROCESSOR_TIME, processor_time=True)
-    evaluated = evaluate_schedules(posed.request, trials, clocked) if trials else ()
+    evaluated = evaluate_schedules(formulated.request, trials, clocked) if trials else ()
     ran = sum(one.evaluation.cost_ns < float("inf") for one in evaluated)
     return Gathered(row, ran, len(evaluated) - ran)
 

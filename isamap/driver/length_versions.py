@@ -114,7 +114,7 @@ def _grown(request: Request, one: Compilation, lengths: tuple[int, int]) -> Sche
     assert one.problem, "all stages have run"
     named = tuple(sorted({nest.mapping for nest in one.schedule.nests}))
     sizes = dict(one.schedule.sizes)
-    problem = compile_kernel(replace(request, sizes=sizes), "pose", extent=named).problem
+    problem = compile_kernel(replace(request, sizes=sizes), "formulate", extent=named).problem
     assert problem, "this stage has run"
     schedule = at_other_tiles(one.schedule, one.problem, problem, lengths)
     return schedule if schedule is not None and not check_schedule(schedule, problem) else None

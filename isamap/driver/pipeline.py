@@ -1,6 +1,6 @@
 """The pipeline: from text to emitted C, each stage timed.
 
-parse → transform → match → pose → schedule → check → lower → emit
+parse → transform → match → formulate → schedule → check → lower → emit
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from dataclasses import dataclass, field, replace
 from isamap.driver.block_choice import form_in_blocks
 from isamap.driver.blocking import of_nests
 from isamap.driver.explaining import form_warnings, scalar_warnings
+from isamap.driver.formulation import Extent, Questions, choose_form, extent_of
 from isamap.driver.inputs import with_profile
-from isamap.driver.posing import Extent, Questions, choose_form, extent_of
 from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, judged
 from isamap.emit.c import EmittedC, emit_c
+from isamap.formulate.matches import Matches
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
 from isamap.lower.passes import State
@@ -28,7 +29,6 @@ from isamap.plan.check import check_schedule
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import parse_schedule
-from isamap.posing.matches import Matches
 from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
@@ -110,11 +110,11 @@ def compile_kernel(
     if stop_after == "match":
         return replace(made, matches=questions.matches(canonical))
     problem = questions.problem(
-        canonical, extent or ("whole" if stop_after == "pose" else extent_of(request))
+        canonical, extent or ("whole" if stop_after == "formulate" else extent_of(request))
     )
     problem = replace(problem, blocks=tuple((one.axis, one.size) for one in blocks))
     made = replace(made, problem=problem, matches=questions.known.get(canonical, ()))
-    if stop_after == "pose":
+    if stop_after == "formulate":
         return made
     with clock("schedule"):
         schedule, origin = _chosen(request, canonical, machine, problem, sizes, clock)

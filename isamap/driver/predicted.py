@@ -15,20 +15,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from isamap.driver.cluster import done_on_cluster
+from isamap.driver.formulation import extent_of
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel, find_schedule
-from isamap.driver.posing import extent_of
 from isamap.driver.recalled import question_of
 from isamap.driver.request import Request, Size
 from isamap.driver.side_by_side import done_side_by_side
+from isamap.formulate.estimate import estimate, numbered
+from isamap.formulate.matches import chosen_tile
 from isamap.kernels import list_kernels
 from isamap.match import pattern_of
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.schedule import PROVEN, NestSchedule, Schedule
 from isamap.plan.text import parse_schedule, print_schedule
-from isamap.posing.estimate import estimate, numbered
-from isamap.posing.matches import chosen_tile
 from isamap.scheduler.nests.pricing import price, start_from
 from isamap.source import IsamapError, Source, added
 from isamap.suites import usual_sizes
@@ -130,21 +130,24 @@ def _improve(request: Request, known: Sequence[str]) -> Compilation:
     """Return the compilation with the cheapest schedule known here; a search starts from one that is new."""
     own, *others = (parse_schedule(Source("schedule", text)) for text in known)
     named = tuple(sorted({nest.mapping for schedule in (own, *others) for nest in schedule.nests}))
-    posed, model = compile_kernel(request, "pose", extent=named), load_cost_model(request.cost_model)
-    assert posed.problem is not None, "this stage has run"
+    formulated, model = (
+        compile_kernel(request, "formulate", extent=named),
+        load_cost_model(request.cost_model),
+    )
+    assert formulated.problem is not None, "this stage has run"
     best = own
     for other in others:
-        parts = () if check_schedule(other, posed.problem) else price(other, posed.problem, model)
+        parts = () if check_schedule(other, formulated.problem) else price(other, formulated.problem, model)
         cost_ns = added(part or 0.0 for part in parts)
         if parts and None not in parts and cost_ns < (best.cost_ns or inf):
             best = replace(other, cost_ns=cost_ns, question=question_of(request))
     if best is own:
-        return replace(posed, schedule=own)
-    problem = compile_kernel(request, "pose", extent=extent_of(request)).problem
+        return replace(formulated, schedule=own)
+    problem = compile_kernel(request, "formulate", extent=extent_of(request)).problem
     assert problem is not None, "this stage has run"
     solved = find_schedule(request, start_from(problem, best, model))
     best = min(solved, best, key=lambda schedule: schedule.cost_ns or inf)
-    return replace(posed, schedule=_take_largest_bound(best, own, solved))
+    return replace(formulated, schedule=_take_largest_bound(best, own, solved))
 
 
 def _take_largest_bound(best: Schedule, *searched: Schedule) -> Schedule:

@@ -5,7 +5,7 @@
 | parse | the kernel's text typed and bound to sizes, the machine's description read |
 | transform | guards made explicit; with `--transform`, the form of the kernel that is compiled |
 | match | all mappings of every statement |
-| pose | the problem: mappings that may win, with what each costs |
+| formulate | the problem: mappings that may win, with what each costs |
 | schedule | the schedule, by the heuristic and the solver |
 | check | the schedule judged; warnings about what is slow |
 | lower | the program, pass by pass, judged |
@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-STAGES = ("parse", "transform", "match", "pose", "schedule", "check", "lower", "emit")
+STAGES = ("parse", "transform", "match", "formulate", "schedule", "check", "lower", "emit")
 # As in the table that is run (`workspace_packing.ALL_PASSES`), which brings most of the compiler.
 PASS_NAMES = (
     "loops",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from isamap.driver.posing import Plan, ProblemOf, plan_ns, quick_plan
+from isamap.driver.formulation import Plan, ProblemOf, plan_ns, quick_plan
 from isamap.driver.request import Request
 from isamap.driver.stages import Clock
 from isamap.ir import Kernel

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from isamap.formulate.matches import Matches, chosen_tile
 from isamap.ir import Index, Kernel, Range
 from isamap.lower.expand import expand_nest
 from isamap.lower.passes import PASSES, SHAPE, Pass, Setting, State, names_of, program_of, states, temps_of
@@ -21,7 +22,6 @@ from isamap.machine import Machine
 from isamap.match import statement_text, suppliers_of
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
-from isamap.posing.matches import Matches, chosen_tile
 from isamap.transform import statements
 
 

@@ -20,6 +20,7 @@ from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.emit.c import EmittedC
+from isamap.formulate.packable import require_packable
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
@@ -34,7 +35,6 @@ from isamap.onnx.planning import LINE_BYTES, plan
 from isamap.onnx.pricing import Prices, compiled
 from isamap.onnx.program import Call, Passed, Program, reads_of
 from isamap.onnx.types import size_bytes, stored
-from isamap.posing.packable import require_packable
 from isamap.run.blame import Emissions
 from isamap.run.child import permission_refused
 from isamap.run.in_process import large_room

@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from isamap.formulate.hierarchy import Memories
 from isamap.machine import Machine
 from isamap.onnx.pricing import CALL_NS, near_of
 from isamap.onnx.program import Call, Program, reads_of, writes_of
 from isamap.onnx.types import size_bytes
 from isamap.plan.devices import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
-from isamap.posing.hierarchy import Memories
 from isamap.scheduler.graphs.devices import dealt
 
 

@@ -64,7 +64,7 @@ class Partition:
 
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
         """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
-        problem, cones, written = pose(steps, results, self.prices)
+        problem, cones, written = formulate(steps, results, self.prices)
         number = {cone: n for n, cone in enumerate(cones)}
         edges = Edges.of(problem.nodes, problem.results)
         none = planned(problem, [number[Cone(n)] for n in range(len(steps))])
@@ -98,7 +98,7 @@ class Partition:
         return replace(plan, warnings=tuple(failures))
 
 
-def pose(
+def formulate(
     steps: Sequence[Open], results: set[str], prices: Prices
 ) -> tuple[GraphProblem, list[Cone], list[Open]]:
     """Return the problem of a program's steps, and by group its nodes and how it is written."""

@@ -11,6 +11,7 @@ from isamap.driver.compiling import compile_program
 from isamap.driver.passes import form_of
 from isamap.driver.request import Request
 from isamap.driver.side_by_side import done_side_by_side
+from isamap.formulate.hierarchy import Memories
 from isamap.machine import Machine
 from isamap.onnx.fusing import Open, reads_of, writes_of
 from isamap.onnx.grouping import as_kernel
@@ -20,7 +21,6 @@ from isamap.onnx.program import reads_of as passed_in
 from isamap.onnx.program import writes_of as passed_out
 from isamap.onnx.types import size_bytes
 from isamap.plan.graphs import Near
-from isamap.posing.hierarchy import Memories
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source, UsageProblem
 
 CALL_NS = 10.0

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
+from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.ir import Call, Cast, Expr, Instruction, Kernel
 from isamap.machine import Machine
 from isamap.match import (
@@ -31,7 +32,6 @@ from isamap.match import Mapping as Found
 from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
 from isamap.match.patterns.pattern import patterns_of
 from isamap.match.proofs.proof import Proof, prove
-from isamap.posing.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.source import added
 from isamap.transform import Statement, reads, statements
 

@@ -28,10 +28,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
+from isamap.formulate.estimate import numbered
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, is_read_of, places, statement_text
 from isamap.match.moves.variants import Variant, count_groupings
-from isamap.posing.estimate import numbered
 from isamap.report.columns import indented, shortened, table
 from isamap.report.mapping_facts import (
     Facts,

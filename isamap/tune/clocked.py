@@ -28,12 +28,12 @@ from numpy.typing import NDArray
 from isamap.emit.c import emit_c
 from isamap.emit.c_build import pool_files
 from isamap.emit.timing_source import FIRST, sampler
+from isamap.formulate.build import build_problem
 from isamap.ir import Kernel, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
-from isamap.posing.build import build_problem
 from isamap.run.child import Limits
 from isamap.run.clocking import Timed
 from isamap.run.runner import RunProblem, run_program

@@ -150,7 +150,7 @@ def _no_such_mapping(question: Question, wanted: int) -> Diagnostic:
         f"statement {question.nest.statement} has no mapping {wanted}: they are numbered from 0 to "
         f"{len(options) - 1}",
         notes=(", ".join(listed) + more,),
-        help="`isamap compile … --stop-after pose` lists them in their order",
+        help="`isamap compile … --stop-after formulate` lists them in their order",
     )
 
 

@@ -35,14 +35,16 @@ def bound_ns(problem: GraphProblem) -> float:
     for start in range(0, len(problem.nodes), PIECE):
         solver: Any = linear.Solver.CreateSolver("GLOP")
         piece = range(start, min(start + PIECE, len(problem.nodes)))
-        _pose(solver, problem, piece, needed, last)
+        _formulate(solver, problem, piece, needed, last)
         status = solver.Solve()
         # What is not solved to the end proves nothing.
         total += solver.Objective().Value() if status == linear.Solver.OPTIMAL else 0.0
     return max(0.0, total)
 
 
-def _pose(solver: Any, problem: GraphProblem, piece: range, needed: set[int], last: Sequence[int]) -> None:
+def _formulate(
+    solver: Any, problem: GraphProblem, piece: range, needed: set[int], last: Sequence[int]
+) -> None:
     runs: dict[int, list[Any]] = {}
     computing: dict[int, list[Any]] = {}
     reading: dict[tuple[int, int], list[Any]] = {}

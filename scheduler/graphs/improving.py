@@ -97,14 +97,16 @@ def improved(
 
 
 @dataclass(frozen=True, slots=True)
-class Posed:
+class Formulated:
     """A window, and the problem's group for each of its choices."""
 
     window: Window
     groups: tuple[int, ...]
 
 
-def _window(problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float) -> Posed:
+def _window(
+    problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float
+) -> Formulated:
     """Return the stretch of a plan as a question of its own."""
     spans = lives(problem, plan.order)
     own = [problem.groups[plan.order[n]] for n in stretch]
@@ -132,7 +134,7 @@ def _window(problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: 
         max(0, limit), max(0, near),
         _far_ns(problem, plan, stretch), EFFORT_PER_S * limit_s, limit_s,
     )  # fmt: skip
-    return Posed(window, groups)
+    return Formulated(window, groups)
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
@@ -179,16 +181,16 @@ def _better(
     problem: GraphProblem,
     plan: GraphPlan,
     stretch: range,
-    posed: Posed,
+    formulated: Formulated,
     decided: Decided,
     room_bytes: int,
     *,
     whole: bool,
 ) -> GraphPlan:
     """Return the plan with this stretch decided so, or as it was where that is no better."""
-    middle = tuple(posed.groups[n] for n in decided.order)
+    middle = tuple(formulated.groups[n] for n in decided.order)
     order = (*plan.order[: stretch.start], *middle, *plan.order[stretch.stop :])
-    named = {held.name for held in posed.window.held}
+    named = {held.name for held in formulated.window.held}
     near = plan.near
     if decided.near is not None:
         near = frozenset(plan.near - named | set(decided.near)) & frozenset(lives(problem, order))

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
 
+from isamap.formulate.build import build_problem
+from isamap.formulate.frame import Frame
+from isamap.formulate.matches import Matches
+from isamap.formulate.outline import Outline, outlines
+from isamap.formulate.packable import packed_in
+from isamap.formulate.unmatched import no_mapping, require_performed
 from isamap.ir import Kernel, Range
 from isamap.machine import Machine
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
-from isamap.posing.build import build_problem
-from isamap.posing.frame import Frame
-from isamap.posing.matches import Matches
-from isamap.posing.outline import Outline, outlines
-from isamap.posing.packable import packed_in
-from isamap.posing.unmatched import no_mapping, require_performed
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
 from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.greedy import greedy_candidate

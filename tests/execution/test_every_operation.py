@@ -14,10 +14,10 @@ import pytest
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
+from isamap.formulate.build import offers
 from isamap.ir import BOOL, DTYPES, OPS, REDUCTIONS, DType, Op, bind, converts_exactly
 from isamap.ir.dtypes import TYPE_SETS
 from isamap.machine import load_machine
-from isamap.posing.build import offers
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -20,7 +20,7 @@ from isamap.tune.measured import Measured
 
 
 def trials(machine: str, count: int, **sizes: int) -> list[Trial]:
-    made = compile_kernel(Request(source_of("gemm_f32"), machine, sizes), "pose")
+    made = compile_kernel(Request(source_of("gemm_f32"), machine, sizes), "formulate")
     assert made.canonical is not None
     assert made.machine is not None
     assert made.problem is not None

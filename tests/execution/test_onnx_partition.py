@@ -17,6 +17,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import Described, evaluated, make
 
 from isamap.cli.running import run
+from isamap.formulate.hierarchy import Memories
 from isamap.machine import load_machine
 from isamap.onnx.compiling import CompiledModel, How, compile_model, compile_program_of, partition_of
 from isamap.onnx.fusing import Fuse
@@ -24,7 +25,6 @@ from isamap.onnx.importing import Imported, lower_model
 from isamap.onnx.partition import Partition
 from isamap.onnx.pricing import Price, Prices, near_of
 from isamap.onnx.reading import parse_model
-from isamap.posing.hierarchy import Memories
 from isamap.scheduler.graphs.improving import ask_apart
 from isamap.source import UsageProblem
 

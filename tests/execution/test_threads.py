@@ -36,7 +36,7 @@ def gemm_schedule(
     hw: str, sizes: dict[str, Size], tile: int, loops: tuple[Step, ...], stages: tuple[Stage, ...]
 ) -> Source:
     """`loops` around a register block of 2 x 2 issues, of a mapping whose issue covers `tile` columns."""
-    matched = compile_kernel(Request(shipped("gemm_f32"), hw, sizes), "pose")
+    matched = compile_kernel(Request(shipped("gemm_f32"), hw, sizes), "formulate")
     assert matched.problem is not None
     wanted = {"m": 1, "n": tile, "k": 1}
     option = next(o for o in matched.problem.nests[0].options if {a.name: a.tile for a in o.axes} == wanted)

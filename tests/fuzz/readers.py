@@ -368,9 +368,9 @@ def read_schedule(data: bytes, folder: Path) -> None:
 
 @cache
 def _asked() -> tuple[Kernel, Machine, Problem, dict[str, int | Range]]:
+    from isamap.formulate.build import build_problem
     from isamap.ir import bind
     from isamap.machine import load_machine
-    from isamap.posing.build import build_problem
 
     sizes: dict[str, int | Range] = dict.fromkeys("MNK", 16)
     kernel, machine = bind(_kernel(), sizes), load_machine("generic-c")

@@ -20,6 +20,8 @@ from properties.random_mappings import operations, shipped_kernel, small_arrays,
 from properties.random_schedules import TRIES, random_schedule
 
 from isamap.emit.c import EmittedC, emit_c
+from isamap.formulate.build import build_problem
+from isamap.formulate.matches import matches_of, tiles_of
 from isamap.ir import OPS, Kernel, Range, bind, interpret, print_routine
 from isamap.kernels import list_kernels
 from isamap.lower.lower import lower
@@ -29,8 +31,6 @@ from isamap.match.mappings.enumerate import statement_mappings
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
-from isamap.posing.build import build_problem
-from isamap.posing.matches import matches_of, tiles_of
 from isamap.source import IsamapError, NoMapping, Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements

@@ -18,13 +18,13 @@ from properties.mappable import Written, random_kernel
 from properties.random_schedules import random_schedule
 
 from isamap.emit.c import EmittedC, emit_c
+from isamap.formulate.build import build_problem
 from isamap.ir import Range, bind
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.plan.check import check_schedule
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
-from isamap.posing.build import build_problem
 from isamap.source import Infeasible, Source, UsageProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -46,7 +46,7 @@ from isamap.transform.companions import outcome
 MACHINES = Path(__file__).parents[1] / "data" / "machines"
 EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "44"))
 OF_A_SIZE = 4
-"""Schedules of one kernel at one size: a problem takes longer to pose than a schedule to count."""
+"""Schedules of one kernel at one size: a problem takes longer to formulate than a schedule to count."""
 
 RELU = """kernel relu_gemm(M, N, K) {
   in A: f32[M, K];
@@ -103,7 +103,7 @@ class Case:
 
 
 @cache
-def posed(number: int) -> Compilation:
+def formulated(number: int) -> Compilation:
     """Return the problem of that number; sizes are multiples of four half of the time."""
     random = Random(number)
     kernel, machine, ranges = CASES[number % len(CASES)]
@@ -112,11 +112,11 @@ def posed(number: int) -> Compilation:
     sizes = {name: random.randint(low, high) for name, (low, high) in ranges.items()}
     sizes |= {n: -(-v // step) * step for n, v in sizes.items() if ranges[n][1] > 9}
     path = MACHINES / f"{machine}.yaml"
-    return compile_kernel(Request(source, str(path) if path.exists() else machine, sizes), "pose")
+    return compile_kernel(Request(source, str(path) if path.exists() else machine, sizes), "formulate")
 
 
 def prepare(number: int) -> Case:
-    made = posed(number // OF_A_SIZE)
+    made = formulated(number // OF_A_SIZE)
     assert made.canonical is not None
     assert made.problem is not None
     assert made.machine is not None

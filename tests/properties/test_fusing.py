@@ -14,12 +14,12 @@ from properties.batches import call, compile_batch
 from properties.random_schedules import random_schedule, with_directives
 
 from isamap.emit.c import EmittedC, emit_c
+from isamap.formulate.build import build_problem
 from isamap.ir import Kernel, Range, bind, interpret
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.plan.problem import Problem
 from isamap.plan.text import print_schedule
-from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

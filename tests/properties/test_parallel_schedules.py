@@ -31,7 +31,7 @@ KERNELS: tuple[tuple[str, str, dict[str, Size]], ...] = (
 @pytest.mark.parametrize(("name", "hw", "sizes"), KERNELS)
 def test_random_schedules_in_parts_are_right(name: str, hw: str, sizes: dict[str, Size]) -> None:
     source = Source(f"{name}.ir", kernel_path(name).read_text(encoding="utf-8"))
-    matched = compile_kernel(Request(source, hw, sizes), "pose")
+    matched = compile_kernel(Request(source, hw, sizes), "formulate")
     assert matched.problem is not None
     random, tried = Random(name + hw), 0
     while tried < 2:

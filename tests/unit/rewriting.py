@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.driver.posing import Questions, choose_form
+from isamap.driver.formulation import Questions, choose_form
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.stages import Clock

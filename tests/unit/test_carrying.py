@@ -9,11 +9,11 @@ import pytest
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
+from isamap.formulate.carriable import carried_axis
 from isamap.lower.program import Block, For, If, Issue, Node, Parallel
 from isamap.plan.check import check_schedule
 from isamap.plan.steady import Pipeline
 from isamap.plan.text import parse_schedule, print_schedule
-from isamap.posing.carriable import carried_axis
 from isamap.source import Source, SyntaxProblem
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

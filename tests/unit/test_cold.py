@@ -13,11 +13,11 @@ from unit.rewriting import shipped
 from isamap.cli import main
 from isamap.driver.recalled import problem_key
 from isamap.driver.request import Request
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.plan.problem import Problem
-from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.shares import where_time_goes

@@ -40,7 +40,7 @@ def canonical(text: str, **sizes: int) -> tuple[Kernel, list[Operand]]:
 
 def chosen(text: str, sizes: dict[str, int], **changes: object) -> tuple[tuple[str, int], ...]:
     request = Request(Source("pair.ir", text), MACHINE, sizes, heuristic="greedy", transform=BEST_FORM)
-    problem = compile_kernel(replace(request, **changes), "pose").problem
+    problem = compile_kernel(replace(request, **changes), "formulate").problem
     assert problem
     return problem.blocks
 
@@ -81,7 +81,7 @@ def test_what_a_person_fixes_is_not_chosen() -> None:
 @pytest.mark.parametrize(("array", "is_fresh"), [("X", True), ("T", False)])
 def test_new_rows_of_an_array_come_from_where_all_of_it_fits(array: str, is_fresh: bool) -> None:
     request = Request(Source("pair.ir", PAIR), MACHINE, APART, heuristic="greedy", fixed={"blocks.p": 32})
-    problem = compile_kernel(request, "pose").problem
+    problem = compile_kernel(request, "formulate").problem
     assert problem
     option = problem.nests[0].options[0]
     number = next(n for n, o in enumerate(option.operands) if o.tensor == array)
@@ -108,7 +108,7 @@ def test_a_row_that_the_statement_before_has_brought_is_near_where_a_cache_keeps
     request = Request(
         Source("softmax.ir", SOFTMAX), MACHINE, sizes, heuristic="greedy", fixed={"blocks.m": 1}
     )
-    problem = compile_kernel(request, "pose").problem
+    problem = compile_kernel(request, "formulate").problem
     assert problem
     first, second = (
         next(o for nest in nests for o in nest.options[0].operands if o.tensor == "x")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+import isamap.driver.formulation
 import isamap.driver.pipeline
-import isamap.driver.posing
 from isamap.driver.api import source_of
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.recalled import PROBLEMS, SCHEDULES, schedule_key
@@ -31,7 +31,7 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def worked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return what was built and solved since, in order."""
     done: list[str] = []
-    for module, name in ((isamap.driver.posing, "problem_in"), (isamap.driver.pipeline, "solve")):
+    for module, name in ((isamap.driver.formulation, "problem_in"), (isamap.driver.pipeline, "solve")):
         original: Any = getattr(module, name)
 
         def noted(*words: Any, name: str = name, original: Any = original, **named: Any) -> Any:

@@ -32,7 +32,7 @@ MACHINE = "x86-avx512"
 
 def chosen(text: str, sizes: dict[str, int], **changes: object) -> tuple[tuple[str, int], ...]:
     request = Request(Source("steps.ir", text), MACHINE, sizes, heuristic="greedy", transform=BEST_FORM)
-    problem = compile_kernel(replace(request, **changes), "pose").problem
+    problem = compile_kernel(replace(request, **changes), "formulate").problem
     assert problem
     return problem.blocks
 

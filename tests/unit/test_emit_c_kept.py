@@ -16,12 +16,12 @@ from isamap.driver.request import Request
 from isamap.emit.c import EmittedC, emit_c
 from isamap.emit.c_body import READ_BY_EACH, added_to, last_uses, read_as_it_lies, shared
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
+from isamap.formulate.build import build_problem
 from isamap.ir import F32, Index, bind
 from isamap.kernels import kernel_path
 from isamap.lower.lower import lower
 from isamap.lower.program import Declare, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import Machine, load_machine
-from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
 from isamap.transform import make_guards_explicit

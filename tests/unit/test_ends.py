@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from isamap.formulate.build import build_problem
 from isamap.ir import Range, bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.plan.problem import TileOperand
-from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from isamap.driver.matching import match_kernel
+from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import Movement, pattern_of
-from isamap.posing.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source
 

@@ -8,12 +8,12 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
+from isamap.formulate.frame import Frame
+from isamap.formulate.matches import tiles_of
+from isamap.formulate.option import option_of
 from isamap.ir import bind
 from isamap.lower.program import Block, For, Node
 from isamap.machine import load_machine
-from isamap.posing.frame import Frame
-from isamap.posing.matches import tiles_of
-from isamap.posing.option import option_of
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 
@@ -64,7 +64,7 @@ def test_a_copy_stands_in_front_of_loops_that_make_it_alike(body: str, depths: l
 
 @pytest.mark.parametrize(("index", "turns"), [("0", 3), ("t", 1)])
 def test_a_copy_that_serves_all_iterations_is_paid_once(index: str, turns: int) -> None:
-    problem = compile_kernel(request(f"seq t in T {{ {FILL} {SUM % index} {STATE} }}"), "pose").problem
+    problem = compile_kernel(request(f"seq t in T {{ {FILL} {SUM % index} {STATE} }}"), "formulate").problem
     assert problem
     operands = [o for n in problem.nests for option in n.options for o in option.operands]
     served = {name: max(o.turns_of_copy for o in operands if o.tensor == name) for name in ("U", "h")}

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
+from isamap.formulate.build import build_problem, offers
 from isamap.ir import Index
 from isamap.machine import Machine, at_one_length, list_machines, load_machine, machine_digest
 from isamap.machine.costs import cost_value
@@ -15,7 +16,6 @@ from isamap.machine.doubts import doubts
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import alignment, stated_alignments
 from isamap.plan.problem import Problem
-from isamap.posing.build import build_problem, offers
 from isamap.scheduler.deciding.space import Space
 from isamap.source import Source, TypeProblem, UsageProblem
 from isamap.syntax import parse_kernel

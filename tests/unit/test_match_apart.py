@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from isamap.formulate.build import build_problem
+from isamap.formulate.matches import matches_of, tiles_of
+from isamap.formulate.option import reorders as reorders_sums
 from isamap.ir import print_expr
 from isamap.machine import load_machine
 from isamap.match import Tile, sum_of_lanes
-from isamap.posing.build import build_problem
-from isamap.posing.matches import matches_of, tiles_of
-from isamap.posing.option import reorders as reorders_sums
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements

@@ -13,10 +13,10 @@ from isamap.cli import main
 from isamap.cli.answers import write_text
 from isamap.cli.match_command import unmatched_findings
 from isamap.cli.words import fill_values
+from isamap.driver.formulation import formulate_matched
 from isamap.driver.inputs import read_kernel
 from isamap.driver.matching import match_kernel
 from isamap.driver.matrix import sizes_for
-from isamap.driver.posing import formulate_matched
 from isamap.kernels import list_kernels
 from isamap.machine import at_one_length, list_machines, load_machine
 from isamap.source import NoMapping, UsageProblem

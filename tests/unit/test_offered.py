@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from isamap.formulate.build import Offer, build_problem, offers
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
-from isamap.posing.build import Offer, build_problem, offers
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -92,9 +92,9 @@ def test_a_stage_inside_another_one_is_not_counted_twice(monkeypatch: pytest.Mon
     monkeypatch.setattr(stages.time, "perf_counter", lambda: float(next(times)))
     seen: list[str] = []
     run = Clock(seen.append)
-    with run("transform"), run("pose"), run("match"):
+    with run("transform"), run("formulate"), run("match"):
         pass
     with run("match"):
         pass
-    assert seen == ["transform", "pose", "match", "pose", "transform", "match"]
-    assert run.seconds == {"transform": 2.0, "pose": 2.0, "match": 2.0}
+    assert seen == ["transform", "formulate", "match", "formulate", "transform", "match"]
+    assert run.seconds == {"transform": 2.0, "formulate": 2.0, "match": 2.0}

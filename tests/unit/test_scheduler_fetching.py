@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from unit.rewriting import shipped
 
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import line_hints, load_machine
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
-from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
 from isamap.syntax import parse_kernel

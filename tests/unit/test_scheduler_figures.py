@@ -10,13 +10,13 @@ import pytest
 from plan_problems import gemm, opened
 from unit.rewriting import shipped
 
+from isamap.formulate.build import build_problem
+from isamap.formulate.hierarchy import Memories
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_ROWS, NO_TLB, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
-from isamap.posing.build import build_problem
-from isamap.posing.hierarchy import Memories
 from isamap.scheduler import schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.effects.analytic import AnalyticModel

@@ -8,15 +8,15 @@ from math import inf
 import pytest
 
 from isamap.driver.api import source_of
+from isamap.driver.formulation import extent_of
 from isamap.driver.pipeline import compile_kernel
-from isamap.driver.posing import extent_of
 from isamap.driver.request import Request
+from isamap.formulate.build import build_problem
+from isamap.formulate.frame import Frame
+from isamap.formulate.outline import Outline, outlines
 from isamap.ir import Kernel, bind
 from isamap.machine import load_machine
 from isamap.plan.problem import NestOption, Problem
-from isamap.posing.build import build_problem
-from isamap.posing.frame import Frame
-from isamap.posing.outline import Outline, outlines
 from isamap.scheduler import AnalyticModel, narrow_problem, schedule
 from isamap.scheduler.search.candidates import open_options
 from isamap.scheduler.search.greedy import SAME, descend, greedy_candidate, moves
@@ -272,7 +272,7 @@ def test_the_last_stage_named_has_all_mappings() -> None:
     request = Request(
         source_of("gemm_f32"), "x86-avx512", {"M": 24, "N": 48, "K": 40}, heuristic="greedy", cache=False
     )
-    matched, made = compile_kernel(request, "pose").problem, compile_kernel(request, "schedule").problem
+    matched, made = compile_kernel(request, "formulate").problem, compile_kernel(request, "schedule").problem
     assert matched is not None
     assert made is not None
 

@@ -9,13 +9,13 @@ import pytest
 from unit.rewriting import shipped
 
 from isamap.emit.c import emit_c
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.lower.lower import lower
 from isamap.machine import load_machine
 from isamap.plan.cost import evaluate
 from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, Problem
-from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.scheduler.deciding.dealing import part_of
 from isamap.scheduler.deciding.prefetching import prefetches_of

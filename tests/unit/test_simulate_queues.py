@@ -133,7 +133,7 @@ def test_buffers_that_share_bytes_of_a_scratchpad_wait_for_each_other() -> None:
 def test_lengths_of_which_not_all_are_allowed_pad_least(rows: int, length: int) -> None:
     text = Source("gemm_s8s8.ir", kernel_path("gemm_s8s8").read_text())
     asked = Request(text, "edge-npu", {"M": rows, "N": 32, "K": 32}, heuristic="greedy")
-    made = compile_kernel(asked, "pose")
+    made = compile_kernel(asked, "formulate")
     assert made.problem is not None
     options = [
         o for nest in made.problem.nests for o in nest.options if o.mapping.startswith("stream { m: m,")

@@ -106,6 +106,14 @@ def test_a_compilation_is_one_shape() -> None:
     compile_kernel(
         Request(source_of("gemm_f32"), "x86-avx2", sizes, heuristic="greedy", cache=False), watch=watch
     )
-    assert {stage for stage, _ in seen} >= {"parse", "match", "pose", "schedule", "check", "lower", "emit"}
+    assert {stage for stage, _ in seen} >= {
+        "parse",
+        "match",
+        "formulate",
+        "schedule",
+        "check",
+        "lower",
+        "emit",
+    }
     assert {most for _, most in seen} == {YOUNG}
     assert gc.get_threshold() == (10, 1, 1)

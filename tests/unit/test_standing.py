@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from unit.rewriting import shipped
 
+from isamap.formulate.build import build_problem
 from isamap.ir import BF16, F32, Call, Cast, Const, Expr, Index, Read, bind
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
 from isamap.match import Copy, Suppliers, find_packing, packing_ns, standing
 from isamap.match.supplies.standing import lying
-from isamap.posing.build import build_problem
 from isamap.transform import make_guards_explicit
 
 AVX512 = load_machine("x86-avx512")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.plan.problem import NestOption
-from isamap.posing.build import build_problem
 from isamap.scheduler import schedule
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -180,7 +180,7 @@ def test_a_search_starts_from_the_schedule_of_a_neighbour(tmp_path: Path) -> Non
     request = Request(
         case.kernel, str(folders[512 << 10] / "edge.yaml"), dict(case.sizes), heuristic="greedy"
     )
-    problem = compile_kernel(request, "pose", extent="first").problem
+    problem = compile_kernel(request, "formulate", extent="first").problem
     assert problem is not None
     model, known = load_cost_model("analytic"), parse_schedule(Source("known", small.schedule))
     found = solve(start_from(problem, known, model), heuristic="greedy")

@@ -109,7 +109,7 @@ def test_the_best_form_has_fewer_passes_and_costs_less() -> None:
     request = Request(Source("k.ir", print_routine(chain(CHAIN))), "x86-avx512", {"N": 10000}, cache=False)
     apart, best = (
         compile_kernel(
-            Request(request.kernel, request.machine, request.sizes, transform=t, cache=False), "pose"
+            Request(request.kernel, request.machine, request.sizes, transform=t, cache=False), "formulate"
         )
         for t in (None, BEST_FORM)
     )

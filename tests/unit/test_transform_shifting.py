@@ -136,7 +136,7 @@ def test_forms_that_quick_plans_have_close_together_are_told_apart_by_what_is_se
             costs = (quick, 1.0) if self.name == "greedy" else (1.0, 2.0)
             return Schedule("", "", (), (), cost_ns=costs[0] if is_written else costs[1])
 
-    monkeypatch.setattr("isamap.driver.posing.load_heuristic", Told)
+    monkeypatch.setattr("isamap.driver.formulation.load_heuristic", Told)
     sizes = {"M": 64, "N": 256, "K": 256}
     request = Request(Source("k.ir", ""), "x86-avx512-vnni", sizes, transform="best")
     chosen = chosen_form(request, shipped("gemm_s8s8"))

@@ -10,11 +10,11 @@ from random import Random
 import pytest
 
 from isamap.cli import main
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.machine.processor import SystemCache, this_cpu
-from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import MOST_BYTES, streams

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.machine.processor import this_cpu
-from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.source.numbers import Spread
 from isamap.syntax import parse_kernel

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
+from isamap.formulate.hierarchy import Memories
 from isamap.machine import Machine, load_machine
 from isamap.machine.processor import this_cpu
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
-from isamap.posing.hierarchy import Memories
 from isamap.run.runner import RunProblem
 from isamap.source import Diagnostic, Infeasible, Source
 from isamap.tune.figures import PieceFigure, Unmeasured

@@ -15,9 +15,9 @@ import pytest
 
 from isamap.cli import main
 from isamap.driver.inputs import ENVIRONMENT, find_profile, with_profile
+from isamap.formulate.build import build_problem
 from isamap.machine import cost_value, load_machine
 from isamap.machine.processor import Cpu, this_cpu
-from isamap.posing.build import build_problem
 from isamap.source import Source, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.tune.figures import BandwidthFigure, InstructionFigure

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
+from isamap.formulate.hierarchy import Memories
 from isamap.machine import Machine, load_machine
 from isamap.machine.processor import this_cpu
-from isamap.posing.hierarchy import Memories
 from isamap.run.runner import RunProblem
 from isamap.run.toolchain import CompilerRefused
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source

@@ -191,7 +191,7 @@ def test_what_it_says_depends_on_the_file(tmp_path: Path) -> None:
     one = Learned(str(path))
     path.write_text(path.read_text().replace("3.0", "2.0"))
     machine = compile_kernel(
-        Request(source_of("gemm_f32"), "generic-c", {"M": 4, "N": 4, "K": 4}), "pose"
+        Request(source_of("gemm_f32"), "generic-c", {"M": 4, "N": 4, "K": 4}), "formulate"
     ).machine
     assert machine is not None
     assert one.depends_on(machine) != Learned(str(path)).depends_on(machine)

@@ -126,7 +126,9 @@ def test_the_hopeless_play_three_rounds(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def _trial(schedule: Schedule) -> Trial:
-    made = compile_kernel(Request(source_of("gemm_f32"), "generic-c", {"M": 64, "N": 64, "K": 64}), "pose")
+    made = compile_kernel(
+        Request(source_of("gemm_f32"), "generic-c", {"M": 64, "N": 64, "K": 64}), "formulate"
+    )
     assert made.canonical is not None
     assert made.machine is not None
     assert made.problem is not None
@@ -134,7 +136,9 @@ def _trial(schedule: Schedule) -> Trial:
 
 
 def _schedules(count: int) -> tuple[Schedule, ...]:
-    made = compile_kernel(Request(source_of("gemm_f32"), "generic-c", {"M": 64, "N": 64, "K": 64}), "pose")
+    made = compile_kernel(
+        Request(source_of("gemm_f32"), "generic-c", {"M": 64, "N": 64, "K": 64}), "formulate"
+    )
     assert made.problem is not None
     return varied(made.problem, AnalyticModel(), count)
 

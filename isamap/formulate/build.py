@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from isamap.formulate.frame import Frame
+from isamap.formulate.matches import Matches, tiles_of
+from isamap.formulate.option import option_of, reorders, whole_option
+from isamap.formulate.packable import packed_options
+from isamap.formulate.supply_costs import input_of
+from isamap.formulate.unmatched import require_performed
 from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine, unset_state
 from isamap.match import Mapping as Mapped
@@ -22,12 +28,6 @@ from isamap.match import (
     suppliers_of,
 )
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.posing.frame import Frame
-from isamap.posing.matches import Matches, tiles_of
-from isamap.posing.option import option_of, reorders, whole_option
-from isamap.posing.packable import packed_options
-from isamap.posing.supply_costs import input_of
-from isamap.posing.unmatched import require_performed
 from isamap.transform import Statement, statements
 
 

@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from isamap.formulate.hierarchy import Memories
+from isamap.formulate.supply_costs import homes_of_sums
 from isamap.ir import Index, Kernel, typical_value
 from isamap.ir.index import ONE
 from isamap.match import (
@@ -38,8 +40,6 @@ from isamap.match import (
     written_by,
 )
 from isamap.plan.problem import Fusion, NestProblem
-from isamap.posing.hierarchy import Memories
-from isamap.posing.supply_costs import homes_of_sums
 from isamap.source import added
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, outcome

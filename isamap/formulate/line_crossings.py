@@ -17,12 +17,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import gcd
 
+from isamap.formulate.supplied import loading_ns
 from isamap.ir import Index, Kernel
 from isamap.ir.index import ZERO
 from isamap.machine import line_bytes
 from isamap.match import OperandTile, Suppliers, Tile, bring, is_lane, standing
 from isamap.plan.problem import TileOperand
-from isamap.posing.supplied import loading_ns
 from isamap.source import added
 from isamap.transform import reads
 

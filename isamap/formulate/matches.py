@@ -1,7 +1,7 @@
 """Find the executable mappings of a statement, and apply the mapping that a schedule names to its loops.
 
 find_matches(kernel, machine)    the stage `match`: all that may perform each statement, found once
-tiles_of(matches, machine)       those that can be carried out, applied: what a problem is posed of
+tiles_of(matches, machine)       those that can be carried out, applied: what a problem is formulated of
 chosen_tile(statement, …, nest)     the one that a schedule names: what is lowered
 """
 

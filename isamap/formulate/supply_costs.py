@@ -14,6 +14,8 @@ from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
+from isamap.formulate.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
+from isamap.formulate.supplied import supplied_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.match import (
@@ -41,8 +43,6 @@ from isamap.match import (
     windows_of,
 )
 from isamap.plan.problem import TileOperand
-from isamap.posing.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
-from isamap.posing.supplied import supplied_ns, unit_ns
 from isamap.source import added
 from isamap.transform import distinct_reads, reads, symbols
 

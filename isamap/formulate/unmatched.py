@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from isamap.formulate.estimate import open_compute_ns
 from isamap.ir import Kernel, print_expr
 from isamap.machine import Machine
 from isamap.match import (
@@ -30,7 +31,6 @@ from isamap.match import (
     uncleared,
 )
 from isamap.plan.problem import NestProblem
-from isamap.posing.estimate import open_compute_ns
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform import Statement, statements, symbols
 

@@ -22,6 +22,8 @@ from isamap.driver.recalled import problem_key, recall_problem, remember_problem
 from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
 from isamap.driver.row_room import with_row_room
 from isamap.driver.stages import Clock
+from isamap.formulate.build import build_problem
+from isamap.formulate.matches import Matches, find_matches
 from isamap.ir import Kernel, Range, bind
 from isamap.ir.samples import sample_sizes
 from isamap.machine import Machine
@@ -30,8 +32,6 @@ from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
 from isamap.plan.schedule import Schedule
-from isamap.posing.build import build_problem
-from isamap.posing.matches import Matches, find_matches
 from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
@@ -82,14 +82,14 @@ def problem_in(
 
 @dataclass(frozen=True, slots=True)
 class Questions:
-    """Problems of the forms of a kernel, each posed once. `known` are the matches of forms, once found."""
+    """Problems of the forms of a kernel, each formulated once. `known` are the matches of forms, once found."""
 
     request: Request
     machine: Machine
     sizes: Mapping[str, int | Range]
     clock: Clock
     known: dict[Kernel, tuple[Matches, ...]] = field(default_factory=dict[Kernel, "tuple[Matches, ...]"])
-    posed: dict[tuple[Kernel, Extent], Problem] = field(
+    formulated: dict[tuple[Kernel, Extent], Problem] = field(
         default_factory=dict["tuple[Kernel, Extent]", Problem]
     )
 
@@ -102,10 +102,10 @@ class Questions:
 
     def problem(self, kernel: Kernel, extent: Extent) -> Problem:
         """Return the problem of a canonical kernel, as much of it as is asked for. Raises: NoMapping."""
-        if (kernel, extent) not in self.posed:
-            with self.clock("pose"):
-                self.posed[kernel, extent] = self._asked(kernel, extent)
-        return self.posed[kernel, extent]
+        if (kernel, extent) not in self.formulated:
+            with self.clock("formulate"):
+                self.formulated[kernel, extent] = self._asked(kernel, extent)
+        return self.formulated[kernel, extent]
 
     def _asked(self, kernel: Kernel, extent: Extent) -> Problem:
         """Return the problem, recalled or built."""

@@ -15,6 +15,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
+from isamap.formulate.frame import Frame
+from isamap.formulate.option import bare_option, option_of, reorders, whole_option
+from isamap.formulate.packable import packed_in, with_packed
+from isamap.formulate.supply_costs import input_of
 from isamap.machine import unset_state
 from isamap.match import (
     Loops,
@@ -29,10 +33,6 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Mapped
 from isamap.plan.problem import NestOption
-from isamap.posing.frame import Frame
-from isamap.posing.option import bare_option, option_of, reorders, whole_option
-from isamap.posing.packable import packed_in, with_packed
-from isamap.posing.supply_costs import input_of
 from isamap.transform import Statement
 
 

@@ -6,10 +6,10 @@ from functools import lru_cache
 
 import pytest
 
+from isamap.formulate.build import build_problem
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.plan.problem import NestOption, TileOperand
-from isamap.posing.build import build_problem
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -17,12 +17,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from isamap.formulate.supply_costs import delivery_of
 from isamap.ir import Axis, Index, Kernel, Read, typical_value
 from isamap.ir.index import ONE
 from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import Location, Suppliers, Supply, Tile
 from isamap.plan.problem import Carried, NestOption
-from isamap.posing.supply_costs import delivery_of
 from isamap.source import added
 from isamap.transform import Statement, reads, statements
 from isamap.transform.margins import tells_apart

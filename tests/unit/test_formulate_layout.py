@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from isamap.formulate.layout import lay_out
 from isamap.ir import F32, Cast, Index, Kernel, Operand, Read
 from isamap.plan.problem import TileOperand
-from isamap.posing.layout import lay_out
 
 PLAIN = TileOperand("a", "A", ("m", "k"), False, "zmm", 1, 1, 4, 4, 0.1, 0.1, 0.1)
 SIZE = Index.of("K")

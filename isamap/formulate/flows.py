@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
+from isamap.formulate.supplied import unit_ns
 from isamap.ir import Kernel, Operand
 from isamap.machine import Link, Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
@@ -47,7 +48,6 @@ from isamap.match import (
     written_by,
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
-from isamap.posing.supplied import unit_ns
 from isamap.source import added
 from isamap.transform.companions import Outcome, outcome
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import prod
 
+from isamap.formulate.supplied import intervals_ns, unit_ns
 from isamap.ir import Cast, Index, Read, typical_value
 from isamap.ir.index import ONE, ZERO
 from isamap.match import (
@@ -43,7 +44,6 @@ from isamap.match import (
 from isamap.match.supplies.standing import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_delivery, bring
 from isamap.plan.problem import TileOperand
-from isamap.posing.supplied import intervals_ns, unit_ns
 from isamap.source import added
 
 # The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.

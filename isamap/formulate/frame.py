@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from isamap.formulate.fusable import offered_once
+from isamap.formulate.hierarchy import Memories
+from isamap.formulate.matches import Matches, find_matches
+from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
 from isamap.machine import Machine, line_hints
 from isamap.match import Suppliers, scratchpads, suppliers_of
 from isamap.plan.problem import NestProblem, Problem
-from isamap.posing.fusable import offered_once
-from isamap.posing.hierarchy import Memories
-from isamap.posing.matches import Matches, find_matches
-from isamap.posing.packable import require_packable
 from isamap.transform import Statement, accesses, statements
 
 

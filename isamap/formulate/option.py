@@ -6,6 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+from isamap.formulate.carriable import with_carried
+from isamap.formulate.copy_costs import with_ends
+from isamap.formulate.flows import with_flows
+from isamap.formulate.frame import Frame
+from isamap.formulate.fusable import fusions
+from isamap.formulate.hierarchy import Memories
+from isamap.formulate.layout import lay_out
+from isamap.formulate.line_crossings import with_crossings
+from isamap.formulate.supply_costs import held_of, input_of, read_beside, with_reads
 from isamap.ir import Expr, Index, Kernel, strict_forbids, typical_value
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes, line_hints
@@ -13,15 +22,6 @@ from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.posing.carriable import with_carried
-from isamap.posing.copy_costs import with_ends
-from isamap.posing.flows import with_flows
-from isamap.posing.frame import Frame
-from isamap.posing.fusable import fusions
-from isamap.posing.hierarchy import Memories
-from isamap.posing.layout import lay_out
-from isamap.posing.line_crossings import with_crossings
-from isamap.posing.supply_costs import held_of, input_of, read_beside, with_reads
 from isamap.transform import distinct_reads, reads, statements, symbols
 
 
