@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
-from isamap.source import Diagnostic, UsageProblem, printable, replace_file
+from isamap.source import Diagnostic, UsageProblem, is_stream, printable, replace_file
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
 _HEAD = re.compile(r"^(?P<place>.*?)(?P<word>error|warning|note)(?P<code>\[[a-z-]+\])", re.MULTILINE)
@@ -111,7 +111,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
     """Make a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
     if not overwrite:
         check_new(path)
-    named, path = path, path.resolve()
+    named, path = path, path if is_stream(path) else path.resolve()
     try:
         replace_file(path, text.encode(), _mode(path), None if overwrite else _place_new)
     except FileExistsError:
@@ -124,7 +124,7 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
 
 def check_new(path: Path) -> None:
     """Nothing, where no file is: asked before long work as well. Raises: UsageProblem."""
-    if os.path.lexists(path):
+    if os.path.lexists(path) and not is_stream(path):
         raise _exists(path)
 
 

@@ -27,6 +27,7 @@ from isamap.source.errors import (
 )
 from isamap.source.files import (
     LeavesFolder,
+    is_stream,
     map_file,
     open_beside,
     open_regular,
@@ -60,6 +61,7 @@ __all__ = [
     "apply_edits",
     "did_you_mean",
     "is_digits",
+    "is_stream",
     "map_file",
     "most_allowed",
     "open_beside",
