@@ -194,7 +194,7 @@ def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
     return Written(name, definitions, tuple(declared), statements, reads, written, kernel.borders)
 
 
-# Borders of zeros written with an image that one kernel reads beyond its edges: nothing is copied for them.
+# Borders written with an image that one kernel reads beyond its edges: nothing is copied for them.
 #
 # y[p, q, k] = max(s[p, q, k], 0)                          y is an image of 8 x 8 x 16
 # z[p, q, k] += (y[p + r - 1, q + t - 1, k] else 0) * …
@@ -221,7 +221,7 @@ def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
                 isinstance(producer, Written)
                 and readers[passed.tensor] == 1
                 and sum(p.tensor == passed.tensor for p in step.reads.values()) == 1
-                and not any(border[-1])  # neighbours stay in one register
+                and not any(border.widths[-1])  # neighbours stay in one register
                 and (wider := _written_wider(producer, passed, border)) is not None
             ):
                 found[made[passed.tensor]] = wider
@@ -230,7 +230,7 @@ def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
 
 
 def _wide(passed: Passed, border: Border) -> Passed:
-    sizes = zip(passed.shape, border, strict=True)
+    sizes = zip(passed.shape, border.widths, strict=True)
     return replace(passed, shape=tuple(before + size + behind for size, (before, behind) in sizes))
 
 
@@ -245,14 +245,14 @@ def _declared(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
 
 def _shifted(index: str, border: Border) -> str:
     """Return an index that counts from the border on."""
-    parts = zip(index.split(", "), border, strict=True)
+    parts = zip(index.split(", "), border.widths, strict=True)
     return ", ".join(f"{part} + {before}" if before else part for part, (before, _) in parts)
 
 
 def _read_wider(kernel: Written, name: str, border: Border) -> Written:
-    """Return the kernel that reads zeros where it read beyond the edge of an operand."""
+    """Return the kernel that reads a border where it read beyond the edge of an operand."""
     wide = _wide(kernel.reads[name], border)
-    beyond = re.compile(rf"\({name}\[([^\]]*)\] else 0\)")
+    beyond = re.compile(rf"\({name}\[([^\]]*)\] else {re.escape(border.fill)}\)")
     statements = tuple(
         beyond.sub(lambda found: f"{name}[{_shifted(found[1], border)}]", text) for text in kernel.statements
     )
@@ -288,22 +288,23 @@ def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written |
 
 
 def _strips(name: str, passed: Passed, border: Border) -> list[str]:
-    """Statements that write the zeros: of each axis before and behind, of axes before it the inside alone."""
+    """Return the statements that write it: of each axis before and behind, of axes before it the inside alone."""
     found: list[str] = []
-    starts, sizes = [0] * len(border), [b + s + e for s, (b, e) in zip(passed.shape, border, strict=True)]
-    for axis, (before, behind) in enumerate(border):
+    starts = [0] * len(border.widths)
+    sizes = [b + s + e for s, (b, e) in zip(passed.shape, border.widths, strict=True)]
+    for axis, (before, behind) in enumerate(border.widths):
         for start, size in (0, before), (before + passed.shape[axis], behind):
             if size:
                 axes = [size if n == axis else full for n, full in enumerate(sizes)]
                 first = [start if n == axis else begin for n, begin in enumerate(starts)]
-                found.append(_zeros(name, first, axes))
+                found.append(_filled(name, first, axes, border.fill))
         starts[axis], sizes[axis] = before, passed.shape[axis]
     return found
 
 
-def _zeros(name: str, first: Sequence[int], sizes: Sequence[int]) -> str:
+def _filled(name: str, first: Sequence[int], sizes: Sequence[int], fill: str) -> str:
     index = [
         str(start) if size == 1 else f"e{n} + {start}" if start else f"e{n}"
         for n, (start, size) in enumerate(zip(first, sizes, strict=True))
     ]
-    return nest({f"e{n}": size for n, size in enumerate(sizes)}, f"{name}[{', '.join(index)}] = 0;")
+    return nest({f"e{n}": size for n, size in enumerate(sizes)}, f"{name}[{', '.join(index)}] = {fill};")

@@ -7,7 +7,7 @@ Nothing here knows the format of files; nothing here is changed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,3 +118,13 @@ class Model:
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], Function]
     is_foreign: bool = False
+
+
+def names_read(graph: Graph) -> Iterator[str]:
+    """Yield the names that a graph, and the graphs inside, read and return."""
+    yield from (port.name for port in graph.outputs)
+    for node in graph.nodes:
+        yield from node.inputs
+        for value in node.attributes.values():
+            if isinstance(value, Graph):
+                yield from names_read(value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -14,11 +14,12 @@ import numpy as np
 from isamap.models.terms import NotTaken
 from isamap.onnx.folding import Room
 from isamap.onnx.fusing import Fuse, Open, fused, reads_of, writes_of
-from isamap.onnx.graph import Array, Graph, Model, Node, Signature
+from isamap.onnx.graph import Array, Graph, Model, Node, Signature, names_read
 from isamap.onnx.lowering import Lowering, Taken, known_names
 from isamap.onnx.making import Making, Value
 from isamap.onnx.program import Passed, Port, Program
 from isamap.onnx.program import reads_of as program_reads
+from isamap.onnx.quantising import LEAST_OPSET, RUNTIMES, with_integer_operators
 from isamap.onnx.reading import read_model
 from isamap.onnx.scope import Names, Scope
 from isamap.onnx.types import in_type, size_bytes, type_of
@@ -71,7 +72,9 @@ def lower_model(
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, sizes, constants)
+    opsets = {RUNTIMES: 1, **model.opsets}
     graph, gone = with_folded_channels(model.graph)
+    graph, parts = with_integer_operators(graph) if opsets.get("", 1) >= LEAST_OPSET else (graph, ())
     names: Names = known_names(graph.constants)
     ports: list[Port] = []
     for port in model.graph.inputs:
@@ -82,8 +85,8 @@ def lower_model(
         names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
         ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
     lowering = Lowering(model, Room.of(model))
-    lowering.run(graph, Scope(names, model.opsets))
-    lowering.taken += [Taken(node, "known") for node in gone]
+    lowering.run(graph, Scope(names, opsets))
+    lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "view") for node in parts]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:
@@ -255,7 +258,7 @@ Step = tuple[Array, Array]
 
 def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
     """Return the graph with fewer nodes, and those that are gone; filters that have changed are new constants."""
-    readers = Counter(_read(graph))
+    readers = Counter(names_read(graph))
     constants: dict[str, Array] = dict(graph.constants)
     nodes: list[Node | None] = []
     gone: list[Node] = []
@@ -276,16 +279,6 @@ def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
             makers[node.outputs[0]] = len(nodes) - 1
     left = tuple(node for node in nodes if node is not None)
     return replace(graph, nodes=left, constants=constants), tuple(gone)
-
-
-def _read(graph: Graph) -> Iterator[str]:
-    """Return the names that a graph, and the graphs inside, read and return."""
-    yield from (port.name for port in graph.outputs)
-    for node in graph.nodes:
-        yield from node.inputs
-        for value in node.attributes.values():
-            if isinstance(value, Graph):
-                yield from _read(value)
 
 
 def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Array]) -> Node | None:

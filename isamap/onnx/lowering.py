@@ -132,7 +132,7 @@ class Lowering:
                 return [Value.of(array) for array in folded], "known"
         if any(v is not None and not v.dtype for v in inputs):
             raise NotTaken("no kernel computes with the type of an input")
-        lowered = OPERATORS.get(node.op) if not node.domain else None
+        lowered = OPERATORS.get(node.domain, {}).get(node.op)
         if lowered is not None:
             mark = self.making.mark()
             try:

@@ -265,10 +265,10 @@ class Text:
         self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}];")
         return Operand(name, dtype, shape, order)
 
-    def border(self, operand: Operand, border: Border) -> None:
-        """How far an operand is read beyond its edges, by axis, where it counts as 0."""
+    def border(self, operand: Operand, widths: Sequence[tuple[int, int]], fill: str) -> None:
+        """Note how far an operand is read beyond its edges, by axis, and the number that it counts as there."""
         axes = operand.order or range(len(operand.shape))
-        self._borders[operand.name] = tuple(border[n] for n in axes)
+        self._borders[operand.name] = Border(tuple(widths[n] for n in axes), fill)
 
     def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
         """A nest with its statements; axes of one element are left out."""

@@ -19,15 +19,19 @@ from isamap.onnx.program import Call, Passed
 PLACE = re.compile("«([0-9]+)»")
 
 
-Border = tuple[tuple[int, int], ...]
-"""The number of elements that are read before and behind an array, by its axes as they lie."""
+@dataclass(frozen=True, slots=True)
+class Border:
+    """Elements read before and behind an array, by its axes as they lie, and the number that they count as."""
+
+    widths: tuple[tuple[int, int], ...]
+    fill: str
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """A kernel by its declarations and statements, what it reads and writes by its operands' names.
 
-    `borders` are operands that are read beyond their edges, where they count as 0: `(a0[…] else 0)`.
+    `borders` are operands that are read beyond their edges, where they count as a fill: `(a0[…] else 0)`.
     """
 
     name: str

@@ -12,7 +12,7 @@ from isamap.onnx.operators.indexing import INDEXING
 from isamap.onnx.operators.layout import LAYOUT
 from isamap.onnx.operators.norms import NORMS
 from isamap.onnx.operators.products import PRODUCTS
-from isamap.onnx.operators.quantised import QUANTISED
+from isamap.onnx.operators.quantised import OF_RUNTIMES, QUANTISED
 from isamap.onnx.operators.recurrent import RECURRENT
 from isamap.onnx.operators.reductions import REDUCTIONS
 from isamap.onnx.operators.resizing import RESIZING
@@ -39,5 +39,8 @@ _TABLES = (
     WINDOWS,
 )
 
-OPERATORS: Mapping[str, Lowered] = dict(chain.from_iterable(table.items() for table in _TABLES))
-assert len(OPERATORS) == sum(map(len, _TABLES)), "an operator stands in two tables"
+STANDARD: Mapping[str, Lowered] = dict(chain.from_iterable(table.items() for table in _TABLES))
+assert len(STANDARD) == sum(map(len, _TABLES)), "an operator stands in two tables"
+
+OPERATORS: Mapping[str, Mapping[str, Lowered]] = {"": STANDARD, "com.microsoft": OF_RUNTIMES}
+"""The operators by their domain."""

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
 
+import numpy as np
+
 from isamap.models.terms import NotTaken, Term, cast, wide
 from isamap.onnx.applied import Applied, element
 from isamap.onnx.making import Value, axes_of
 from isamap.onnx.operators.elementwise import Lowered
-from isamap.onnx.operators.products import accumulator, finished
+from isamap.onnx.operators.products import accumulator, finished, is_zero
 from isamap.onnx.operators.windows import kept, windows
 
 
@@ -50,15 +52,17 @@ def convolved(
     total = accumulator(text, inside, result.shape, result)
     at = [n, *_named(g, k), *p]
     loops = result.loops(at)
+    point, other = (None if is_zero(p) else p for p in points)
+    zero = "0" if point is None else element(text, point.shaped(()), ()).text
+    if point is not None and other is None and (onto := _taken_out(point, w, bias)) is not None:
+        bias, point = onto, None
     start = "0" if bias is None else cast(text.read(bias.shaped(of_result)).term(_named(g, k)), inside).text
     text.loop(loops, f"{total.at(at)} = {start};")
-    point = points[0]
-    zero = "0" if point is None else element(text, point.shaped(()), ()).text
     index = [n, *_named(g, c), *found.places(p, taps)]
     first = len(index) - len(p)
     if point is None and not found.is_inside and min(found.before) >= 0:
         # As wide on both sides, so that what strides leave over makes no kernels of its own.
-        text.border(image, (((0, 0),) * first) + tuple((max(b), max(b)) for b in found.border))
+        text.border(image, (((0, 0),) * first) + tuple((max(b), max(b)) for b in found.border), zero)
     pixel = Term(
         image.at(index) if found.is_inside else image.filled(kept(index, image.shape, first), zero),
         image.dtype,
@@ -66,11 +70,26 @@ def convolved(
     left = cast(pixel, inside).text
     left = left if point is None else f"({left} - {cast(Term(zero, image.dtype), inside).text})"
     right = cast(kernels.term([*_named(g, k, c), *taps]), inside).text
-    if points[1] is not None:
-        other = points[1].shaped(()) if points[1].count == 1 else points[1].shaped((groups, filters))
+    if other is not None:
+        other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
         right = f"({right} - {cast(element(text, other, [g, k] if other.rank else []), inside).text})"
     text.loop({**loops, **inner}, f"{total.at(at)} += {left} * {right};")
     return _together(finished(text, total, result), len(of_result), order)
+
+
+def _taken_out(point: Value, w: Value, bias: Value | None) -> Value | None:
+    """Return the bias less an image's zero point times each filter's sum; None where one of them is not known.
+
+    Products are then of bytes as they lie, which machines multiply. Taps beyond the image read the zero point.
+    Source: Jacob et al. 2018, equation 7.
+    """
+    if point.known is None or point.count != 1 or w.known is None or (bias and bias.known is None):
+        return None
+    sums = w.known.astype(np.int64).reshape(w.shape[0], -1).sum(axis=1)
+    begun = 0 if bias is None or bias.known is None else bias.known.astype(np.int64).reshape(-1)
+    onto = begun - int(point.known.reshape(-1)[0]) * sums
+    fits = np.all((onto >= -(2**31)) & (onto < 2**31))
+    return Value.of(onto.astype(np.int32)) if fits else None
 
 
 # --- channels behind the image ----------------------------------------------------------------------------

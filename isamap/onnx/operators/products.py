@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from isamap.models.terms import NotTaken, Term, cast, number, wide
-from isamap.onnx.applied import Applied
+from isamap.onnx.applied import Applied, element
 from isamap.onnx.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
 from isamap.onnx.operators.elementwise import Lowered
 
@@ -53,8 +53,9 @@ def multiplied(
     dtype: str,
     points: tuple[Value | None, Value | None] = (None, None),
     inside: str = "",
+    onto: Value | None = None,
 ) -> Value:
-    """Products of matrices as numpy has them, of what is left behind zero points.
+    """Return products of matrices as numpy has them, of what is left behind zero points, added to `onto`.
 
     Raises: NotTaken for sizes that do not go together.
     """
@@ -72,11 +73,14 @@ def multiplied(
     depth = {"k": left.shape[-1]}
     k = "k" if left.shape[-1] != 1 else "0"
     total = accumulator(text, inside, shape, result)
-    of_left, of_right = (None if _is_zero(point) else point for point in points)
+    of_left, of_right = (None if is_zero(point) else point for point in points)
     start = "0"
     if of_left is not None and of_right is None and right.known is not None and inside == "i32":
         start = _taken_out(text, (left, right), of_left, at, k)
         of_left = None
+    if onto is not None:
+        summand = cast(element(text, onto, at), inside).text
+        start = summand if start == "0" else f"{summand} + {start}"
     text.loop(loops, f"{total.at(at)} = {start};")
     terms: list[str] = []
     for value, point, index in (
@@ -95,7 +99,8 @@ def multiplied(
     return done.shaped(kept)
 
 
-def _is_zero(point: Value | None) -> bool:
+def is_zero(point: Value | None) -> bool:
+    """Return whether a zero point is known to be 0."""
     return point is not None and point.known is not None and not np.any(point.known)
 
 
@@ -114,8 +119,6 @@ def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Seque
 
 def _point(text: Text, point: Value, value: Value, there: Sequence[str]) -> Term:
     """Return a zero point: one number, one for each row of a left factor, or for each column of a right one."""
-    from isamap.onnx.applied import element
-
     if point.count == 1:
         return element(text, point.shaped(()), ())
     axis = (

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
 
 from isamap.ir import DTYPES
 from isamap.models.terms import NotTaken, Term, cast, number, wide
@@ -10,6 +13,7 @@ from isamap.onnx.applied import Applied, element
 from isamap.onnx.making import Text, Value, axes_of
 from isamap.onnx.operators.convolutions import convolved
 from isamap.onnx.operators.elementwise import Lowered
+from isamap.onnx.operators.layout import transposed
 from isamap.onnx.operators.products import multiplied
 from isamap.onnx.types import TYPES
 
@@ -89,13 +93,17 @@ def requantised(
     o: Applied, total: Value, scales: tuple[Value, Value, Value], zero: Value, axis: int
 ) -> Value:
     """Sums in i32 by two scales over a third, rounded, onto a zero point; scales may differ along an axis."""
-    spread = [_along(s, total.rank, axis) for s in scales]
+    scaled = tuple(_along(scale, total.rank, axis) for scale in scales)
+    a, b, y = (scale.known for scale in scaled)
+    if a is not None and b is not None and y is not None:
+        scaled = (Value.of((a.astype(np.float64) * b / y).astype(np.float32)),)
 
     def form(terms: Sequence[Term]) -> str:
-        value, a, b, y, point = (cast(term, "f32").text for term in terms)
-        return f"(round({value} * ({a} * {b} / {y}), even) + {point})"
+        value, *by, point = (cast(term, "f32").text for term in terms)
+        factor = f"({by[0]} * {by[1]} / {by[2]})" if len(by) > 1 else by[0]
+        return f"(round({value} * {factor}, even) + {point})"
 
-    return o.formed(form, (total, *spread, _along(zero, total.rank, axis)), zero.dtype, "f32")
+    return o.formed(form, (total, *scaled, _along(zero, total.rank, axis)), zero.dtype, "f32")
 
 
 def _along(value: Value, rank: int, axis: int) -> Value:
@@ -110,9 +118,69 @@ def _linear_matmul(o: Applied) -> Value:
     return requantised(o, total, (o[1], o[4], o[6]), o[7], total.rank - 1)
 
 
+def _turned(o: Applied, x: Value) -> Value:
+    """Return a matrix with its rows as columns. Raises: NotTaken for what is no matrix."""
+    if x.rank != 2:
+        raise NotTaken("a factor is no matrix")
+    return Value.of(np.ascontiguousarray(x.known.T)) if x.known is not None else transposed(o, x, (1, 0))
+
+
+def _linear_gemm(o: Applied) -> Value:
+    """QGemm: with `transA` and `transB`, and a summand in i32. Without a third scale the result is f32."""
+    if o.real("alpha", 1.0) != 1:
+        raise NotTaken("a factor before the sums")
+    a, b = (_turned(o, o[n]) if o.integer(f"trans{word}", 0) else o[n] for n, word in ((0, "A"), (3, "B")))
+    total = multiplied(o, a, b, "i32", (o[2], o[5]), onto=o.optional(6))
+    if o.optional(7) is None:
+        raise NotTaken("a result in floating point")
+    return requantised(o, total, (o[1], o[4], o[7]), o[8], 1)
+
+
 def _linear_conv(o: Applied) -> Value:
     total = convolved(o, o[0], o[3], o.optional(8), "i32", (o[2], o[5]))
     return requantised(o, total, (o[1], o[4], o[6]), o[7], 1)
+
+
+def _linear_pointwise(template: str) -> Lowered:
+    """Return an operator on single elements: of what two inputs stand for, quantised."""
+
+    def lowered(o: Applied) -> Value:
+        a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (o[n] for n in range(8))
+
+        def form(terms: Sequence[Term]) -> str:
+            x, xs, xz, y, ys, yz, s, z = terms
+            left, right = (
+                f"(f32({cast(value, 'i32').text} - {cast(point, 'i32').text}) * {by.text})"
+                for value, point, by in ((x, xz, xs), (y, yz, ys))
+            )
+            return f"(round({template.format(left, right)} / {s.text}, even) + {cast(z, 'f32').text})"
+
+        values = (
+            a,
+            *(v.shaped(()) for v in (a_scale, a_zero)),
+            b,
+            *(v.shaped(()) for v in (b_scale, b_zero)),
+        )
+        return o.formed(form, (*values, scale.shaped(()), zero.shaped(())), zero.dtype, "f32")
+
+    return lowered
+
+
+def _linear_average(o: Applied) -> Value:
+    """QLinearGlobalAveragePool: sums in i32 of each channel, requantised."""
+    if o.integer("channels_last", 0):
+        raise NotTaken("channels behind the image")
+    x, scale, zero, result, point = (o[n] for n in range(5))
+    text = o.text()
+    total = text.write("i32", (*x.shape[:2], *(1 for _ in x.shape[2:])))
+    at, loops = axes_of(x.shape)
+    kept = [*at[:2], *("0" for _ in x.shape[2:])]
+    count = prod(x.shape[2:])
+    start = f"i32(0) - i32({count}) * {cast(element(text, zero.shaped(()), ()), 'i32').text}"
+    text.loop(total.loops(kept), f"{total.at(kept)} = {start};")
+    text.loop(loops, f"{total.at(kept)} += {cast(text.read(x).term(at), 'i32').text};")
+    each = Value.of(np.asarray(1 / count, np.float32))
+    return requantised(o, text.done(), (scale.shaped(()), each, result.shaped(())), point, 1)
 
 
 QUANTISED: Mapping[str, Lowered] = {
@@ -121,3 +189,11 @@ QUANTISED: Mapping[str, Lowered] = {
     "QLinearMatMul": _linear_matmul,
     "QLinearConv": _linear_conv,
 }
+
+OF_RUNTIMES: Mapping[str, Lowered] = {
+    "QGemm": _linear_gemm,
+    "QLinearAdd": _linear_pointwise("({0} + {1})"),
+    "QLinearMul": _linear_pointwise("({0} * {1})"),
+    "QLinearGlobalAveragePool": _linear_average,
+}
+"""Operators of the domain `com.microsoft`, by their definitions in onnxruntime's ContribOperators.md."""

@@ -1,0 +1,154 @@
+"""DequantizeLinear, an operator and QuantizeLinear are one operator of integers, and compute what ONNX says.
+
+Scales are powers of two, so that ONNX's evaluator rounds only where QuantizeLinear does, ties included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+
+from onnx_models import evaluated, imported, make
+
+from isamap.onnx import compile_model
+from isamap.onnx.graph import Array
+
+U8, S8 = np.uint8, np.int8
+Nodes = list[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]
+
+
+class Written:
+    """A model in the making: values by name, each as bytes between two pairs of nodes."""
+
+    def __init__(self, dtype: Any = U8) -> None:
+        self.rng = np.random.default_rng(5)
+        self.dtype = dtype
+        self.nodes: Nodes = []
+        self.inputs: dict[str, Array] = {}
+        self.constants: dict[str, Array] = {}
+
+    def scales(self, name: str, exponent: Any, zero: int | Sequence[int], dtype: Any) -> list[str]:
+        names = [f"{name}.scale", f"{name}.zero"]
+        self.constants[names[0]] = np.float32(2) ** np.asarray(exponent, np.float32)
+        self.constants[names[1]] = np.broadcast_to(np.asarray(zero, dtype), np.shape(exponent)).copy()
+        return names
+
+    def given(self, name: str, shape: Sequence[int], exponent: int = -3, zero: int = 121) -> str:
+        """Add an input of bytes, and return what they stand for."""
+        low = 0 if self.dtype is U8 else -128
+        self.inputs[name] = self.rng.integers(low, low + 256, shape).astype(self.dtype)
+        return self.dequantised(
+            name, self.scales(name, exponent, zero - (0 if self.dtype is U8 else 128), self.dtype)
+        )
+
+    def dequantised(self, name: str, scales: Sequence[str], **attributes: int) -> str:
+        self.nodes.append(("DequantizeLinear", [name, *scales], [f"{name}.real"], attributes))
+        return f"{name}.real"
+
+    def weights(self, name: str, shape: Sequence[int], axis: int | None = 0, zero: int = 0) -> str:
+        """Add known weights with a scale for each place along an axis, or one of all."""
+        self.constants[name] = self.rng.integers(-127, 128, shape).astype(S8)
+        exponent = -6 if axis is None else self.rng.integers(-8, -4, shape[axis])
+        scales = self.scales(name, exponent, zero, S8)
+        return self.dequantised(name, scales, **({} if axis is None else {"axis": axis}))
+
+    def bias(self, name: str, of: str, image: str) -> str:
+        """Add a bias in the unit of the sums."""
+        unit = self.constants[f"{of}.scale"] * self.constants[f"{image}.scale"]
+        self.constants[name] = self.rng.integers(-3000, 3000, unit.shape).astype(np.int32)
+        self.constants[f"{name}.scale"] = unit
+        self.constants[f"{name}.zero"] = np.zeros(unit.shape, np.int32)
+        return self.dequantised(name, [f"{name}.scale", f"{name}.zero"], axis=0)
+
+    def add(self, op: str, *inputs: str, **attributes: Any) -> str:
+        made = f"t{len(self.nodes)}"
+        self.nodes.append((op, inputs, [made], attributes))
+        return made
+
+    def quantised(
+        self, value: str, name: str, exponent: int, zero: int = 7, scales: Sequence[str] = ()
+    ) -> str:
+        """Add what makes bytes of a value, and return what they stand for."""
+        scales = scales or self.scales(name, exponent, zero - (0 if self.dtype is U8 else 128), self.dtype)
+        self.nodes.append(("QuantizeLinear", [value, *scales], [name], {}))
+        return self.dequantised(name, scales)
+
+
+def conv(w: Written, *, bias: bool = True, zero: int = 0, axis: int | None = 0, **attributes: Any) -> None:
+    groups, (rows, columns) = attributes.get("group", 1), attributes.pop("window", (3, 3))
+    x = w.given("x", (2, 4, 7, 6))
+    f = w.weights("w", (8, 4 // groups, rows, columns), axis, zero)
+    more = [w.bias("b", "w", "x")] if bias else []
+    w.quantised(w.add("Conv", x, f, *more, **attributes), "y", 1)
+
+
+def chain(w: Written) -> None:
+    """Two convolutions, the second of which reads beyond the edges of the first one's result, and a sum."""
+    x = w.given("x", (1, 3, 6, 6))
+    first = w.add("Relu", w.add("Conv", x, w.weights("w", (8, 3, 1, 1)), w.bias("b", "w", "x")))
+    h = w.quantised(first, "h", 0, 3)
+    second = w.add("Conv", h, w.weights("v", (8, 8, 3, 3)), pads=[1, 1, 1, 1])
+    z = w.quantised(second, "z", 3, 130)
+    s = w.quantised(w.add("Add", h, z), "s", 2, 12)
+    p = w.quantised(w.add("GlobalAveragePool", s), "p", 1, 9)
+    flat = w.quantised(w.add("Flatten", p), "f", 1, scales=["p.scale", "p.zero"])
+    w.quantised(w.add("Gemm", flat, w.weights("g", (5, 8)), w.bias("c", "g", "p"), transB=1), "y", 0, 100)
+
+
+def clipped(w: Written, low: float, high: float) -> None:
+    x = w.given("x", (1, 3, 4, 4))
+    for name, value in (("low", low), ("high", high)):
+        w.constants[name] = np.asarray(value, np.float32)
+    w.quantised(w.add("Clip", w.add("Conv", x, w.weights("w", (2, 3, 1, 1))), "low", "high"), "y", 0, 20)
+
+
+def pooled(w: Written) -> None:
+    x = w.given("x", (1, 3, 6, 6))
+    y = w.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2], pads=[1, 0, 0, 1])
+    w.quantised(w.add("Transpose", w.quantised(y, "p", 0, scales=["x.scale", "x.zero"]), perm=[0, 2, 3, 1]), "y", 0,
+                scales=["x.scale", "x.zero"])  # fmt: skip
+
+
+def products(w: Written) -> None:
+    a, b = w.given("a", (2, 3, 6)), w.given("b", (2, 6, 5), -4, 100)
+    w.quantised(
+        w.add("Mul", w.quantised(w.add("MatMul", a, b), "m", 3, 50), w.given("c", (5,), -5, 77)), "y", 4, 128
+    )
+
+
+MODELS: dict[str, Callable[[Written], None]] = {
+    "conv": lambda w: conv(w, pads=[1, 1, 1, 1]),
+    "strided": lambda w: conv(w, bias=False, strides=[2, 2], pads=[0, 1, 1, 0]),
+    "depthwise": lambda w: conv(w, group=4, pads=[1, 1, 1, 1]),
+    "one scale, weights with a zero point": lambda w: conv(w, axis=None, zero=3, bias=False),
+    "pointwise": lambda w: conv(w, window=(1, 1)),
+    "chain": chain,
+    "clipped on both sides": lambda w: clipped(w, -7.0, 31.5),
+    "clipped by infinity": lambda w: clipped(w, -3.0, np.inf),
+    "pooled": pooled,
+    "products": products,
+}
+
+
+@pytest.mark.parametrize("dtype", [U8, S8], ids=["u8", "s8"])
+@pytest.mark.parametrize("machine", ["generic-c", "x86-avx2"])
+@pytest.mark.parametrize("name", MODELS)
+def test_integers_are_what_onnx_says(name: str, machine: str, dtype: Any) -> None:
+    w = Written(dtype)
+    MODELS[name](w)
+    model = make(w.nodes, w.inputs, ["y"], w.constants)
+    found = imported(model)
+    assert not {t.node.op for t in found.taken if t.where == "kernel"} & {
+        "DequantizeLinear",
+        "QuantizeLinear",
+        "Relu",
+    }
+    computed = compile_model(found, machine, jobs=1, heuristic="greedy")(w.inputs)["y"]
+    (wanted,) = evaluated(model, w.inputs)
+    assert len(np.unique(wanted)) > 3
+    np.testing.assert_array_equal(computed, wanted)
