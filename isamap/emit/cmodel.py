@@ -289,10 +289,8 @@ class _Writer:
         m = self.operands.get(operand.name)
         if m is None or operand.strides is None or len(operand.strides) != len(subscripts):
             return _dense_offset(subscripts, operand.shape)
-        total = Index.of(0)
-        for axis, (at, stride) in enumerate(zip(subscripts, operand.strides, strict=True)):
-            total = total + at * (Index.of(f"{operand.name}.s{axis}") if stride is None else stride)
-        return total
+        steps = (Index.of(f"{operand.name}.s{n}") if s is None else s for n, s in enumerate(operand.strides))
+        return sum((at * step for at, step in zip(subscripts, steps, strict=True)), start=Index.of(0))
 
     def each_element(self, o: Operand, write: Callable[[Read], str]) -> None:
         """Loops over all elements of an operand around the statement that `write` gives for one."""
@@ -317,7 +315,5 @@ class _Writer:
 
 
 def _dense_offset(subscripts: tuple[Index, ...], shape: tuple[Index, ...]) -> Index:
-    total = Index.of(0)
-    for axis, at in enumerate(subscripts):
-        total = total + at * index_product(shape[axis + 1 :])
-    return total
+    steps = (index_product(shape[axis + 1 :]) for axis in range(len(subscripts)))
+    return sum((at * step for at, step in zip(subscripts, steps, strict=True)), start=Index.of(0))

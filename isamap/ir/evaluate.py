@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -75,6 +75,11 @@ def evaluate_index(index: Index, symbols: Mapping[str, int | Array]) -> Array:
             product = product * _atom(atom, symbols)
         total = total + product
     return np.asarray(total, np.int64)
+
+
+def box_points(extents: Sequence[int]) -> Array:
+    """Return all points of a box, the last coordinate fastest. Shapes: axis x point."""
+    return np.indices(extents).reshape(len(extents), -1) if extents else np.zeros((0, 1), np.int64)
 
 
 def make_value(value: float | bool, dtype: DType) -> Array:

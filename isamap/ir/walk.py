@@ -76,3 +76,14 @@ def symbols_of_values(e: Expr) -> frozenset[str]:
 def map_reads(e: Expr, change: Callable[[Read], Expr]) -> Expr:
     """Return the expression with every read changed."""
     return change(e) if isinstance(e, Read) else with_parts(e, lambda part: map_reads(part, change))
+
+
+def conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
+    """Return the conditions that have to hold together."""
+    match guard:
+        case None:
+            return ()
+        case Call("and", args):
+            return tuple(c for a in args for c in conjuncts(a))
+        case _:
+            return (guard,)

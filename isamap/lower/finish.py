@@ -7,7 +7,7 @@ only after all of k has been summed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
@@ -89,19 +89,13 @@ def before_tiles(
 
 def where_first(tile: Tile, place: Place) -> Index:
     """Return an expression that is 0 where nothing has been summed yet, and more elsewhere."""
-    return _sum(place.position[a.name] for a in tile.axes if a.is_reduction)
+    return sum((place.position[a.name] for a in tile.axes if a.is_reduction), start=ZERO)
 
 
 def where_last(tile: Tile, place: Place) -> Index:
     """Return an expression that is 0 where all will have been summed behind this place, and more elsewhere."""
-    return _sum(a.extent - place.position[a.name] - place.left[a.name] for a in tile.axes if a.is_reduction)
-
-
-def _sum(parts: Iterable[Index]) -> Index:
-    total = ZERO
-    for part in parts:
-        total = total + part
-    return total
+    sums = (a for a in tile.axes if a.is_reduction)
+    return sum((a.extent - place.position[a.name] - place.left[a.name] for a in sums), start=ZERO)
 
 
 def at_end(finish: Finish, tile: Tile, place: Place, write: Write) -> tuple[Node, ...]:

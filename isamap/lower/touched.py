@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import Call, Cast, Env, Expr, Index, Instruction, Operand, Read, evaluate_expr
-from isamap.ir.evaluate import evaluate_index
+from isamap.ir.evaluate import box_points, evaluate_index
 from isamap.ir.index import ONE
 from isamap.lower.program import (
     Begin,
@@ -301,7 +301,7 @@ def touched_elements(
     places: dict[str, set[tuple[int, ...]]] = {}
     for statement in statements(instruction):
         axes = (*statement.sequence, *statement.axes)
-        grid = _all_of(tuple(a.extent.evaluate(numbers) for a in axes))
+        grid = box_points(tuple(a.extent.evaluate(numbers) for a in axes))
         env = {
             **{n: np.full(grid.shape[1], v) for n, v in params},
             **dict(zip((a.name for a in axes), grid, strict=True)),
@@ -320,14 +320,9 @@ def touched_elements(
     for operand in instruction.operands:
         if operand.role != "in" and (operand.outside in ("zero", "undefined") or operand.accumulate):
             places.setdefault(operand.name, set()).update(
-                map(tuple, _all_of(shapes[operand.name]).T.tolist())
+                map(tuple, box_points(shapes[operand.name]).T.tolist())
             )
     return tuple((name, _ends(elements)) for name, elements in places.items())
-
-
-def _all_of(shape: tuple[int, ...]) -> Array:
-    """Return all elements of a box. Shapes: axis x element."""
-    return np.indices(shape).reshape(len(shape), -1) if shape else np.zeros((0, 1), np.int64)
 
 
 def _reads(value: Expr, points: _Points, met: Array) -> Iterator[tuple[Read, Array]]:

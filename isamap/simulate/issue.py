@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from isamap.ir import DType, Env, Expr, Index, Read, Routine, convert, evaluate_expr, evaluate_index
-from isamap.ir.evaluate import make_value
+from isamap.ir.evaluate import box_points, make_value
 from isamap.match import Mapping, Pattern
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.unify import Binding
@@ -105,18 +105,13 @@ def _perform_grid(job: _Job, grid: Grid) -> None:
     counts = [s.starts.size for s in grid.spans] + list(grid.loops.values())
     outer = [bool(written & set(s.group.kernel_axes)) for s in grid.spans]
     outer += [axis in written for axis in grid.loops]
-    together = _points([n if o else 1 for n, o in zip(counts, outer, strict=True)])
-    in_turn = _points([1 if o else n for n, o in zip(counts, outer, strict=True)])
+    together = box_points([n if o else 1 for n, o in zip(counts, outer, strict=True)])
+    in_turn = box_points([1 if o else n for n, o in zip(counts, outer, strict=True)])
     most = max(1, MOST_LANES // max(1, prod(grid.lengths.values())))
     for step in range(in_turn.shape[1]):
         for first in range(0, together.shape[1], most):
             chosen = together[:, first : first + most] + in_turn[:, step : step + 1]
             _perform_batch(job, grid, chosen, fills)
-
-
-def _points(counts: list[int]) -> Array:
-    """Return all points of a box. Shapes: dimension × point."""
-    return np.indices(counts).reshape(len(counts), -1) if counts else np.zeros((0, 1), np.int64)
 
 
 def _perform_batch(job: _Job, grid: Grid, chosen: Array, fills: Fills) -> None:

@@ -41,7 +41,7 @@ from isamap.ir.atoms import Mod
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
-from isamap.ir.walk import symbols, with_parts
+from isamap.ir.walk import conjuncts, symbols, with_parts
 from isamap.source import Diagnostic, NoMapping
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
@@ -438,17 +438,6 @@ def by_remainders(statement: Statement, kernel: Kernel) -> tuple[Statement, ...]
         if all(e.value != 0 for e in made.values())
     )
     return parts or (statement,)  # a kernel that performs nothing has a statement, too
-
-
-def conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
-    """Return the conditions that have to hold together."""
-    match guard:
-        case None:
-            return ()
-        case Call("and", args):
-            return tuple(c for a in args for c in conjuncts(a))
-        case _:
-            return (guard,)
 
 
 def _periods(condition: Expr, statement: Statement) -> dict[str, int]:

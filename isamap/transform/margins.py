@@ -19,7 +19,7 @@ from isamap.ir import Call, Const, Expr, Index, Kernel, Read
 from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.facts import Known, guard_facts, known_facts
 from isamap.ir.prove import Facts, is_nonnegative
-from isamap.ir.walk import with_parts
+from isamap.ir.walk import conjuncts, with_parts
 from isamap.transform.statements import Statement
 
 
@@ -51,21 +51,11 @@ def without_bounds(statement: Statement, kernel: Kernel) -> Statement:
     holds = _prover(statement, known_facts(kernel))
     shape = kernel.operand(assign.target.buffer).shape
     inside = {t for i, s in zip(assign.target.index, shape, strict=True) for t in (i, s - 1 - i)}
-    kept = [c for c in _conjuncts(assign.guard) if not _says_nothing(c, lambda t: t in inside or holds(t))]
+    kept = [c for c in conjuncts(assign.guard) if not _says_nothing(c, lambda t: t in inside or holds(t))]
     guard: Expr | None = None
     for c in kept:
         guard = c if guard is None else Call("and", (guard, c), BOOL)
     return replace(statement, assign=replace(assign, guard=guard))
-
-
-def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
-    match guard:
-        case None:
-            return ()
-        case Call("and", (left, right)):
-            return (*_conjuncts(left), *_conjuncts(right))
-        case _:
-            return (guard,)
 
 
 def _says_nothing(comparison: Expr, certain: Callable[[Index], bool]) -> bool:

@@ -188,10 +188,7 @@ def address_of(read: Read, strides: Strides) -> Index | None:
 
 @lru_cache(maxsize=1 << 14)
 def _address(subscripts: tuple[Index, ...], strides: tuple[Index, ...]) -> Index:
-    total = ZERO
-    for index, stride in zip(subscripts, strides, strict=True):
-        total = total + index * stride
-    return total
+    return sum((index * stride for index, stride in zip(subscripts, strides, strict=True)), start=ZERO)
 
 
 def _operand_strides(operand: Operand, params: Params) -> list[Index | None]:

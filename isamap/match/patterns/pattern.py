@@ -35,7 +35,7 @@ from isamap.ir import (
 )
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import ZERO
-from isamap.ir.walk import with_parts
+from isamap.ir.walk import conjuncts, with_parts
 from isamap.match.patterns.unify import Binding
 from isamap.source import Span
 from isamap.transform import Statement, reads, statements
@@ -135,23 +135,13 @@ def _statements(instruction: Instruction) -> tuple[Statement, ...]:
 def _shortened(statement: Statement, instruction: Instruction) -> Statement:
     """Return the statement with its whole guard as extents, or as it is."""
     extents = {a.name: a.extent for a in statement.axes}
-    for condition in _conjuncts(statement.assign.guard):
+    for condition in conjuncts(statement.assign.guard):
         found = _bound(condition, extents, instruction)
         if found is None:
             return statement
         extents[found[0]] = found[1]
     axes = tuple(replace(a, extent=extents[a.name]) for a in statement.axes)
     return replace(statement, axes=axes, assign=replace(statement.assign, guard=None))
-
-
-def _conjuncts(guard: Expr | None) -> tuple[Expr, ...]:
-    match guard:
-        case None:
-            return ()
-        case Call("and", args):
-            return tuple(c for a in args for c in _conjuncts(a))
-        case _:
-            return (guard,)
 
 
 def _bound(condition: Expr, extents: dict[str, Index], instruction: Instruction) -> tuple[str, Index] | None:

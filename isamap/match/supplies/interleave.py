@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
-from isamap.ir.evaluate import evaluate_index
+from isamap.ir.evaluate import box_points, evaluate_index
 from isamap.match.patterns.address import (
     LEAST_RUN,
     Location,
@@ -299,7 +299,7 @@ def _lanes_read(pattern: Pattern) -> tuple[int, ...] | None:
     size = written.shape[0].value
     if masked or size is None or size > MAX_LANES or int(np.prod(sizes)) != size:
         return None
-    points = np.indices(sizes).reshape(len(sizes), -1)
+    points = box_points(sizes)
     env: dict[str, int | NDArray[np.int64]] = {a.name: points[n] for n, a in enumerate(pattern.axes)}
     to, source = (
         np.broadcast_to(evaluate_index(i, env), size) for i in (pattern.target.index[0], value.index[0])
