@@ -21,6 +21,7 @@ import numpy as np
 from isamap.bench.ceilings import mapped_tile, measure_peak
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.run.fills import make_arrays
 from isamap.run.in_process import InProcess
@@ -39,7 +40,7 @@ def main() -> None:
     path = kernel_path(options.kernel)
     made = compile_kernel(Request(Source(path.name, path.read_text()), options.hw, sizes))
     assert made.machine
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.canonical
     assert made.schedule
     compiled = compile_library(made.emitted, made.machine)

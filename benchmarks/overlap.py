@@ -25,6 +25,7 @@ from pathlib import Path
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Stage
 from isamap.plan.text import print_schedule
@@ -144,7 +145,7 @@ def compare(
     contenders: dict[str, Callable[[], object]] = {}
     for name, text in texts.items():
         compiled = compile_kernel(Request(source, hw, sizes, schedule=Source(name, text)))
-        assert compiled.emitted
+        assert isinstance(compiled.emitted, EmittedC)
         assert compiled.machine
         program = InProcess(compile_library(compiled.emitted, compiled.machine))
         contenders[name] = lambda program=program: program(arrays)

@@ -15,6 +15,7 @@ import time
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.run.fills import make_arrays
 from isamap.run.in_process import InProcess
@@ -34,7 +35,7 @@ def main() -> None:
         request = Request(source, options.hw, sizes, heuristic=options.heuristic, threads=threads)
         made[threads] = compile_kernel(request)
         emitted, machine = made[threads].emitted, made[threads].machine
-        assert emitted
+        assert isinstance(emitted, EmittedC)
         assert machine
         programs[threads] = InProcess(compile_library(emitted, machine), threads)
     arrays = make_arrays(made[1].kernel, "random")

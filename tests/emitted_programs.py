@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from isamap.driver.pipeline import Compilation
-from isamap.emit.c import emit_c
+from isamap.emit.c import EmittedC, emit_c
 from isamap.ir import bind, interpret
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
@@ -26,7 +26,8 @@ def check_emitted(made: Compilation, kernel: Source, sizes: Mapping[str, int]) -
         for o in bound.operands
         if o.role != "temp"
     }
-    library = compile_library(made.emitted or emit_c(made.program, made.machine), made.machine)
+    emitted = made.emitted if isinstance(made.emitted, EmittedC) else emit_c(made.program, made.machine)
+    library = compile_library(emitted, made.machine)
     result = run_program(library, arrays, {}, guard=True)
     assert result.status == 0, result.meaning
     for name, values in interpret(bound, arrays, {}).items():

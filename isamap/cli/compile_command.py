@@ -281,7 +281,9 @@ def _text_behind(made: Compilation, stage: str) -> str:
             assert made.program is not None
             return print_program(made.program)
         case "emit":
-            assert made.emitted is not None
+            from isamap.emit.c import EmittedC
+
+            assert isinstance(made.emitted, EmittedC)
             return made.emitted.source
         case _:
             return "\n".join(print_state(state) for state in made.passed)

@@ -42,7 +42,7 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
     with Progress() as progress:
         program, made = compile_words(request, progress)
     assert made.machine, "a program was made for one"
-    stem = f"{program.kernel}-{program.machine}"
+    stem = program.name
     listing, paths = "", list[str]()
     if kind == "commands":
         paths = _write_commands(made, Path(output or f"{stem}-commands"), force)
@@ -68,18 +68,18 @@ def emit_words(request: Request, kind: str, output: str | None, force: bool) -> 
 
 def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
     """Return where the C that gives the words now lies. Raises: UsageProblem as `_write` does."""
-    from isamap.emit.c import emit_commands
+    from isamap.driver.printers import emit_artifact
 
     assert made.machine, "the stages have run"
     assert made.program, "the stages have run"
-    files = emit_commands(made.program, made.machine).files()
+    files = emit_artifact(made.program, made.machine, "commands").files()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         said = f"{folder} cannot be made: {error.strerror}"
         raise UsageProblem(Diagnostic("output-unwritable", said)) from None
     for name, text in files.items():
-        _write(folder / name, text.encode(), "commands", force)
+        _write(folder / name, text.encode() if isinstance(text, str) else text, "commands", force)
     return [str(folder / name) for name in files]
 
 

@@ -54,6 +54,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
     """As `compile_files`, for callers that go on with the program; what was found before is used again."""
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import unseen
+    from isamap.emit.c import EmittedC
 
     key = key_of(request)
     known = recall(key) if seen is None else None
@@ -62,7 +63,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
         return Program(known, emitted, lambda: compile_request(_replayed(request, known)))
     asked = request if known is None else _replayed(request, known)
     made = compile_request(asked, watch=watch, seen=seen or unseen)
-    assert made.emitted, "all stages have run"
+    assert isinstance(made.emitted, EmittedC), "all stages have run"
     outcome = known or describe(request, made)
     if known is None:
         remember(key, outcome)
@@ -78,14 +79,16 @@ def _replayed(request: Request, known: Outcome) -> Request:
 
 def describe(request: Request, made: Compilation) -> Outcome:
     """Files and summary of a compilation that went all the way."""
+    from isamap.emit.c import EmittedC
     from isamap.emit.c_build import pool_files
     from isamap.ir import print_routine
     from isamap.plan.text import print_versions
     from isamap.report.compilation import packed_json, workspace_json
 
     assert (  # noqa: PT018 - they are all there, or none is
-        made.machine and made.canonical and made.problem and made.schedule and made.program and made.emitted
+        made.machine and made.canonical and made.problem and made.schedule and made.program
     )
+    assert isinstance(made.emitted, EmittedC)
     name = made.emitted.name
     files = {
         **made.emitted.files(),

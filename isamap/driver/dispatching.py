@@ -11,7 +11,7 @@ from isamap.driver.kept import Outcome
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.driver.stages import Watch
-from isamap.emit.c import emit_c
+from isamap.emit.c import EmittedC, emit_c
 from isamap.emit.c_names import spell
 from isamap.emit.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
 from isamap.machine import at_one_length, load_machine
@@ -39,7 +39,7 @@ def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None)
     for position in preferred(machines):
         made = _renamed(compile_kernel(requests[position], watch=watch))
         assert made.machine is not None
-        assert made.emitted is not None
+        assert isinstance(made.emitted, EmittedC)
         variants.append(Variant(made.machine, made.emitted))
         outcomes.append(describe(requests[position], made))
     return _joined(requests, variants, outcomes)
@@ -49,7 +49,7 @@ def _renamed(made: Compilation) -> Compilation:
     """Return a compilation whose program is called after its machine as well."""
     assert made.program is not None
     assert made.machine is not None
-    assert made.emitted is not None
+    assert isinstance(made.emitted, EmittedC)
     name = variant_name(made.program.name, made.machine.name)
     program = replace(made.program, name=name)
     return replace(made, program=program, emitted=emit_c(program, made.machine, model=made.emitted.model))

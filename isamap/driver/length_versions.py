@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
+from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
 from isamap.driver.size_versions import compile_sizes
 from isamap.driver.stages import STAGES, Clock, Watch
 from isamap.driver.workspace_packing import pack_workspace
-from isamap.emit.c import emit_c
 from isamap.ir import print_routine
 from isamap.lower.length_join import join_lengths
 from isamap.lower.program import LoweredProgram
@@ -78,7 +78,7 @@ def compile_request(
         return found
     assert made.machine, "all stages have run"
     with clock("emit"):
-        emitted = emit_c(program, passed_when_run(made.machine, load_machine(word)))
+        emitted = emit_artifact(program, passed_when_run(made.machine, load_machine(word)))
     return replace(found, emitted=emitted)
 
 

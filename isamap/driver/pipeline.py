@@ -13,12 +13,12 @@ from isamap.driver.blocking import of_nests
 from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.formulation import Extent, Questions, choose_form, extent_of
 from isamap.driver.inputs import with_profile
+from isamap.driver.printers import Artifact, emit_artifact
 from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.stages import Clock, Watch
 from isamap.driver.workspace_packing import ALL_PASSES, judged
-from isamap.emit.c import EmittedC, emit_c
 from isamap.formulate.matches import Matches
 from isamap.ir import Kernel, Range, bind
 from isamap.lower.lower import lowering
@@ -64,7 +64,7 @@ class Compilation:
     schedule: Schedule | None = None
     passed: tuple[State, ...] = ()
     program: LoweredProgram | None = None
-    emitted: EmittedC | None = None
+    emitted: Artifact | None = None
     warnings: tuple[Diagnostic, ...] = ()
     stage_seconds: Mapping[str, float] = field(default_factory=dict[str, float])
     rewrite: Rewrite | None = None
@@ -128,7 +128,8 @@ def compile_kernel(
     if made.program is None or stop_after == "lower":
         return made
     with clock("emit"):
-        emitted = emit_c(made.program, machine, model=request.model or machine.target.run == "model")
+        model = request.model or machine.target.run == "model"
+        emitted = emit_artifact(made.program, machine, model=model)
     return replace(made, emitted=emitted)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
 from isamap.driver.explaining import explain, schedule_accesses
 from isamap.driver.pipeline import Compilation
@@ -13,6 +12,7 @@ from isamap.driver.refining import RUNNERS_UP, rank_schedules
 from isamap.driver.request import Request
 from isamap.driver.sizes import read_size
 from isamap.driver.stages import Watch
+from isamap.emit.c import EmittedC
 from isamap.ir import Kernel, print_routine, typical_size
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
@@ -40,9 +40,6 @@ from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, statements
 
-if TYPE_CHECKING:
-    from isamap.emit.c import EmittedC
-
 MOST_BYTES, LINE_BYTES = 1_200_000, 90
 """Of a text that is shown, for a page below 2 MB; and what a line takes beside its characters."""
 MOST_LISTED = 1_000
@@ -66,7 +63,8 @@ class Made:
     def of(request: Request, made: Compilation) -> Made:
         """Raise AssertionError where a stage is missing."""
         assert made.canonical and made.machine and made.problem  # noqa: PT018 - they are all there, or none is
-        assert made.schedule and made.program and made.emitted  # noqa: PT018 - as above
+        assert made.schedule and made.program  # noqa: PT018 - as above
+        assert isinstance(made.emitted, EmittedC)
         given = statements(made.canonical)
         questions = {nest.statement: nest for nest in made.problem.nests}
         nests = tuple(

@@ -13,11 +13,11 @@ from itertools import pairwise, product
 from math import inf, isqrt, prod
 
 from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
+from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request, Size
 from isamap.driver.sizes import complete_sizes, has_versions, read_profiles, whole_sizes
 from isamap.driver.stages import PASS_NAMES, STAGES, Clock, Watch
 from isamap.driver.workspace_packing import judged, pack_workspace
-from isamap.emit.c import emit_c
 from isamap.ir import bind
 from isamap.lower.lower import Version, lower_versions, versions_behind
 from isamap.plan.plugins import load_cost_model
@@ -171,7 +171,8 @@ def _joined(
     if stop_after == "lower":
         return found
     with clock("emit"):
-        emitted = emit_c(program, last.machine, model=request.model or last.machine.target.run == "model")
+        model = request.model or last.machine.target.run == "model"
+        emitted = emit_artifact(program, last.machine, model=model)
     return replace(found, emitted=emitted)
 
 

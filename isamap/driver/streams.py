@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
+from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.verifying import Case, Judged, case_of, with_unverified
@@ -14,7 +15,6 @@ from isamap.ir import Kernel, Range, bind
 from isamap.machine import Machine
 from isamap.run.fills import fills_of, make_arrays, make_scalars
 from isamap.source import Diagnostic, Source, UsageProblem, VerificationFailed, read_limited
-from isamap.stream.assemble import assemble
 from isamap.stream.execute import execute_program
 from isamap.stream.program_file import ProgramFile, read_program
 from isamap.syntax import parse_kernel
@@ -34,7 +34,9 @@ def compile_words(
     assert made.program, "the stages have run"
     assert made.machine, "the stages have run"
     watch("encode")
-    return assemble(made.program, made.machine), made
+    program = emit_artifact(made.program, made.machine, "program")
+    assert isinstance(program, ProgramFile), "the printer encodes instructions"
+    return program, made
 
 
 def load_program(path: str, machine: Machine) -> ProgramFile:

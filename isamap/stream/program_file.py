@@ -52,6 +52,15 @@ class ProgramFile:
     words: tuple[int, ...]
     tables: tuple[StreamTable, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """The name with which its files begin."""
+        return f"{self.kernel}-{self.machine}"
+
+    def files(self) -> dict[str, bytes]:
+        """Return its file by name."""
+        return {f"{self.name}.program": write_program(self)}
+
 
 def write_program(program: ProgramFile) -> bytes:
     """Return the bytes of the file."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.ir import F64, Const, Kernel, bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.walk import issued
@@ -44,7 +45,7 @@ def assert_right_of(kernel: Kernel, made: Compilation, sizes: dict[str, int]) ->
             low = 0 if operand.dtype.kind == "uint" else -3
             shape = tuple(s.value or 1 for s in operand.shape)
             arrays[operand.name] = rng.integers(low, 4, shape).astype(operand.dtype.numpy())
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     result = run_program(compile_library(made.emitted, made.machine), arrays, {}, guard=True)
     assert result.status == 0, result.meaning

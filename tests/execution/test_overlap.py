@@ -9,6 +9,7 @@ import pytest
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
+from isamap.emit.c import EmittedC
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.run.runner import run_program
@@ -115,7 +116,7 @@ def compiled(text: str, kernel: str, machine: str, sizes: dict[str, Size], **wor
 
 def check(made: Compilation, kernel: str, sizes: dict[str, int], open_sizes: dict[str, int]) -> None:
     """Small integers, whose sums every order rounds alike."""
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     rng = np.random.default_rng(1)
     bound = bind(parse_kernel(Source("k.ir", kernel_path(kernel).read_text())), sizes)
@@ -186,7 +187,7 @@ def test_work_in_several_parts_is_shared_out_part_by_part(shape: tuple[int, int,
     """Blocks that turn rows into columns, and the columns that they leave over."""
     sizes = dict(zip("MNK", shape, strict=True))
     made = compiled(TURNED, "gemm_nt_f32", "x86-avx512", {**sizes})
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert re.search(r"if \(work\d+_part == 0\)", made.emitted.source)
     check(made, "gemm_nt_f32", sizes, {})
 
@@ -209,7 +210,7 @@ def test_sizes_that_only_the_run_knows_are_shared_out_too() -> None:
 
 def test_a_share_of_the_conversion_stands_in_the_summing_loop() -> None:
     made = compiled(AMX, "gemm_bf16", "x86-amx", {**WHOLE}, spread=LATE, ahead="")
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     opened = r"for \(int64_t (k\d+) = 0; .*\n *\{ /\* write c of the iteration before back"
     counter = re.search(opened, made.emitted.source)
     assert counter
@@ -260,7 +261,7 @@ def test_the_turns_that_read_rows_ask_for_the_next_ones_though_a_loop_around_the
     made = compiled(
         SWEEP, "gemm_f32", "x86-avx2", {"M": 1, "N": 160, "K": 64}, hint="prefetch b ahead 1 into l2;"
     )
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     before, inside = made.emitted.source.split("for (int64_t n0 ")
     assert "/* prefetch b into l2 */" in inside
     assert "/* prefetch" not in before

@@ -9,6 +9,7 @@ import pytest
 
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
+from isamap.emit.c import EmittedC
 from isamap.ir import Kernel, bind, interpret, print_routine
 from isamap.kernels import kernel_path
 from isamap.run.runner import run_program
@@ -48,7 +49,7 @@ def test_a_rewritten_kernel_runs(
     text = print_routine(rewrite(kernel))
     given: dict[str, Size] = dict(sizes)
     compiled = compile_kernel(Request(Source("rewritten", text), "generic-c", given, heuristic="greedy"))
-    assert compiled.emitted
+    assert isinstance(compiled.emitted, EmittedC)
     assert compiled.machine
     rng = np.random.default_rng(0)
     arrays = {

@@ -11,6 +11,7 @@ import pytest
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.streams import compile_words, program_kernel, verify_program
+from isamap.emit.c import EmittedC
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.walk import issued
@@ -59,7 +60,7 @@ def instructions_of_right_program(
     source, replay = Source("k.ir", text), Source("s.schedule", schedule) if schedule else None
     asked = Request(source, machine, dict(sizes), replay, heuristic="greedy", fixed=dict(fixed or {}))
     made = compile_kernel(asked)
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     assert made.program
     bound, rng = bind(parse_kernel(source), sizes), np.random.default_rng(1)

@@ -11,6 +11,7 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
+from isamap.emit.c import EmittedC
 from isamap.emit.c_build import pool_files
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
@@ -108,7 +109,7 @@ def test_the_bits_of_a_sum_in_parts_do_not_depend_on_the_threads() -> None:
     sizes: dict[str, Size] = {"M": 16, "N": 32, "K": 1000}
     schedule = gemm_schedule("x86-avx2", sizes, 8, (("par", "k", 130),), (Stage("c", 1),))
     made = compile_kernel(Request(shipped("gemm_f32"), "x86-avx2", sizes, schedule=schedule))
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     compiled = compile_library(made.emitted, made.machine)
     arrays = make_arrays(made.kernel, "random")
@@ -156,7 +157,7 @@ def test_a_pool_of_the_callers_performs_the_parts() -> None:
     sizes: dict[str, Size] = {"M": 16, "N": 32, "K": 1000}
     schedule = gemm_schedule("x86-avx2", sizes, 8, (("par", "k", 130),), (Stage("c", 1),))
     made = compile_kernel(Request(shipped("gemm_f32"), "x86-avx2", sizes, schedule=schedule))
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     compiled = compile_library(made.emitted, made.machine)
     arrays = make_arrays(made.kernel, "random")
@@ -205,7 +206,7 @@ def test_a_program_without_parts_refuses_a_pool() -> None:
     made = compile_kernel(
         Request(shipped("gemm_f32"), "generic-c", {"M": 4, "N": 4, "K": 4}, heuristic="greedy", threads=2)
     )
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert not made.emitted.interface.takes_pool
     assert "if (pool != NULL) return gemm_f32_POOL_NOT_NULL;" in made.emitted.source
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
+from isamap.emit.c import EmittedC
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine, missing_features
@@ -41,7 +42,7 @@ def made(source: Source, machine: str, sizes: dict[str, Size], *, model: bool = 
 
 
 def run(compilation: Compilation, arrays: Arrays, sizes: dict[str, int] | None = None) -> Arrays:
-    assert compilation.emitted
+    assert isinstance(compilation.emitted, EmittedC)
     assert compilation.machine
     library = compile_library(compilation.emitted, compilation.machine)
     result = run_program(library, arrays, sizes or {}, guard=True)

@@ -9,6 +9,7 @@ import pytest
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.ir import BF16, F32, Cast, Expr, Index, Read, bind, interpret
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, For, If, Issue, MemoryRef, Node
@@ -95,7 +96,7 @@ def blocks(nodes: tuple[Node, ...]) -> list[tuple[str, ...]]:
 
 
 def is_right(made: Compilation, kernel: str, sizes: dict[str, int]) -> bool:
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     rng = np.random.default_rng(1)
     bound = bind(parse_kernel(Source("k.ir", kernel)), sizes)

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.source import Source
 
@@ -17,7 +18,7 @@ def emitted(fixed: Mapping[str, int], *, model: bool = False, threads: int = 1) 
     source = Source(path.name, path.read_text())
     request = Request(source, "x86-avx2", sizes, fixed=fixed, model=model, threads=threads)
     compilation = compile_program(request).compilation
-    assert compilation.emitted is not None
+    assert isinstance(compilation.emitted, EmittedC)
     return compilation.emitted.source
 
 

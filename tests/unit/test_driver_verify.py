@@ -91,8 +91,7 @@ def test_a_refusal_of_the_program_is_a_problem(gemm: Prepared) -> None:
 
 
 def test_a_wrong_instruction_shows_in_the_results(gemm: Prepared) -> None:
-    emitted = gemm.program.compilation.emitted
-    assert emitted is not None
+    emitted = gemm.program.emitted
     wrong = replace(emitted, source=emitted.source.replace("c += a * b", "c -= a * b"))
     assert wrong.source != emitted.source
     spoilt = replace(gemm, compiled=compile_library(wrong, gemm.machine))

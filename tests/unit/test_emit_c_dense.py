@@ -37,8 +37,7 @@ def made() -> Prepared:
 
 
 def source(prepared: Prepared) -> str:
-    emitted = prepared.program.compilation.emitted
-    assert emitted is not None
+    emitted = prepared.program.emitted
     return emitted.source
 
 
@@ -101,8 +100,7 @@ def test_both_versions_give_the_same(made: Prepared) -> None:
     ("version", "fill"), [("gemm_f32_dense", "integers"), ("gemm_f32_strided", "random")]
 )
 def test_each_version_is_verified(made: Prepared, version: str, fill: str) -> None:
-    emitted = made.program.compilation.emitted
-    assert emitted is not None
+    emitted = made.program.emitted
     head, called, rest = emitted.source.rpartition(f"    {version}(")
     wrong = replace(emitted, source=f"{head}    (void)sizeof {called.strip()}{rest}")
     spoilt = replace(made, compiled=compile_library(wrong, made.machine))
@@ -115,8 +113,7 @@ def test_each_version_is_verified(made: Prepared, version: str, fill: str) -> No
 
 @pytest.mark.parametrize("value", [0, 1])
 def test_what_is_written_between_rows_is_found(made: Prepared, value: int) -> None:
-    emitted = made.program.compilation.emitted
-    assert emitted is not None
+    emitted = made.program.emitted
     beyond = f"  args->C[args->C_stride0 / 4 - 1] = {value};\n  return gemm_f32_OK;"
     wrong = replace(emitted, source=emitted.source.replace("  return gemm_f32_OK;", beyond))
     spoilt = replace(made, compiled=compile_library(wrong, made.machine))
@@ -145,8 +142,7 @@ def test_parts_for_threads_have_versions_too_and_names_that_no_tensor_takes() ->
     for operand, name in (("A", "g_part0"), ("B", "g_part0_dense")):
         text = re.sub(rf"\b{operand}\b", name, text)
     request = Request(Source("g.ir", text), "x86-avx2", {"M": 512, "N": 512, "K": 64}, threads=2, model=False)
-    emitted = compile_program(request).compilation.emitted
-    assert emitted is not None
+    emitted = compile_program(request).emitted
     parameters = re.findall(r"\n    [^\n]*?(\w+)[,)]", emitted.source)
     functions = re.findall(r"^static [^\n]*void (\w+)\(", emitted.source, re.MULTILINE)
     assert {"g_part0", "g_part0_dense"} <= set(parameters)

@@ -104,7 +104,7 @@ def emitted(machine: str, fixed: Mapping[str, int], *, model: bool = False) -> s
     sizes = {"M": 64, "N": 64, "K": 64}
     request = Request(Source(path.name, path.read_text()), machine, sizes, fixed=fixed, model=model)
     compilation = compile_program(request).compilation
-    assert compilation.emitted is not None
+    assert isinstance(compilation.emitted, EmittedC)
     return compilation.emitted.source
 
 
@@ -129,7 +129,7 @@ def test_rows_that_are_followed_are_read_where_they_are_multiplied(rows: int, ke
     text = SWEPT.format(sizes=head, rows=rows)
     request = Request(Source(path.name, path.read_text()), "x86-avx2", sizes, schedule=Source("s", text))
     compilation = compile_program(request).compilation
-    assert compilation.emitted is not None
+    assert isinstance(compilation.emitted, EmittedC)
     body = innermost(compilation.emitted.source)
     loaded = re.findall(r"(v\d+) = _mm256_loadu_ps\(B[^;]*\);\n", body)
     assert len(loaded) == 2 * 8
@@ -176,8 +176,7 @@ def test_rows_that_are_followed_are_read_line_by_line_and_row_by_row(tmp_path: P
         "unroll m by 1 { unroll n by 8 { issue; } }", "unroll n by 8 { issue; }"
     )
     request = Request(Source(path.name, path.read_text()), "x86-avx2", sizes, schedule=Source("s", text))
-    emitted = compile_program(request).compilation.emitted
-    assert emitted is not None
+    emitted = compile_program(request).emitted
     found: list[list[int]] = []
     for body in inner_loops(emitted, MACHINE, tmp_path):
         reads = re.findall(r"\tv(?:movups|fmadd\w+)\t(\d*)\((%r\w+)\), .*%ymm", body)

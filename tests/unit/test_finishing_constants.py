@@ -6,6 +6,7 @@ import re
 
 from isamap.driver.compiling import compile_program
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.source import Source
 
@@ -18,7 +19,7 @@ RELU = """kernel relu(N) {
 
 def emitted(source: Source, model: bool = False, **sizes: int) -> str:
     compilation = compile_program(Request(source, "x86-avx2", sizes, model=model)).compilation
-    assert compilation.emitted is not None
+    assert isinstance(compilation.emitted, EmittedC)
     return compilation.emitted.source
 
 
@@ -56,8 +57,7 @@ ROWS = """kernel rows(M, N, K) {
 
 def starts_of(fixed: dict[str, int]) -> set[str]:
     request = Request(Source("rows.ir", ROWS), "x86-avx2", {"M": 64, "N": 64, "K": 64}, fixed=fixed)
-    made = compile_program(request).compilation.emitted
-    assert made is not None
+    made = compile_program(request).emitted
     return set(re.findall(r"_mm256_set1_ps\((.*first.*)\);", made.source))
 
 

@@ -11,6 +11,7 @@ from plan_problems import answer, gemm
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.refining import with_pipelines
 from isamap.driver.request import Request, Size
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.lower.software_pipeline import issues_of, main_loop, steady_of
 from isamap.plan.steady import (
@@ -161,7 +162,7 @@ def ordered(sizes: dict[str, Size]) -> Compilation:
 
 
 def check(made: Compilation, sizes: dict[str, int], open_sizes: dict[str, int]) -> None:
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert made.machine
     rng = np.random.default_rng(2)
     shapes = {"A": ("M", "K"), "B": ("K", "N"), "C": ("M", "N")}
@@ -182,7 +183,7 @@ def test_pipelined_loops_compute_the_same_with_tails_and_with_few_turns() -> Non
 def test_sizes_that_only_the_run_knows_take_the_plain_loop_where_turns_are_too_few() -> None:
     sizes: dict[str, Size] = {"M": 6, "N": 48, "K": "1..64@32"}
     made = ordered(sizes)
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert "pipelined: an iteration every" in made.emitted.source
     for turns in (1, 2, 3, 40):
         check(made, {"M": 6, "N": 48, "K": turns}, {"K": turns})

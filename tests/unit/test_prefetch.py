@@ -10,6 +10,7 @@ from plan_problems import answer, gemm
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, Size
+from isamap.emit.c import EmittedC
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, For, Hint, If, Node
 from isamap.machine import line_hints, load_machine
@@ -293,11 +294,11 @@ def test_a_machine_says_what_its_hints_bring_where() -> None:
 def test_a_model_names_the_place_only() -> None:
     sizes: dict[str, Size] = {"M": 24, "N": 96, "K": 32}
     made = compiled(sizes, model=True)
-    assert made.emitted
+    assert isinstance(made.emitted, EmittedC)
     assert "_mm_prefetch" not in made.emitted.source
     assert "/* prefetch_l2 */" in made.emitted.source
     native = compiled(sizes)
-    assert native.emitted
+    assert isinstance(native.emitted, EmittedC)
     assert "_mm_prefetch((char const *)" in native.emitted.source
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from isamap.driver.inputs import read_kernel
+from isamap.driver.printers import PRINTERS, emit_artifact
 from isamap.driver.request import Request
 from isamap.driver.streams import compile_words, load_program, program_kernel, verify_program
 from isamap.machine import Machine, load_machine
@@ -186,6 +187,20 @@ def test_a_program_of_something_else_is_refused(
     assert refusal(lambda: program_kernel(program, half)) == (
         "program-mismatch", "the program is of `quarter`, whose arrays are not those of `quarter`",
     )  # fmt: skip
+
+
+def test_each_printer_makes_files_that_are_called_after_the_program() -> None:
+    request = Request(read_kernel("gemm_s8s8"), "gemmini", {"M": 16, "N": 16, "K": 32}, heuristic="greedy")
+    made = compile_words(request)[1]
+    assert made.program is not None
+    assert made.machine is not None
+    for kind in PRINTERS:
+        artifact = emit_artifact(made.program, made.machine, kind, model=kind == "code")
+        assert artifact.files(), kind
+        assert all(name.startswith(artifact.name) for name in artifact.files()), kind
+    words = emit_artifact(made.program, made.machine, "program").files()["gemm_s8s8-gemmini.program"]
+    assert isinstance(words, bytes)
+    assert read_program(words, "words") == compile_words(request)[0]
 
 
 def test_a_program_without_end_is_refused(machine: Machine) -> None:

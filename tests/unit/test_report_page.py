@@ -12,6 +12,7 @@ from isamap.driver.api import source_of
 from isamap.driver.length_versions import compile_request
 from isamap.driver.reporting import Made, recording_of, report_of
 from isamap.driver.request import Request
+from isamap.emit.c import EmittedC
 from isamap.lower.walk import has_parallel
 from isamap.report.page.code_links import code_lines
 from isamap.report.page.links import kernel_lines
@@ -31,7 +32,7 @@ def test_the_sentence_says_what_bounds_it_and_by_how_much() -> None:
 def test_texts_stand_whole_in_their_panes(which: tuple[str, str, tuple[tuple[str, int], ...]]) -> None:
     found = report(*which)
     request, compilation = made(*which)
-    assert compilation.emitted is not None
+    assert isinstance(compilation.emitted, EmittedC)
     assert "\n".join(one.text for one in pane(found, "kernel")) + "\n" == request.kernel.text
     assert "\n".join(one.text for one in pane(found, "emitted")) + "\n" == compilation.emitted.source
 

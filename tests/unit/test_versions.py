@@ -14,6 +14,7 @@ from isamap.driver.runnable import prepare
 from isamap.driver.size_versions import PRECISION, end_of_first
 from isamap.driver.sizes import has_versions, read_profiles, read_size, whole_sizes
 from isamap.driver.verifying import concrete_sizes, profile_sizes, verify_case
+from isamap.emit.c import EmittedC
 from isamap.ir import Range
 from isamap.kernels import kernel_path
 from isamap.lower.program import Block, If
@@ -137,8 +138,8 @@ def test_the_text_of_several_schedules_gives_the_same_program() -> None:
     assert text.count("isamap schedule 1\n") == 2
     replayed = Request(request.kernel, "generic-c", {**request.sizes, "M": "1..64"}, Source("s", text))
     again = compile_request(replayed)
-    assert made.emitted
-    assert again.emitted
+    assert isinstance(made.emitted, EmittedC)
+    assert isinstance(again.emitted, EmittedC)
     assert again.emitted.source == made.emitted.source
 
 
