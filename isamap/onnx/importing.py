@@ -86,7 +86,7 @@ def lower_model(
         ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
     lowering = Lowering(model, Room.of(model))
     lowering.run(graph, Scope(names, opsets))
-    lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "view") for node in parts]
+    lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "integers") for node in parts]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:

@@ -34,7 +34,7 @@ MOST_CALLS = 12
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The treatment of a node: "kernel", "move", "view", "known", "function", or "refused" with a reason."""
+    """The treatment of a node: "kernel", "move", "view", "known", "integers", "function", or "refused" and why."""
 
     node: Node
     where: str
