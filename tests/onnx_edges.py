@@ -276,6 +276,24 @@ case("quantize per axis", [("QuantizeLinear", ["x", "s", "z"], ["y"], {"axis": 0
 case("dequantize in blocks", [("DequantizeLinear", ["x", "s", "z"], ["y"], {"axis": 1, "block_size": 2})],
      {"x": whole(-128, 127, (2, 5), np.int8)}, constants={"s": np.abs(f(2, 3)) + 0.1,
      "z": whole(-3, 3, (2, 3), np.int8)})
+_QDQ = {"xs": sc(0.25), "xz": sc(121, np.uint8), "ws": np.asarray([0.5, 0.25], np.float32),
+        "wz": np.zeros(2, np.int8),
+        "w": whole(-127, 127, (2, 3, 3, 3), np.int8), "b": whole(-99, 99, (2,), np.int32),
+        "bs": np.asarray([0.125, 0.0625], np.float32), "bz": np.zeros(2, np.int32),
+        "ys": sc(16), "yz": sc(9, np.uint8)}
+case("quantised convolution with a border of its zero point",
+     [("DequantizeLinear", ["x", "xs", "xz"], ["r"], {}), ("DequantizeLinear", ["w", "ws", "wz"], ["f"], {"axis": 0}),
+      ("DequantizeLinear", ["b", "bs", "bz"], ["c"], {"axis": 0}),
+      ("Conv", ["r", "f", "c"], ["t"], {"pads": [1, 1, 0, 0]}),
+      ("Relu", ["t"], ["u"], {}), ("QuantizeLinear", ["u", "ys", "yz"], ["y"], {})],
+     {"x": whole(0, 256, (1, 3, 5, 5), np.uint8)}, constants=_QDQ)
+case("quantised sum and average",
+     [("DequantizeLinear", ["x", "xs", "xz"], ["r"], {}), ("DequantizeLinear", ["z", "ys", "yz"], ["s"], {}),
+      ("Add", ["r", "s"], ["t"], {}), ("QuantizeLinear", ["t", "ys", "yz"], ["u"], {}),
+      ("DequantizeLinear", ["u", "ys", "yz"], ["v"], {}), ("GlobalAveragePool", ["v"], ["p"], {}),
+      ("QuantizeLinear", ["p", "ys", "yz"], ["y"], {})],
+     {n: whole(0, 256, (1, 3, 4, 4), np.uint8) for n in "xz"},
+     constants={n: _QDQ[n] for n in ("xs", "xz", "ys", "yz")})
 case("dynamic quantize of positive values", [("DynamicQuantizeLinear", ["x"], ["y", "s", "z"], {})],
      {"x": np.abs(f(6)) + 1}, ["y", "s", "z"])
 # norms
