@@ -84,7 +84,7 @@ def check_command(asked: CheckOptions) -> Answer:
     under = read_emulator(asked.emulator)
     word = machine_of(asked.name)
     summary = check_machine(word, stamps_folder())
-    odd = tuple(Finding(told, text) for told, text in summary.doubts)
+    odd = tuple(Finding(told, text) for told, text in summary.warnings)
     read_by, unread = _read_calls(word, summary.digest) if asked.calls else (None, ())
     findings = (*odd, *_far_from_measured(word, summary.digest), *unread)
     payload: dict[str, object] = {

@@ -14,9 +14,9 @@ from pathlib import Path
 from isamap.ir import ConstantDecl, MemoryDecl, StateDecl
 from isamap.lsp.symbols import Definition, Use, defined_in, find_uses
 from isamap.machine.chain import File, follow
-from isamap.machine.doubts import doubts
 from isamap.machine.emission import parse_texts, text_region
 from isamap.machine.families import Row
+from isamap.machine.lint import find_warnings
 from isamap.machine.load import load_files
 from isamap.machine.model import Machine
 from isamap.machine.spec import Spec, read_spec
@@ -87,7 +87,7 @@ def _description(source: Source, path: Path | None) -> Analysis:
     parent: Machine | None = None
     try:
         parent = load_files(files[1:], "") if files[1:] else None
-        findings = tuple(doubts(load_files(files, "")))
+        findings = tuple(find_warnings(load_files(files, "")))
     except IsamapError as error:
         findings = error.diagnostics
     known = _inherited(parent)

@@ -33,7 +33,7 @@ class MachineSummary:
     units: int
     instructions: int
     digest: str
-    doubts: tuple[tuple[dict[str, Any], str], ...] = ()
+    warnings: tuple[tuple[dict[str, Any], str], ...] = ()
 
 
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
@@ -53,11 +53,11 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
 
 def load_summary(name_or_path: str) -> MachineSummary:
     """Return the summary of a machine that is read and checked now. Raises: as `load_machine`."""
-    from isamap.machine.doubts import doubts
+    from isamap.machine.lint import find_warnings
     from isamap.machine.load import load_machine  # brings the language and numpy
 
     m = load_machine(name_or_path)
-    odd = tuple((d.as_json(), d.render()) for d in doubts(m))
+    odd = tuple((d.as_json(), d.render()) for d in find_warnings(m))
     return MachineSummary(
         m.name, m.summary, m.chain, len(m.memories), len(m.units), len(m.instructions), m.digest, odd
     )
@@ -83,7 +83,7 @@ def _read(stamp: Path) -> MachineSummary | None:
         if stored["sha256"] != _digest(fields):
             return None
         fields["chain"] = tuple(fields["chain"])
-        fields["doubts"] = tuple((told, text) for told, text in fields["doubts"])
+        fields["warnings"] = tuple((told, text) for told, text in fields["warnings"])
         return MachineSummary(**fields)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from isamap.machine import load_machine
-from isamap.machine.doubts import doubts
+from isamap.machine.lint import find_warnings
 from isamap.source import IsamapError, read_codes
 from isamap.source.codes import read_tables
 
@@ -64,5 +64,5 @@ def findings(text: str) -> str:
         machine = load_machine("wrong.yaml")
     except IsamapError as error:
         return f"{type(error).__name__}, exit {error.exit_code}\n{error.render()}\n"
-    odd = "\n".join(doubt.render() for doubt in doubts(machine))
+    odd = "\n".join(warning.render() for warning in find_warnings(machine))
     return f"odd, exit 0\n{odd}\n" if odd else "nothing\n"

@@ -11,7 +11,7 @@ import pytest
 from isamap.cli import main
 from isamap.machine import load_machine
 from isamap.machine.beginnings import KINDS, begin
-from isamap.machine.doubts import doubts
+from isamap.machine.lint import find_warnings
 
 SIZES = ("-D", "M=32", "N=32", "K=32")
 EDGES = [
@@ -48,7 +48,7 @@ def test_nothing_is_odd_in_a_new_machine_whatever_its_figures(
 ) -> None:
     """An array of more cells than the memory of sums has room for is odd: the figures do not fit."""
     for value in values:
-        found = doubts(load_machine(begun(tmp_path, kind, **{name: value})))
+        found = find_warnings(load_machine(begun(tmp_path, kind, **{name: value})))
         assert {d.code for d in found} <= ({"memory-too-small"} if (name, value) == ("rows", 256) else set())
 
 

@@ -12,7 +12,7 @@ from isamap.formulate.build import build_problem, offers
 from isamap.ir import Index
 from isamap.machine import Machine, at_one_length, list_machines, load_machine, machine_digest
 from isamap.machine.costs import cost_value
-from isamap.machine.doubts import doubts
+from isamap.machine.lint import find_warnings
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.layouts import alignment, stated_alignments
 from isamap.plan.problem import Problem
@@ -301,9 +301,9 @@ def test_a_check_tells_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture
         assert main(["hw", "check", str(tmp_path / "edge-npu.yaml")]) == 0
         told = capsys.readouterr()
         assert "edge-npu: fine" in told.out
-        assert "warning[instruction-twin]: `slow_weights` does what `load_weights` does" in told.err
+        assert "warning[instruction-twin]: `slow_weights` duplicates `load_weights`" in told.err
 
 
 @pytest.mark.parametrize("name", list_machines())
 def test_nothing_is_odd_in_shipped_machines(name: str) -> None:
-    assert list(doubts(load_machine(name))) == []
+    assert list(find_warnings(load_machine(name))) == []

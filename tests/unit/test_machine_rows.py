@@ -9,7 +9,7 @@ import pytest
 from isamap import verify
 from isamap.ir import print_routine
 from isamap.machine import EmitArg, EmitSteps, Machine, cost_value, load_machine
-from isamap.machine.doubts import doubts
+from isamap.machine.lint import find_warnings
 
 TEXT = """\
 isamap: 1
@@ -147,9 +147,9 @@ def test_odd_is_what_the_text_says_and_not_what_is_made_of_it(tmp_path: Path) ->
     """Slower than the rows one after the other: never chosen, and no twin of anything that is written."""
     described = machine(tmp_path, ("instructions:\n", ALL_AT_ONCE))
     assert {"load_row_rows", "load_all"} <= described.instructions.keys()
-    assert [d.message for d in doubts(described) if "_rows`" in d.message or "load_all" in d.message] == [
-        "`load_all` copies from `mem` to `acc`, and no link leads there"
-    ]
+    assert [
+        d.message for d in find_warnings(described) if "_rows`" in d.message or "load_all" in d.message
+    ] == ["`load_all` copies from `mem` to `acc`, and no link leads there"]
 
 
 def test_a_product_in_such_tiles_is_right(tmp_path: Path) -> None:

@@ -12,18 +12,18 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Cast, Expr, Instruction, Loop, Operand, Read, Stmt
-from isamap.machine.cost_doubts import cost_doubts, find_corners
+from isamap.machine.cost_lint import find_corners, find_cost_warnings
 from isamap.machine.encoding_checks import odd_units
 from isamap.machine.model import Link, Machine, MachineInstruction
 from isamap.machine.twins import twins
 from isamap.source import Diagnostic
 
 
-def doubts(machine: Machine) -> Iterator[Diagnostic]:
+def find_warnings(machine: Machine) -> Iterator[Diagnostic]:
     """Yield a warning for each memory that data cannot pass through, missing link, odd cost and twin."""
     files = {name: _file(name, machine) for name in machine.memories}
     flows = [_Flow.of(item, files) for item in (*machine.instructions.values(), *machine.hints.values())]
-    yield from _memory_doubts(machine, flows, files)
+    yield from _memory_warnings(machine, flows, files)
     described = replace(
         machine, instructions={n: i for n, i in machine.instructions.items() if not i.made_of}
     )
@@ -31,7 +31,7 @@ def doubts(machine: Machine) -> Iterator[Diagnostic]:
     yield from _missing_links(described, files)
     yield from _odd_bandwidths(machine)
     yield from odd_units(described)
-    yield from cost_doubts(described)
+    yield from find_cost_warnings(described)
     yield from twins(described)
 
 
@@ -58,7 +58,7 @@ def _file(name: str, machine: Machine) -> str:
     return name if base is None else _file(base, machine)
 
 
-def _memory_doubts(machine: Machine, flows: list[_Flow], files: Mapping[str, str]) -> Iterator[Diagnostic]:
+def _memory_warnings(machine: Machine, flows: list[_Flow], files: Mapping[str, str]) -> Iterator[Diagnostic]:
     homes = [n for n, m in machine.memories.items() if m.kind == "addressable"]
     kept = [n for n, m in machine.memories.items() if m.kind in ("registers", "scratchpad") and files[n] == n]
     used = {name for flow in flows for name in flow.reads | flow.writes}
@@ -66,17 +66,17 @@ def _memory_doubts(machine: Machine, flows: list[_Flow], files: Mapping[str, str
     emptied = {name for flow in flows for name in flow.reads if flow.writes - {name}}
     for name in kept:
         if name not in used:
-            yield _doubt(
+            yield _warning(
                 machine, name, "memory-unused", f"no instruction uses `{name}`",
                 "describe one, or leave the memory out",
             )  # fmt: skip
         elif name not in filled:
-            yield _doubt(
+            yield _warning(
                 machine, name, "memory-unfilled", f"no instruction fills `{name}`: it is always empty",
                 "describe one that loads it, or that sets it to numbers",
             )  # fmt: skip
         elif name not in emptied:
-            yield _doubt(
+            yield _warning(
                 machine, name, "memory-unemptied",
                 f"nothing leaves `{name}`: no instruction moves data out of it", "describe one that stores it",
             )  # fmt: skip
@@ -86,12 +86,12 @@ def _memory_doubts(machine: Machine, flows: list[_Flow], files: Mapping[str, str
     home = f"`{homes[0]}`" if homes else "kernels' tensors"
     if cut_off := [n for n in kept if n in filled and n not in reached]:
         said = f"no data from {home} reaches {_listed(cut_off)}: all that fill it read memories that are never filled"
-        yield _doubt(
+        yield _warning(
             machine, cut_off[0], "memory-unfilled", said, "describe an instruction that brings data in"
         )
     if caught := [n for n in kept if n in emptied and n not in leaving]:
         said = f"nothing of {_listed(caught)} gets to {home}"
-        yield _doubt(
+        yield _warning(
             machine, caught[0], "memory-unemptied", said, "describe an instruction that stores results"
         )
 
@@ -117,7 +117,7 @@ def _leaving(start: set[str], flows: list[_Flow]) -> set[str]:
     return found
 
 
-def _doubt(machine: Machine, name: str, code: str, said: str, advice: str) -> Diagnostic:
+def _warning(machine: Machine, name: str, code: str, said: str, advice: str) -> Diagnostic:
     return Diagnostic(code, said, machine.memories[name].decl.span, severity="warning", help=advice)
 
 

@@ -18,7 +18,7 @@ from isamap.source import Diagnostic, Span
 _SLACK = 1.01  # what rounding in a description may come to
 
 
-def cost_doubts(machine: Machine) -> Iterator[Diagnostic]:
+def find_cost_warnings(machine: Machine) -> Iterator[Diagnostic]:
     """Yield a warning for each instruction whose cost cannot be."""
     told: set[tuple[str, Span | None]] = set()
     for item in machine.instructions.values():
@@ -39,7 +39,7 @@ def _beats_unit(item: MachineInstruction, machine: Machine) -> Diagnostic | None
         cycles = cost_value(item.cost.interval_ns, at) * machine.clock_ghz
         if products > _SLACK * cycles * unit.products_per_cycle:
             needed = products / unit.products_per_cycle
-            return _doubt(
+            return _warning(
                 "cost-beats-unit", item,
                 f"`{item.name}` does {products} products in {cycles:g} cycles{_where(item, at)}; "
                 f"`{unit.name}` does {unit.products_per_cycle} in one",
@@ -62,7 +62,7 @@ def _ignores_size(item: MachineInstruction, machine: Machine) -> Diagnostic | No
     few, many = (_products(item, least | {n: at[n] for n in chosen}) for at in (least, most))
     if few >= many:
         return None
-    return _doubt(
+    return _warning(
         "cost-ignores-size", item,
         f"`{item.name}` takes the same time for {few} products and for {many}, whatever "
         f"{' and '.join(sorted(chosen))} is",
@@ -81,7 +81,7 @@ def _beats_link(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     for at in _allowed(item, machine)[-1:]:
         stated, counted = (cost_value(cost.interval_ns, at) for cost in (item.stated, item.cost))
         if counted > _SLACK * stated:
-            return _doubt(
+            return _warning(
                 "cost-beats-link", item,
                 f"`{item.name}` states {stated:g} ns{_where(item, at)}; its link needs {counted:g} ns for "
                 "the bytes",
@@ -99,7 +99,7 @@ def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     for at in _allowed(item, machine):
         interval, latency = (cost_value(part, at) for part in (cost.interval_ns, cost.latency_ns))
         if interval > _SLACK * latency * unit.count:
-            return _doubt(
+            return _warning(
                 "cost-ends-early", item,
                 f"`{item.name}` has its result after {latency:g} ns{_where(item, at)}, and keeps "
                 f"`{unit.name}` busy for {interval:g} ns",
@@ -108,7 +108,7 @@ def _ends_early(item: MachineInstruction, machine: Machine) -> Diagnostic | None
     return None
 
 
-def _doubt(code: str, item: MachineInstruction, said: str, advice: str) -> Diagnostic:
+def _warning(code: str, item: MachineInstruction, said: str, advice: str) -> Diagnostic:
     return Diagnostic(code, said, item.span, severity="warning", help=advice)
 
 
