@@ -13,9 +13,9 @@ from math import prod
 
 from isamap.ir import Cast, Expr, Instruction, Loop, Operand, Read, Stmt
 from isamap.machine.cost_lint import find_corners, find_cost_warnings
+from isamap.machine.duplicates import find_duplicates
 from isamap.machine.encoding_checks import odd_units
 from isamap.machine.model import Link, Machine, MachineInstruction
-from isamap.machine.twins import twins
 from isamap.source import Diagnostic
 
 
@@ -32,7 +32,7 @@ def find_warnings(machine: Machine) -> Iterator[Diagnostic]:
     yield from _odd_bandwidths(machine)
     yield from odd_units(described)
     yield from find_cost_warnings(described)
-    yield from twins(described)
+    yield from find_duplicates(described)
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,7 +301,7 @@ def test_a_check_tells_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture
         assert main(["hw", "check", str(tmp_path / "edge-npu.yaml")]) == 0
         told = capsys.readouterr()
         assert "edge-npu: fine" in told.out
-        assert "warning[instruction-twin]: `slow_weights` duplicates `load_weights`" in told.err
+        assert "warning[duplicate-instruction]: `slow_weights` duplicates `load_weights`" in told.err
 
 
 @pytest.mark.parametrize("name", list_machines())

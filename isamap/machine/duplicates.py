@@ -15,7 +15,7 @@ from isamap.source import Diagnostic
 _WORD = re.compile(r"(?<!@ )\b[A-Za-z_][A-Za-z_0-9]*\b")
 
 
-def twins(machine: Machine) -> Iterator[Diagnostic]:
+def find_duplicates(machine: Machine) -> Iterator[Diagnostic]:
     """Yield a warning for each instruction that is never chosen beside another one."""
     known: dict[str, MachineInstruction] = {}
     for item in machine.instructions.values():
@@ -31,7 +31,7 @@ def twins(machine: Machine) -> Iterator[Diagnostic]:
 
 def _twin(slower: MachineInstruction, faster: MachineInstruction) -> Diagnostic:
     return Diagnostic(
-        "instruction-twin",
+        "duplicate-instruction",
         f"`{slower.name}` duplicates `{faster.name}` and is not faster: it is never chosen",
         slower.span,
         severity="warning",
