@@ -19,7 +19,7 @@ from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.options import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import complain
 from isamap.driver.options import WORDS, option
-from isamap.machine.beginnings import KINDS, asked_of, begin, read_figure
+from isamap.machine.templates import KINDS, asked_of, begin, read_figure
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.numbers import BYTES_PER_UNIT
 

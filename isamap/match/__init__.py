@@ -67,7 +67,6 @@ from isamap.match.supplies.want import (
     registers_of,
     registers_taken,
 )
-from isamap.match.tiles.beginnings import begun_by, held_beginning
 from isamap.match.tiles.held_sums import (
     Written,
     in_register,
@@ -92,6 +91,7 @@ from isamap.match.tiles.operand_tiles import (
     suppliers_of,
     tensor_strides,
 )
+from isamap.match.tiles.sum_starts import begun_by, held_beginning
 from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, walk_of
 from isamap.match.tiles.windows import Window, windows_of
 

@@ -16,7 +16,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.driver.cluster import done_on_cluster
-from isamap.machine.beginnings import begin
+from isamap.machine.templates import begin
 from isamap.source import MissingTool
 
 WORDS = ("--kernel", "gemm_u8s8 M=64 N=32 K=64", "--set", "units.execute.count=1,2", "--json")

@@ -15,7 +15,7 @@ import pytest
 from isamap.cli import main
 from isamap.kernels import kernel_path
 from isamap.lsp.server import offset_of, position_of, serve
-from isamap.machine.beginnings import begin
+from isamap.machine.templates import begin
 from isamap.source import Source
 
 GEMM = """kernel gemm(M, N, K) {

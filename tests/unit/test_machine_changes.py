@@ -13,7 +13,7 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.predicted import Asked, Case, Predicted, predict, predict_all, shipped_cases
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine
-from isamap.machine.beginnings import begin
+from isamap.machine.templates import begin
 from isamap.report.machine_changes import changes, changes_text
 
 BYTES = Case(read_kernel("gemm_u8s8"), (("M", 64), ("N", 32), ("K", 64)))

@@ -11,7 +11,7 @@ import pytest
 from isamap.cli import main
 from isamap.hw_specs import shipped_drafts
 from isamap.machine import list_machines, load_machine
-from isamap.machine.beginnings import begin
+from isamap.machine.templates import begin
 from isamap.report.machine_picture import machine_svg
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -10,7 +10,7 @@ import pytest
 from isamap.kernels import kernel_path
 from isamap.lsp.analysis import analyse
 from isamap.lsp.server import complete, layout_edits
-from isamap.machine.beginnings import begin
+from isamap.machine.templates import begin
 from isamap.source import Source
 
 TEXTS = {

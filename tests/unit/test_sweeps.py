@@ -18,8 +18,8 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.predicted import Asked, Case, Predicted, predict
 from isamap.driver.request import Request
 from isamap.machine import Machine, load_machine
-from isamap.machine.beginnings import begin
 from isamap.machine.chain import File
+from isamap.machine.templates import begin
 from isamap.machine.variants import edited
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.text import parse_schedule

@@ -10,8 +10,8 @@ import pytest
 
 from isamap.cli import main
 from isamap.machine import load_machine
-from isamap.machine.beginnings import KINDS, begin
 from isamap.machine.lint import find_warnings
+from isamap.machine.templates import KINDS, begin
 
 SIZES = ("-D", "M=32", "N=32", "K=32")
 EDGES = [
