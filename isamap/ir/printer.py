@@ -97,7 +97,7 @@ def _routine(r: Routine) -> str:
     head = f"{'strict ' if r.strict else ''}{word} {r.name}({', '.join(map(_param, r.params))})"
     lines = [f"{head}{f' where {where}' if where else ''} {{"]
     lines += [f"let {let.name} = {let.value};" for let in r.lets]
-    lines += [_operand(o) for o in r.operands]
+    lines += [print_operand(o) for o in r.operands]
     if isinstance(r, Instruction):
         lines += [f"numerics {', '.join(r.numerics)};"] if r.numerics else []
         lines += [_require(q) for q in r.requires]
@@ -117,7 +117,8 @@ def _param(p: Param) -> str:
     return text if p.default is None else f"{text} = {p.default}"
 
 
-def _operand(o: Operand) -> str:
+def print_operand(o: Operand) -> str:
+    """Return the declaration of an operand."""
     text = f"{o.role} {o.name}: {o.dtype}"
     if o.shape:
         text += f"[{_list(o.shape)}]"

@@ -23,10 +23,11 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.ops import OPS, REDUCTIONS
+from isamap.ir.printer import print_operand
 from isamap.ir.text_layout import KEYWORDS
 from isamap.source import Span
 from isamap.syntax import ast
-from isamap.syntax.indices import MAX_EXTENT, resolve_index
+from isamap.syntax.indices import MAX_EXTENT, in_a_row, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
 from isamap.syntax.values import resolve_access, resolve_value
 
@@ -255,9 +256,10 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             strides = tuple(None if v is None else resolve_index(v, scope, "a stride") for v in values)
             return replace(operand, strides=strides)
         case ast.DomainSyntax(bounds, ascending, span):
-            _check_domain(operand, kind, span)
             low, high = (resolve_index(b, scope, "a bound of values") for b in bounds)
-            return replace(operand, domain=Domain(low, high, ascending))
+            operand = replace(operand, domain=Domain(low, high, ascending))
+            _check_domain(operand, kind, span)
+            return operand
         case ast.PlacementSyntax():
             placement = resolve_placement(clause, scope)
             if len(placement.indices) != len(operand.shape):
@@ -277,12 +279,20 @@ def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
         raise problem(
             "clause-misplaced", f"`values` is about inputs of kernels; `{operand.name}` is none", span
         )
-    if not operand.dtype.is_integer or len(operand.shape) != 1:
+    if not operand.dtype.is_integer:
         raise problem(
             "bad-domain",
-            f"`{operand.name}` is {operand.dtype} of {len(operand.shape)} axes",
+            f"`{operand.name}` is {operand.dtype}, and indices are made of integers",
             span,
-            "values that indices are made of are integers along one axis",
+            advice=f"declare it as integers: `{print_operand(replace(operand, dtype=DTYPES['i32']))}`",
+        )
+    if len(operand.shape) != 1:
+        raise problem(
+            "bad-domain",
+            f"`{operand.name}` has {len(operand.shape)} axes, and indices are made of inputs along one axis",
+            span,
+            "its elements lie in memory in the same order as those of an input along one axis",
+            advice=in_a_row(operand),
         )
 
 

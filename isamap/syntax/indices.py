@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from math import prod
 
 from isamap.ir.atoms import Element
 from isamap.ir.index import Index, index_max, index_min
-from isamap.ir.nodes import Comparison, Constraint, Operand
+from isamap.ir.nodes import Comparison, Constraint, Domain, Operand
+from isamap.ir.printer import print_operand
 from isamap.source import Span, shown
 from isamap.syntax import ast
 from isamap.syntax.scope import Scope, problem
@@ -190,15 +193,30 @@ def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -
     return Index.of(Element(operand.name, at, domain.low, domain.high, operand.shape[0], domain.ascending))
 
 
+def in_a_row(operand: Operand) -> str:
+    """Return how to write an input of several axes, and its elements, along one axis."""
+    axes = [f"i{n}" for n in range(len(operand.shape))]
+    flat = replace(operand, shape=(prod(operand.shape, start=Index.of(1)),))
+    place = sum(
+        (Index.of(axis) * prod(operand.shape[n + 1 :], start=Index.of(1)) for n, axis in enumerate(axes)),
+        Index.of(0),
+    )
+    name = operand.name
+    return f"write `{print_operand(flat)}`, and `{name}[{place}]` for `{name}[{', '.join(axes)}]`"
+
+
 def undeclared(operand: Operand, span: Span, place: str) -> Exception:
     """Return the problem of an index that is made of data of which nothing is known."""
     message = f"{place} depends on the data of `{operand.name}`"
-    if operand.role != "in" or not operand.dtype.is_integer or len(operand.shape) != 1:
+    may_declare = operand.role == "in" and operand.dtype.is_integer
+    if not may_declare or len(operand.shape) != 1:
+        domain = Domain(Index.of(0), Index.of("HIGH"), False)
         return problem(
             "data-dependent",
             message,
             span,
             "data in indices is of inputs: integers along one axis that declare their range",
+            advice=in_a_row(replace(operand, domain=domain)) if may_declare and operand.shape else None,
         )
     return problem(
         "data-dependent",

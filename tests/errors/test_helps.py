@@ -20,6 +20,10 @@ HEAD = "kernel k(M) { in A: f32[M]; inout C: f32[M]; "
 REGISTERS = "memory r: registers(count = 4, bytes = 64); "
 FOLLOWED = {
     "bad-divisor": "kernel k(M, s: 1..3) { inout C: f32[M]; for i in M { C[i / s] += 1; } }",
+    "bad-domain": """kernel k(M) { in A: i32[M] values 0..9; in B: f32[10]; inout C: f32[M];
+        for i in M { C[i] += B[A[i]]; } }""",
+    "bad-domain-of-two-axes": """kernel k(M, N, L) { in Q: i32[M*N] values 0..L - 1; in A: f32[L];
+        inout C: f32[M, N]; for i in M, j in N { C[i, j] += A[Q[N*i + j]]; } }""",
     "bad-parameter": "kernel k(M) { inout C: f32[M]; for i in M { C[i] = 0; } }",
     "bad-range": "kernel k(M, pad: 0..64 = 0) { inout C: f32[M]; for i in M { C[i] = 0; } }",
     "cannot-infer-type": "kernel k() { out C: f32; C = select(f32(1) < 2, 1, 0); }",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -95,6 +96,32 @@ HEAD = "kernel k(N, M) { in A: f32[N]; inout C: f32[M]; in P: i32[M] values 0..N
 )
 def test_what_data_cannot_say_is_refused(text: str, code: str) -> None:
     assert refused(HEAD + text) == code
+
+
+@pytest.mark.parametrize("shape", [("M", "N"), ("M + 1", "N", "2")])
+@pytest.mark.parametrize("values", [" values 0..L - 1", ""], ids=["declared", "undeclared"])
+def test_data_along_several_axes_is_refused_with_a_text_that_is_taken(
+    shape: tuple[str, ...], values: str
+) -> None:
+    axes = [f"i{n}" for n in range(len(shape))]
+    declared, element = f"in Q: i32[{', '.join(shape)}]{values};", f"Q[{', '.join(axes)}]"
+    loops = ", ".join(f"{axis} in {size}" for axis, size in zip(axes, shape, strict=True))
+    body = f"for {loops} {{ C[0] += A[{element}]; }}"
+    text = f"kernel k(M, N, L) {{ {declared} in A: f32[L]; inout C: f32[1]; {body} }}"
+    with pytest.raises(IsamapError) as found:
+        parse_kernel(Source("wrong.ir", text))
+    (diagnostic,) = found.value.diagnostics
+    assert diagnostic.code == ("bad-domain" if values else "data-dependent")
+    pasted = re.fullmatch(r"write `(.*)`, and `(.*)` for `(.*)`", diagnostic.help or "")
+    assert pasted is not None
+    assert pasted[3] == element
+    right = text.replace(declared, pasted[1].replace("HIGH", "L - 1")).replace(element, pasted[2])
+    made = parse_kernel(Source("right.ir", right))
+    sizes = {"M": 2, "N": 3, "L": 5}
+    count = {2: 6, 3: 18}[len(shape)]
+    q, a = np.arange(count, dtype=np.int32) * 3 % 5, np.arange(5, dtype=np.float32)
+    given = {"Q": q, "A": a, "C": np.zeros(1, np.float32)}
+    assert interpret(made, given, sizes)["C"].tolist() == [a[q].sum()]
 
 
 # --- what it means ----------------------------------------------------------------------------------------
