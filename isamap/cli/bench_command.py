@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from isamap.bench import Campaign
     from isamap.bench.rows import Row
 
-_BESIDE = "beside the installed libraries; every row is verified first."
+_BESIDE = "and compare with the installed libraries; every row is verified first."
 PARTS = ("training", "inference_server", "inference_device", "all")
 CACHES = ("warm", "rotate")
 LAYOUTS = ("nchw", "nhwc")
@@ -112,7 +112,7 @@ def _products(
 
 
 def _layers(cell: str, about: str) -> Suite:
-    summary = f"Time DeepBench's {about} beside the installed libraries, step by step verified."
+    summary = f"Time DeepBench's {about} and compare with the installed libraries; each step is verified."
     libraries, options = ("torch", "onnxruntime"), ("suite", "steps", "packed")
     return Suite(
         summary, f"DeepBench {cell}", "recurrent layer", ("f32", "bf16"), libraries, options, _cells(cell)
@@ -156,7 +156,7 @@ def _options(suite: Suite) -> dict[str, Option]:
     channels = "nchw: channels before pixels; nhwc: behind them, as simulated unless given."
     rotate = "warm: the same buffers again; rotate: a ring of them, twice as large as the caches."
     packed = "Weights are packed before, outside the clock, by all contenders that can."
-    turns = "Seconds of turns per row; each contender gets at least 7."
+    turns = "Seconds to time each row; each contender is timed at least 7 times."
     held = "Hold the baselines to an instruction set: avx2, avx512, avx512_vnni."
     limited = "Begin no row later than that; rows of all sizes come first."
     baselines = f"Baselines, of {','.join(suite.libraries)}; all by default."
@@ -179,7 +179,7 @@ def _options(suite: Suite) -> dict[str, Option]:
         "profile": shared["profile_name"],
         "minutes": one("--minutes", "M", limited, seconds(0, 10000)),
         "output": one("-o", "FOLDER", "Keep rows, tables and charts there."),
-        "resume": one("--resume", "", "Go on with the rows that -o holds.", FLAG, default=False),
+        "resume": one("--resume", "", "Resume from the rows in -o.", FLAG, default=False),
     }
 
 

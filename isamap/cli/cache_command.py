@@ -54,8 +54,8 @@ def clear_command(asked: ClearOptions) -> Answer:
         raise UsageProblem(
             Diagnostic(
                 "cache-kind",
-                f"the cache holds nothing called `{kind[:80]}`",
-                help="`isamap cache list` says what there is; without a name everything goes",
+                f"the cache has no kind called `{kind[:80]}`",
+                help="`isamap cache list` lists the kinds; without a name, all are cleared",
             )
         )
     gone = clear(kind)
@@ -73,7 +73,7 @@ def verify_command(_asked: CommandOptions) -> Answer:
         Finding.of(
             Diagnostic(
                 "cache-damaged",
-                f"{path} is not what was kept",
+                f"{path} has changed since it was stored",
                 severity="warning",
                 notes=("its sha256 differs from its name; it is never used",),
                 help=f"`isamap cache clear {path.parents[1].name}` deletes it",

@@ -59,7 +59,9 @@ def calibrate_command(asked: CalibrateOptions) -> Answer:
         "digest": profile.digest,
         "files": [str(path)] if path is not None else [],
     }
-    last = f"wrote {path}" if path is not None else "not kept: it lacks the other instructions (-o keeps it)"
+    last = (
+        f"wrote {path}" if path is not None else "not stored: it lacks the other instructions (-o stores it)"
+    )
     return Answer(payload, "\n".join([*_text(machine, profile), "", last]), findings)
 
 
@@ -72,7 +74,7 @@ def busy() -> tuple[Finding, ...]:
     load, processors = os.getloadavg()[0], os.cpu_count() or 1
     if load < processors:
         return ()
-    said = f"this computer is busy: {load:.1f} programs want to run on {processors} processors"
+    said = f"this computer is busy: {load:.1f} programs are ready to run on {processors} processors"
     advice = "least times hold all the same, but not that of starting threads: measure again when it is idle"
     return (Finding.of(Diagnostic("calibrate-busy", said, severity="warning", help=advice)),)
 

@@ -87,12 +87,12 @@ class CompileOptions(CommandOptions):
     )  # fmt: skip
     stop_after: str = option(
         "--stop-after", "STAGE",
-        f"Print what one of {', '.join(STAGES)} leaves instead, or a pass of lowering: "
+        f"Print what one of {', '.join(STAGES)} produces instead, or a pass of lowering: "
         f"{', '.join(PASS_NAMES)}.",
         choice(*STAGES, *PASS_NAMES), default="",
     )  # fmt: skip
     dump_passes: str | None = one_word(
-        "--dump-passes", "FOLDER", "Also write there what each pass of lowering leaves, as text."
+        "--dump-passes", "FOLDER", "Also write the program after each pass of lowering there, as text."
     )
     shown: Shown = field(default_factory=Shown)
     choices: Choices = field(default_factory=Choices)
@@ -135,9 +135,11 @@ def _of_kernel(asked: CompileOptions) -> Answer:
         refuse(asked, ["--emit", *_OF_CODE], why)
     elif asked.emit in ENCODED:
         if len(hw) > 1:
-            said = "`several --hw` is of code, and `--emit` asks for words"
+            said = "`several --hw` applies to C code, and `--emit` asks for encoded instructions"
             raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
-        refuse(asked, [*_OF_CODE, "--packed"], "is of code, and `--emit` asks for words")
+        refuse(
+            asked, [*_OF_CODE, "--packed"], "applies to C code, and `--emit` asks for encoded instructions"
+        )
     elif len(hw) > 1:
         refuse(asked, [*_OF_CODE, "--schedule"], f"is about one machine, and `--hw` names {len(hw)}")
     elif asked.stop_after:

@@ -67,7 +67,7 @@ class SweepOptions(CommandOptions):
     name: str = MACHINE_ARGUMENT.field()
     settings: tuple[str, ...] = option(
         "--set", "PATH=VALUES",
-        "A figure and its values: memories.spad.bytes=64KiB..1MiB doubles, clock_ghz=1..3+0.5 steps, "
+        "A parameter and its values: memories.spad.bytes=64KiB..1MiB doubles, clock_ghz=1..3+0.5 steps, "
         "units.fma.count=1,2 lists; repeatable.",
         WORDS, default=(),
     )  # fmt: skip
@@ -142,7 +142,7 @@ def _points(axes: Sequence[Setting], cases: int) -> list[dict[str, str]]:
         said = f"this sweep has {count} predictions; the most are {MOST_ROWS}"
         raise UsageProblem(Diagnostic("option-value", said, help="take fewer values, or fewer kernels"))
     if len({axis.path for axis in axes}) < len(axes):
-        raise UsageProblem(Diagnostic("usage", "two `--set` name one figure", help="leave one out"))
+        raise UsageProblem(Diagnostic("usage", "two `--set` name one parameter", help="leave one out"))
     combined = product(*(axis.words for axis in axes))
     return [dict(zip((axis.path for axis in axes), words, strict=True)) for words in combined]
 

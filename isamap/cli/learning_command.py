@@ -125,7 +125,7 @@ def train_command(asked: TrainOptions) -> Answer:
 def _card(card: Mapping[str, Any], output: str) -> Iterator[str]:
     known = f"{card['samples']} samples of {card['rows']} rows, {len(card['kernels'])} kernels"
     yield f"{known}; features: {card['features']}"
-    yield "families left out in turn: first choice over best (worst), tau"
+    yield "each family left out once: first choice over best (worst), tau"
     head = ("family", "rows", "samples", "analytic", "learned")
     rows = (
         (

@@ -43,7 +43,7 @@ class MatchOptions(CommandOptions):
     hw: tuple[str, ...] = option("--hw", "MACHINE", f"{MACHINE_HELP}; several give a matrix.", WORDS)
     sizes: tuple[str, ...] = SIZES.field()
     explain: bool = flag("--explain", "Say why the other instructions do not match, nearest first.")
-    variants: bool = flag("--variants", "List fusion orders, cuts and tails, with what each moves.")
+    variants: bool = flag("--variants", "List fusion orders, cuts and tails, with the data movement of each.")
     count: CountMode = option(
         "--count", "MODE", "complete; fixed: operands paired as they are written; "
         "amos: what AMOS's code finds.",

@@ -50,7 +50,9 @@ class OfModel:
     )  # fmt: skip
     fusion: Method = FUSION_RULE.field()  # noqa: RUF009 - a field
     workspace: int = WORKSPACE.field()
-    devices: str = one_word("--devices", "N", "Of a model, cores to which its kernels are dealt.", "1")
+    devices: str = one_word(
+        "--devices", "N", "For a model: the cores among which its kernels are distributed.", "1"
+    )
 
 
 def is_model(word: str) -> bool:

@@ -41,7 +41,7 @@ EMULATOR = Option(
 )  # fmt: skip
 PROGRAM = Option(
     ("--program",), "FILE",
-    "Read this file of `compile --emit program` and perform its words, instead of compiling.", WORD, None,
+    "Run this file of `compile --emit program` instead of compiling.", WORD, None,
 )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class Portfolio:
     )
     files: tuple[str, ...] = option(
         "--library", "FILE",
-        "With --portfolio, what describes a library, in place of those shipped; may be repeated.",
+        "With --portfolio, the description of a library, instead of the shipped ones; may be repeated.",
         WORDS, default=(),
     )  # fmt: skip
 
@@ -96,7 +96,7 @@ class Portfolio:
         """
         if not self.portfolio:
             if self.files:
-                said = "`--library` describes what `--portfolio` compares with, and that is not asked for"
+                said = "`--library` describes a library for `--portfolio`, which is not given"
                 raise UsageProblem(Diagnostic("usage", said, help="add `--portfolio`, or leave it out"))
             return None
         from isamap.libraries.description import read_library, shipped_libraries

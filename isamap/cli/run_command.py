@@ -70,7 +70,7 @@ def _run_file(path: str, kernel: str, machine: str, sizes: Mapping[str, Size]) -
     lines = [f"program   {path}: {issued}", f"verified  {compared}"]
     if time is not None:
         shares = ", ".join(f"{unit} {busy / time.total_ns:.0%}" for unit, busy in time.busy_ns.items())
-        lines.append(f"time      {time_text(time.total_ns)} by words and costs; busy: {shares}")
+        lines.append(f"time      {time_text(time.total_ns)} by the encoded program and costs; busy: {shares}")
     text = "\n".join(lines) if case.ok else "verified  NO: see below"
     return Answer(payload, text, findings, int(not case.ok))
 

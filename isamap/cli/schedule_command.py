@@ -59,10 +59,10 @@ class ScheduleOptions(OnMachine):
         "Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first one chooses.",
         _plugins("evaluator"), default=(),
     )  # fmt: skip
-    report: bool = flag("--report", "Show what bounds it, its tree, where time goes, runners-up.")
+    report: bool = flag("--report", "Show the bottleneck, the loop tree, the time in parts, and runners-up.")
     roofline: str | None = one_word("--roofline", "FILE", "Draw its roofline as SVG.")
     overwrite: bool = flag("--overwrite", "Replace the roofline's FILE where it exists.")
-    again: bool = flag("--again", "Evaluate also what was evaluated before.")
+    again: bool = flag("--again", "Repeat cached evaluations.")
     rows: str | None = one_word(
         "--rows",
         "FILE.csv",

@@ -26,7 +26,7 @@ class FmtOptions(CommandOptions):
 class ExplainOptions(CommandOptions):
     """What `explain` is asked for."""
 
-    code: str = argument("CODE", "The word in brackets of a message.")
+    code: str = argument("CODE", "The code in brackets of a message.")
 
 
 def fmt_command(asked: FmtOptions) -> Answer:

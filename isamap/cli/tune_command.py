@@ -30,7 +30,7 @@ def list_command(asked: CommandOptions) -> Answer:
     if asked.as_json:
         payload["winners"] = [_winner_json(winner) for winner in winners]
     if not winners:
-        return Answer(payload, "nothing was tuned yet; `isamap compile --tune` does")
+        return Answer(payload, "no schedule was tuned yet; use `isamap compile --tune`")
     head = ("time", "kernel", "machine", "sizes", "threads", "measured_ns", "winner", "first takes")
     return Answer(payload, table([head, *map(_winner_row, winners)], right=(4, 5)))
 
@@ -75,7 +75,7 @@ def log_command(asked: LogOptions) -> Answer:
     if asked.as_csv:
         return Answer(payload, _csv(records))
     if not records:
-        return Answer(payload, "nothing was evaluated yet; `isamap schedule --evaluate simulated` does")
+        return Answer(payload, "no schedule was evaluated yet; use `isamap schedule --evaluate simulated`")
     head = ("time", "kernel", "machine", "sizes", "evaluator", "cost_ns", "model_ns")
     return Answer(payload, table([head, *map(_row, records)], right=(5, 6)))
 

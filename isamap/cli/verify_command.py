@@ -54,7 +54,7 @@ class VerifyOptions(CommandOptions):
     compared: Compared = field(default_factory=Compared)
     heuristic: str = option(
         "--heuristic", "NAME",
-        "How to schedule: cpsat, annealing, or greedy, which is quick, and what --all takes.",
+        "The scheduler: cpsat, annealing, or greedy, which is fast and the default of --all.",
         plugin("heuristic"), default="",
     )  # fmt: skip
     choices: Choices = field(default_factory=Choices)

@@ -55,7 +55,11 @@ class Compared:
         Kind(_read_fills, given_names, many=True),
         default=(),
     )  # fmt: skip
-    guard: bool = flag("--guard/--no-guard", "Lay data beside memory that must not be touched.", default=True)
+    guard: bool = flag(
+        "--guard/--no-guard",
+        "Place data next to guard pages, which detect accesses out of bounds.",
+        default=True,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +67,8 @@ class Kept:
     """The number of processes that fill the matrix, the folder of cells, and whether to reuse those there."""
 
     jobs: int = JOBS.field()
-    folder: str | None = one_word("-o", "FOLDER", "Keep what --all finds here as it comes.")
-    resume: bool = flag("--resume", "Go on with what -o has; what failed is done again.")
+    folder: str | None = one_word("-o", "FOLDER", "Store the results of --all here as they come.")
+    resume: bool = flag("--resume", "Resume from the results in -o; failed ones are repeated.")
 
 
 def verify_matrix(

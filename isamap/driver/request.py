@@ -206,7 +206,7 @@ class Choices:
     fixed: Mapping[str, int | None] = option(
         "--fix",
         "DECISION=NUMBER",
-        "Decide for the solver: --fix block.k=256; with --schedule, --fix unroll keeps what it has.",
+        "Fix a decision: --fix block.k=256; with --schedule, --fix unroll keeps its value.",
         _FIXES,
         default={},
         python="fix",
@@ -225,7 +225,7 @@ class Choices:
     packed: tuple[str, ...] = option(
         "--packed",
         "OPERAND",
-        "An input that is packed once, before: a program beside the kernel's does it; may be repeated.",
+        "An input that a separate emitted program packs once, in advance; may be repeated.",
         NAMES,
         default=(),
         echo="always",
@@ -252,7 +252,7 @@ class Choices:
     transform: str | None = option(
         "--transform",
         "[N]",
-        "Rewrite the kernel where that is faster, or as in form N of `match --transform`.",
+        "Rewrite the kernel if that is faster, or to variant N of `match --transform`.",
         Kind(read_form, given_form),
         default=None,
         echo="always",
@@ -261,7 +261,7 @@ class Choices:
     profile_name: str = option(
         "--profile",
         "PROFILE",
-        "Measured figures: a file of `isamap hw calibrate`, none, or default, the newest measured here, "
+        "Measured parameters: a file of `isamap hw calibrate`, none, or default, the newest measured here, "
         "else those shipped for this processor.",
         _PROFILE,
         default="default",
@@ -316,7 +316,7 @@ class Choices:
     tuned: bool = option(
         "--tuned",
         "",
-        "Take the schedule that --tune has kept.",
+        "Use the schedule that --tune has stored.",
         FLAG,
         default=False,
         echo="given",

@@ -130,7 +130,7 @@ def test_a_searcher_proposes_what_is_measured(
         ("--tune 4 --search genetik", "there is no searcher `genetik`"),
         (
             "--search genetic",
-            "`--search genetic` proposes what `--tune` measures, and nothing is to be measured",
+            "`--search genetic` proposes schedules for `--tune`, which is not given",
         ),
     ],
 )

@@ -67,6 +67,6 @@ def test_damage_is_found_and_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["damaged"] == [str(path)]
     (finding,) = found["diagnostics"]
     assert finding["code"] == "cache-damaged"
-    assert finding["message"] == f"{path} is not what was kept"
+    assert finding["message"] == f"{path} has changed since it was stored"
     assert finding["notes"] == ["its sha256 differs from its name; it is never used"]
     assert finding["help"] == "`isamap cache clear problems` deletes it"

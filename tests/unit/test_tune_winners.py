@@ -176,7 +176,7 @@ def test_the_cache_lists_and_clears_winners_by_name_only(capsys: pytest.CaptureF
     assert answer(capsys, "cache clear tuning")["tuning"]["winners"] == 1
     assert Winners.open().all() == ()
     assert main(["tune", "list"]) == 0
-    assert capsys.readouterr().out == "nothing was tuned yet; `isamap compile --tune` does\n"
+    assert capsys.readouterr().out == "no schedule was tuned yet; use `isamap compile --tune`\n"
 
 
 def test_a_damaged_database_is_refused_by_name(data: Path) -> None:
