@@ -387,7 +387,7 @@ def check_choosers(choices: Choices, dash: str) -> None:
     found = [f"{dash}{name}" for name, is_given in choosers.items() if is_given]
     if choices.search and not choices.tune:
         named = f"{dash}search {choices.search}" if dash else f'search="{choices.search}"'
-        said = f"`{named}` proposes what `{dash}tune` measures, and nothing is to be measured"
+        said = f"`{named}` proposes schedules for `{dash}tune`, which is not given"
         raise UsageProblem(
             Diagnostic("usage", said, help=f"add `{dash}tune{' ' if dash else '='}24`, or leave it out")
         )
