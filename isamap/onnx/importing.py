@@ -90,14 +90,16 @@ def lower_model(
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
     outputs = [names.get(port.name) for port in model.graph.outputs]
     if not findings:
-        findings = [_no_type(port) for port in ports if not port.passed.dtype]
-        findings += [
-            _without(port.name)
-            for port, value in zip(model.graph.outputs, outputs, strict=True)
-            if value is None or not value.dtype
-        ]
-        said = ((p, v) for p in (*model.graph.outputs, *model.graph.inside) if (v := names.get(p.name)))
-        findings += [_lie(port, why) for port, value in said if (why := _contradiction(model, port, value))]
+        no_type = "no kernel computes with the type of the input"
+        findings = [Diagnostic("onnx-input", f"{no_type} `{p.name}`") for p in ports if not p.passed.dtype]
+        for port, value in zip(model.graph.outputs, outputs, strict=True):
+            if value is None or not value.dtype:
+                said = f"no node computes the result `{port.name}`, or no kernel has its type"
+                findings.append(Diagnostic("onnx-damaged", said))
+        for port in (*model.graph.outputs, *model.graph.inside):  # tools leave stale sizes of values inside
+            value, is_result = names.get(port.name), port in model.graph.outputs
+            why = port.contradicts(value.dtype, value.shape if is_result else None) if value else ""
+            findings += [_lie(port, why)] if why else []
     program = None
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
@@ -225,22 +227,9 @@ def _finding(taken: Taken) -> Diagnostic:
     )
 
 
-def _no_type(port: Port) -> Diagnostic:
-    return Diagnostic("onnx-input", f"no kernel computes with the type of the input `{port.name}`")
-
-
-def _contradiction(model: Model, port: Signature, value: Value) -> str:
-    """Return how a value differs from what the file says of it. Sizes count of results: tools leave others stale."""
-    return port.contradicts(value.dtype, value.shape if port in model.graph.outputs else None)
-
-
 def _lie(port: Signature, why: str) -> Diagnostic:
     help_ = "write the sizes of intermediate values into the file, as `onnx.shape_inference.infer_shapes` finds it"
     return Diagnostic("onnx-damaged", f"the model contradicts itself about `{port.name}`: {why}", help=help_)
-
-
-def _without(name: str) -> Diagnostic:
-    return Diagnostic("onnx-damaged", f"no node computes the result `{name}`, or no kernel has its type")
 
 
 # What is done to each channel of a convolution's result, folded into its filters and its bias.

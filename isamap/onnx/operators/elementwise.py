@@ -114,10 +114,6 @@ def _cast(o: Applied) -> Value:
     return converted(o, o[0], TYPES.get(o.integer("to", 0), ""), saturate=bool(o.integer("saturate", 1)))
 
 
-def _cast_like(o: Applied) -> Value:
-    return converted(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1)))
-
-
 def _clip(o: Applied) -> Value:
     x, template = o[0], "{0}"
     inside, values = wide(x.dtype), [x]
@@ -133,10 +129,6 @@ def _clip(o: Applied) -> Value:
             values.append(bound.shaped(()))
         template = limit(template, text, known, inside, is_upper=name == "max")
     return o.map(template, *values) if template != "{0}" else x
-
-
-def _relu(o: Applied) -> Value:
-    return o.map(limit("{0}", "0", 0, wide(o[0].dtype), is_upper=False), o[0])
 
 
 def _sign(o: Applied) -> Value:
@@ -235,10 +227,6 @@ def _gelu(o: Applied) -> Value:
     return o.map("(0.5*{0} * (1 + erf({0} * 0.7071067811865476)))", o[0])
 
 
-def _prelu(o: Applied) -> Value:
-    return o.map("select({0} < 0, {0} * {1}, {0})", o[0], o[1])
-
-
 _SOFTPLUS = "(max({0}, 0) + log1p(exp(-abs({0}))))"
 # The quotient of polynomials is that of Cephes (atan.c, S. Moshier): within 2 units in the last place of f64.
 _ARC = """function arc_of_tangent(x: f64) {
@@ -273,7 +261,7 @@ def _of_row(op: Op, text: str) -> Lowered:
 
 ELEMENTWISE: Mapping[str, Lowered] = {
     **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
-    "Relu": _relu,
+    "Relu": lambda o: o.map(limit("{0}", "0", 0, wide(o[0].dtype), is_upper=False), o[0]),
     "Tan": through_f64("(sin({0}) / cos({0}))"),
     "Sinh": through_f64("(0.5 * (expm1({0}) - expm1(-{0})))"),
     "Cosh": through_f64("(0.5 * (exp({0}) + exp(-{0})))"),
@@ -303,7 +291,7 @@ ELEMENTWISE: Mapping[str, Lowered] = {
         "select({0} < -{lambd}, {0} + {bias}, select({0} > {lambd}, {0} - {bias}, 0))", lambd=0.5, bias=0.0
     ),
     "Gelu": _gelu,
-    "PRelu": _prelu,
+    "PRelu": lambda o: o.map("select({0} < 0, {0} * {1}, {0})", o[0], o[1]),
     "Sign": _sign,
     "Mod": _mod,
     "Pow": _pow,
@@ -321,5 +309,5 @@ ELEMENTWISE: Mapping[str, Lowered] = {
     "Where": _where,
     "Clip": _clip,
     "Cast": _cast,
-    "CastLike": _cast_like,
+    "CastLike": lambda o: converted(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1))),
 }
