@@ -12,7 +12,7 @@ from typing import assert_never
 from isamap.emit.c_body import BodyWriter
 from isamap.emit.c_build import with_attributes
 from isamap.emit.c_commands import CommandIssuer, for_commands, issue_form
-from isamap.emit.c_functions import HELPERS, helper_texts
+from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_interface import Interface, build_interface, entry_text, header_text
 from isamap.emit.c_issue import Issuer, image_text
 from isamap.emit.c_names import Names
@@ -85,7 +85,7 @@ def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
 
 def _names(program: LoweredProgram) -> tuple[Names, str]:
     """Return the identifiers of a file, and that of its function."""
-    names = Names(taken=HELPERS)
+    names = Names(taken=HELPER_NAMES)
     name = names.take(program.name)
     for suffix in ("args", "pool", "body", "workspace_bytes", "run", "bytes"):
         names.take(f"{name}_{suffix}")

@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from math import isfinite
 
 from isamap.emit.c_names import Names
@@ -56,8 +57,13 @@ def lanes_type(lanes: int) -> str:
     return "f32" if lanes == 1 else f"f32x{lanes}"
 
 
-def elementary() -> Iterator[Text]:
-    """Yield what functions are made of, and the functions, for each number of lanes; callees first."""
+@cache
+def elementary() -> tuple[Text, ...]:
+    """Return the functions and their parts, for each number of lanes; callees first."""
+    return tuple(_texts())
+
+
+def _texts() -> Iterator[Text]:
     for lanes in (1, *LANES):
         n = lanes_type(lanes)
         types = ("float", "uint32_t") if lanes == 1 else (n, f"u32x{lanes}")
@@ -219,6 +225,14 @@ static inline $F exponent_$n($F x) {
 """,
 }
 """The building blocks of definitions, by the names of their functions."""
+
+
+ELEMENTARY_NAMES = tuple(
+    f"{name}_{lanes_type(lanes)}"
+    for lanes in (1, *LANES)
+    for name in ("type", *((_ONE if lanes == 1 else _ALL) | _BOTH), *FUNCTIONS)
+)
+"""The names of `elementary`, without its texts."""
 
 
 def _called(name: str) -> tuple[str, ...]:

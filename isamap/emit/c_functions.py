@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from isamap.emit.c_elementary import elementary, part_text
+from isamap.emit.c_elementary import ELEMENTARY_NAMES, elementary, part_text
 from isamap.emit.c_names import storage_type
 from isamap.ir import DTYPES, OPS, DType
 from isamap.machine import EmitCall
@@ -378,21 +378,24 @@ HELPERS: dict[str, Helper] = {
     "max_f32": _minmax("max_f32", "float", ">"),
     "min_f64": _minmax("min_f64", "double", "<"),
     "max_f64": _minmax("max_f64", "double", ">"),
-    **{t.name: Helper(t.text, t.needs) for t in elementary()},
     **{
         f"{op.name}_f64": Helper(f"static inline double {op.name}_f64(double x) {{\n  return {op.c};\n}}\n")
         for op in OPS.values()
         if "(" in op.c
     },
 }
+"""All but the elementary functions of f32, whose texts are made where one of them is used."""
+
+HELPER_NAMES = (*HELPERS, *ELEMENTARY_NAMES)
 
 
 def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()) -> tuple[str, ...]:
     """Return the functions used, with those they call, each once, callees first; `parts` are the machine's own."""
-    own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}
-    known = HELPERS | own
+    pending, known = list(used), HELPERS
+    if not known.keys() >= set(pending):
+        own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}
+        known = HELPERS | {t.name: Helper(t.text, t.needs) for t in elementary()} | own
     wanted: set[str] = set()
-    pending = list(used)
     while pending:
         name = pending.pop()
         if name not in wanted:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from isamap.emit.c import EmittedC
-from isamap.emit.c_functions import HELPERS, helper_texts
+from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_interface import (
     Interface,
     body_parameters,
@@ -40,7 +40,7 @@ def emit_library_call(
     interface: Interface, kernel: Kernel, performed: Performed, library: Installed
 ) -> EmittedC:
     """Return the C of a kernel by a call; `interface` is that of the code in whose place it stands."""
-    names = Names(taken=(*HELPERS, performed.call.prototype.name))
+    names = Names(taken=(*HELPER_NAMES, performed.call.prototype.name))
     name = names.take(interface.name)
     for suffix in ("args", "pool", "body", "workspace_bytes"):
         names.take(f"{name}_{suffix}")

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from isamap.emit.c_build import with_attributes
-from isamap.emit.c_functions import HELPERS, helper_texts
+from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer, image_text
 from isamap.emit.c_names import Names, compute_type, storage_type
 from isamap.emit.c_text import index_text
@@ -104,7 +104,7 @@ def _unknown(machine: Machine, instruction: Instruction) -> str | None:
 
 def check_source(machine: Machine, forms: tuple[Form, ...], model: bool) -> str:
     """Return the file with a function for every form."""
-    names = Names(taken=HELPERS)
+    names = Names(taken=HELPER_NAMES)
     for form in forms:
         names.take(f"check_{form.number}")
     issuer = Issuer(machine, model, names)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from isamap.emit.c_build import with_attributes
-from isamap.emit.c_functions import HELPERS, helper_texts
+from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer, image_text
 from isamap.emit.c_names import Names, compute_type, storage_type
 from isamap.emit.silicon_source import BARRIER, Form, fields_by_state, find_move, load_states, release_states
@@ -121,7 +121,7 @@ def copies_of(form: Form, machine: Machine) -> int:
 
 def timing_source(machine: Machine, timings: tuple[Timing, ...]) -> str:
     """Return the file with a function for each timing, and `sample`, which calls one and looks at the clock."""
-    names = Names(taken=HELPERS)
+    names = Names(taken=HELPER_NAMES)
     for word in ("sample", "timed", "trip", "trips", *(t.function for t in timings)):
         names.take(word)
     issuer = Issuer(machine, False, names)

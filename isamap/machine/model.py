@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import Literal, assert_never
 
 from isamap.ir import Expr, Index, Instruction, MemoryDecl, MemoryKind, Param, StateDecl
 from isamap.machine.emit_nodes import Emission, EmitCall, EmitNothing, EmitSemantics, EmitSteps
@@ -34,10 +34,6 @@ from isamap.machine.timings import (
     Tlb,
 )
 from isamap.source import Span
-
-if TYPE_CHECKING:
-    import networkx as nx
-
 
 Run = Literal["native", "emulator", "model"]
 
@@ -252,25 +248,17 @@ class Machine:
         return self.word or self.name
 
 
-def memory_graph(machine: Machine) -> nx.DiGraph[str]:
-    """Memories with their `kind`, links with `bandwidth_bytes_per_ns`; acyclic, as loading has checked."""
-    import networkx as nx  # 0.15 s, needed for scheduling only
-
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    for memory in machine.memories.values():
-        graph.add_node(memory.name, kind=memory.kind)
-    for link in machine.links:
-        graph.add_edge(
-            link.source_memory, link.target_memory, bandwidth_bytes_per_ns=link.bandwidth_bytes_per_ns
-        )
-    return graph
-
-
 def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
-    """Caches in the order in which data reaches the registers, the last one before them first."""
-    import networkx as nx
+    """Caches in the order in which data reaches the registers, the last one before them first.
 
-    order: list[str] = list(nx.lexicographical_topological_sort(memory_graph(machine)))
+    Links are acyclic, as loading has checked. Of memories that no link orders, the first name comes first.
+    """
+    sources = {name: {link.source_memory for link in machine.links if link.target_memory == name}
+               for name in machine.memories}  # fmt: skip
+    order: list[str] = []
+    while sources:
+        order.append(min(name for name, before in sources.items() if before.isdisjoint(sources)))
+        del sources[order[-1]]
     return tuple(name for name in reversed(order) if machine.memories[name].kind == "cache")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from isamap.emit.c_functions import HELPERS
+from isamap.emit.c_functions import HELPER_NAMES
 from isamap.emit.c_issue import Here, Issuer
 from isamap.emit.c_names import Names, storage_type
 from isamap.emit.silicon_source import BARRIER, is_copy
@@ -156,7 +156,7 @@ def _is_memory(machine: Machine, name: str) -> bool:
 
 def stream_source(machine: Machine, ways: tuple[Stream, ...], sampled_by: str | None = None) -> str:
     """Return the file with a function for each stream, sampled by another text than usual where one is given."""
-    names = Names(taken=HELPERS)
+    names = Names(taken=HELPER_NAMES)
     for word in ("now", "sample", "timed", "trip", "trips", *(f"stream_{n}" for n in range(len(ways)))):
         names.take(word)
     issuer = Issuer(machine, False, names)
