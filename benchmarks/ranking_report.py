@@ -20,8 +20,8 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import Problem
 from isamap.plan.text import parse_schedule
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.process.codec import read, write
 from isamap.source import Source
+from isamap.source.codec import read, write
 from isamap.tune.training import first_over_best, kendall
 
 

@@ -101,7 +101,7 @@ def remember(key: str | None, outcome: Outcome) -> None:
 def recall_emitted(key: str | None) -> EmittedC | None:
     """Return the C of an equal request; None where there is none yet, or none that can be read."""
     from isamap.emit.c import EmittedC
-    from isamap.scheduler.process.codec import read
+    from isamap.source.codec import read
 
     with OnlyWarned():
         path = Cache.open(PROGRAMS).find(key) if key is not None else None
@@ -115,7 +115,7 @@ def recall_emitted(key: str | None) -> EmittedC | None:
 
 def remember_emitted(key: str | None, outcome: Outcome, emitted: EmittedC) -> None:
     """Keep the C of an outcome that is kept itself."""
-    from isamap.scheduler.process.codec import write
+    from isamap.source.codec import write
 
     if key is not None and not outcome.is_cut_short:
         with OnlyWarned():

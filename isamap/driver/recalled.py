@@ -20,7 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from math import isclose
 
-from isamap.driver.request import Request, ortools_version, program_state
+from isamap.driver.request import Request, ortools_version
 from isamap.ir import Kernel, print_routine
 from isamap.machine import machine_digest
 from isamap.plan.check import check_schedule
@@ -29,9 +29,9 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule, unclaimed
 from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.process.codec import read, write
 from isamap.source import IsamapError, OnlyWarned, Source, added
-from isamap.source.cache import Cache, digest
+from isamap.source.cache import Cache, digest, program_state
+from isamap.source.codec import read, write
 from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"

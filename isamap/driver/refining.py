@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from isamap.driver.request import Request, ortools_version, program_state, sha256
+from isamap.driver.request import Request, ortools_version, sha256
 from isamap.ir import Kernel, Range
 from isamap.lower.lower import steady_states
 from isamap.machine import Machine
@@ -21,6 +21,7 @@ from isamap.plan.trial import Trial
 from isamap.report.compilation import Ordered, Pipelined
 from isamap.run.child import RunProblem
 from isamap.source import Diagnostic
+from isamap.source.cache import program_state
 from isamap.version import __version__
 
 if TYPE_CHECKING:

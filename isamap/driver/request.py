@@ -5,10 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +27,7 @@ from isamap.driver.options import (
 )
 from isamap.machine import machine_digest
 from isamap.source import Diagnostic, Source, UsageProblem, is_digits, shown, truth_value, whole_number
-from isamap.version import __version__
+from isamap.source.cache import program_state
 
 if TYPE_CHECKING:
     from isamap.tune.profile import Profile
@@ -434,17 +432,3 @@ def ortools_version() -> str:
         return version("ortools")
     except PackageNotFoundError:
         return "none"
-
-
-@lru_cache(maxsize=1)
-def program_state() -> str:
-    """Return a digest that changes when any file of this program does."""
-    root = Path(__file__).resolve().parents[1]
-    state = hashlib.sha256(f"{__version__} {sys.version}".encode())
-    for folder in sorted(p for p in root.iterdir() if p.is_dir() and p.name != "__pycache__"):
-        for path in sorted(folder.rglob("*")):  # packages have folders inside
-            if path.suffix in (".py", ".lark", ".json", ".c", ".h"):
-                status = path.stat()
-                line = f"{path.relative_to(root)} {status.st_size} {status.st_mtime_ns}\n"
-                state.update(line.encode())
-    return state.hexdigest()

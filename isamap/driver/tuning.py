@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, cast
 
 from isamap.driver.refining import evaluate_schedules, rank_schedules
-from isamap.driver.request import Request, program_state
+from isamap.driver.request import Request
 from isamap.ir import Kernel, Range, print_routine
 from isamap.machine import Machine
 from isamap.machine.processor import this_cpu
@@ -28,7 +28,7 @@ from isamap.plan.trial import Trial
 from isamap.run.child import RunProblem
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem
-from isamap.source.cache import digest
+from isamap.source.cache import digest, program_state
 from isamap.tune.measured import Measured, check_here
 from isamap.tune.searching import finalists, search
 from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing

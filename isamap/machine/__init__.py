@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isamap.machine.chain import join_word, list_machines, machine_digest, split_word
-    from isamap.machine.checks import check_machine
+    from isamap.machine.checks import check_machine, load_machine
     from isamap.machine.costs import cost_params, cost_value
     from isamap.machine.emit_nodes import (
         EmitArg,
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     )
     from isamap.machine.lengths import at_one_length, passed_when_run
     from isamap.machine.links import carried_ns, shared_link
-    from isamap.machine.load import LineHint, line_hints, load_machine
     from isamap.machine.model import (
         Cost,
+        LineHint,
         Link,
         Machine,
         MachineInstruction,
@@ -35,26 +35,26 @@ if TYPE_CHECKING:
         caches_from_nearest,
         held_between,
         line_bytes,
+        line_hints,
         unset_state,
     )
     from isamap.machine.parts import ANSWERS, PARTS
     from isamap.machine.processor import detect_features, detect_machine, missing_features
 
 _HOMES = {
-    "checks": ("check_machine",),
+    "checks": ("check_machine", "load_machine"),
     "costs": ("cost_params", "cost_value"),
     "processor": ("detect_features", "detect_machine", "missing_features"),
     "chain": ("join_word", "list_machines", "machine_digest", "split_word"),
     "links": ("carried_ns", "shared_link"),
     "lengths": ("at_one_length", "passed_when_run"),
     "parts": ("ANSWERS", "PARTS"),
-    "load": ("LineHint", "line_hints", "load_machine"),
     "emit_nodes": (
         "EmitArg", "EmitArithmetic", "EmitCall", "EmitNothing", "EmitSemantics", "EmitSteps", "EmitValue",
     ),
     "model": (
-        "Cost", "Link", "Machine", "MachineInstruction", "Memory", "State", "caches_from_nearest",
-        "held_between", "line_bytes", "unset_state",
+        "Cost", "LineHint", "Link", "Machine", "MachineInstruction", "Memory", "State", "caches_from_nearest",
+        "held_between", "line_bytes", "line_hints", "unset_state",
     ),
 }  # fmt: skip
 

@@ -1,23 +1,40 @@
-"""Check a description once: a passed check is cached until a text or this program changes.
+"""Machines and their summaries that are read and checked once, until a text or isamap changes.
 
-Loading a machine is the check. A stamp in the caller's folder, named by the digest of everything that the
-result depends on, remembers that it passed, so that a second check takes a tenth of the time.
+`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends.
+Loading is the check. A machine without mistakes is cached under the digest of its texts and of this program,
+so that another process reads neither YAML nor the language again. A cached machine is compared with the types
+of its fields and with the digest; where one differs, the texts are read. A mistake here serves stale ones.
+
+A stamp in the caller's folder remembers the summary of a machine.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import sys
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from isamap.machine.chain import machine_digest
-from isamap.source import read_json, read_limited, replace_file
+from isamap.machine.chain import (
+    HEADER_END,
+    File,
+    digest_at,
+    digest_files,
+    machine_digest,
+    read_chain,
+    split_word,
+)
+from isamap.machine.tree import read_tree
+from isamap.source import OnlyWarned, UsageProblem, read_json, read_limited, replace_file
+from isamap.source.cache import Cache, digest, program_state
+from isamap.source.codec import read, write
+from isamap.source.process import full_collection_put_off
 
-_LAYERS = ("source", "ir", "syntax", "machine")
-
+if TYPE_CHECKING:
+    from isamap.machine.model import Machine
 
 MOST_STAMP_BYTES = 1 << 20
 
@@ -36,6 +53,62 @@ class MachineSummary:
     warnings: tuple[tuple[dict[str, Any], str], ...] = ()
 
 
+MACHINES = "machines"
+MOST_CACHED_BYTES = 64 << 20
+
+
+@full_collection_put_off()  # a thousand instructions are many objects, nearly all of which stay
+def load_machine(name_or_path: str) -> Machine:
+    """Return the machine of a shipped name, a path ending in .yaml, or `-` for standard input.
+
+    With `@Q=8` behind it, at that value of its constant Q; with `@Q=2,4,8` at one of them, and it serves all.
+    Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
+    """
+    word, given = split_word(name_or_path)
+    machine = _load(read_chain(word, HEADER_END), word)
+    return _at(machine, tuple(sorted(given.items())), name_or_path) if given else machine
+
+
+@lru_cache(maxsize=128)
+def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
+    """Return a machine at values of its constants: the same object for the same values."""
+    from isamap.machine.lengths import at_given
+
+    return replace(at_given(machine, dict(given)), word=word, digest=digest_at(machine.digest, dict(given)))
+
+
+@lru_cache(maxsize=128)
+def _load(files: tuple[File, ...], word: str) -> Machine:
+    """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
+    key, cache = digest(program_state(), digest_files(files)), None
+    with OnlyWarned(), suppress(UsageProblem):  # those who keep results say that the folder is not private
+        cache = Cache.open(MACHINES)
+    if cache is not None and (path := cache.find(key)) is not None:
+        with suppress(OSError):
+            if (found := restore_machine(read_limited(path, MOST_CACHED_BYTES), files)) is not None:
+                return replace(found, word=word)
+    from isamap.machine.load import load_files  # brings YAML and the language
+
+    for file in files:
+        read_tree(file.source)
+    machine = load_files(files, word)
+    if cache is not None:
+        with OnlyWarned():
+            cache.keep(key, write(machine, [file.source for file in files]).encode())
+    return machine
+
+
+def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
+    """Return the machine of these files that was cached as such bytes; None for any other bytes."""
+    from isamap.machine.model import Machine  # brings numpy
+
+    try:
+        found = read(data, [file.source for file in files])
+    except ValueError:
+        return None
+    return found if isinstance(found, Machine) and found.digest == digest_files(files) else None
+
+
 def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSummary:
     """Return the summary of a machine without mistakes; `stamps` is the folder where that is remembered.
 
@@ -43,7 +116,7 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
     """
     if stamps is None:
         return load_summary(name_or_path)
-    stamp = stamps / f"{_key(machine_digest(name_or_path))}.json"
+    stamp = stamps / f"{digest(program_state(), machine_digest(name_or_path))}.json"
     if (remembered := _read(stamp)) is not None:
         return remembered
     summary = load_summary(name_or_path)
@@ -52,27 +125,14 @@ def check_machine(name_or_path: str, stamps: Path | None = None) -> MachineSumma
 
 
 def load_summary(name_or_path: str) -> MachineSummary:
-    """Return the summary of a machine that is read and checked now. Raises: as `load_machine`."""
-    from isamap.machine.lint import find_warnings
-    from isamap.machine.load import load_machine  # brings the language and numpy
+    """Return the summary of a machine that is checked now. Raises: as `load_machine`."""
+    from isamap.machine.lint import find_warnings  # brings the language and numpy
 
     m = load_machine(name_or_path)
     odd = tuple((d.as_json(), d.render()) for d in find_warnings(m))
     return MachineSummary(
         m.name, m.summary, m.chain, len(m.memories), len(m.units), len(m.instructions), m.digest, odd
     )
-
-
-def _key(digest: str) -> str:
-    """Return a digest of the machine's texts and of the program that reads them."""
-    root = Path(__file__).resolve().parents[1]
-    program = hashlib.sha256(f"{digest} {sys.version}".encode())
-    for layer in _LAYERS:
-        for path in sorted((root / layer).iterdir()):
-            if path.is_file():
-                state = path.stat()
-                program.update(f"{path.name} {state.st_size} {state.st_mtime_ns}\n".encode())
-    return program.hexdigest()
 
 
 def _read(stamp: Path) -> MachineSummary | None:

@@ -1,99 +1,32 @@
-"""Load a `Machine` from a name or a path: the entry point of this package.
+"""From the texts of a description to a `Machine`, with every finding of the first text that is bad.
 
-`load_machine("generic-c")` reads one file; `load_machine("x86-amx")` reads it and all that it extends. What
-was read once is not built again in the same process while its texts stay the same.
-
-Hints: instructions whose only output lies in a cache. They bring memory nearer and change no value.
-
-    instruction prefetch_l2() {
-      in a: u8[64] @ mem;
-      out z: u8[64] @ l2;
-      for i in 64 { z[i] = a[i]; }
-    }
-
-The language says honestly what such an instruction does: it copies a line. But a cache holds no buffers, so
-nothing can name the copy, and the schedule may drop or repeat it.
+`load_machine` of `checks` is the front door: it reads only what no earlier process has read.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import mul
 
 from isamap.ir import F64, Call, Const, Expr, Index, IndexValue, Instruction
 from isamap.machine.banks import Banks, banks_of
-from isamap.machine.chain import File, digest_at, digest_files, read_chain, split_word
+from isamap.machine.chain import File, digest_files
 from isamap.machine.costs import read_cost
 from isamap.machine.emission import parse_texts
 from isamap.machine.encoding_checks import check_apart
 from isamap.machine.instructions import check_inherited_room, extend_instructions
-from isamap.machine.lengths import at_given, fixed_lengths
+from isamap.machine.lengths import fixed_lengths
 from isamap.machine.links import carried
 from isamap.machine.masks import with_masks_set
-from isamap.machine.model import THREAD_START_NS, Cost, Link, Machine, MachineInstruction, Memory
+from isamap.machine.model import THREAD_START_NS, Cost, Link, Machine, MachineInstruction, is_hint
 from isamap.machine.rows import with_whole_tiles
 from isamap.machine.spec import read_spec
 from isamap.machine.tree import Findings, Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
 from isamap.source import Source
-from isamap.source.process import full_collection_put_off
-
-
-@dataclass(frozen=True, slots=True)
-class LineHint:
-    """A hint that brings one line into a cache: its instruction and the operand that names the line.
-
-    Units: `line_bytes`.
-    """
-
-    item: MachineInstruction
-    cache: str
-    operand: str
-    line_bytes: int
-
-
-def is_hint(instruction: Instruction, memories: Mapping[str, Memory]) -> bool:
-    """Return whether all outputs of an instruction lie in caches."""
-    outputs = [o for o in instruction.operands if o.role in ("out", "inout")]
-    return bool(outputs) and all(o.memory is not None and memories[o.memory].kind == "cache" for o in outputs)
-
-
-def line_hints(machine: Machine) -> Mapping[str, LineHint]:
-    """By cache, the hint that brings a row of bytes out of addressable memory into it."""
-    found: dict[str, LineHint] = {}
-    for item in machine.hints.values():
-        hint = _line_hint(item, machine)
-        if hint is not None:
-            found.setdefault(hint.cache, hint)
-    return found
-
-
-def _line_hint(item: MachineInstruction, machine: Machine) -> LineHint | None:
-    operands = item.instruction.operands
-    sources, targets = ([o for o in operands if o.role == role] for role in ("in", "out"))
-    if len(sources) != 1 or len(targets) != 1 or len(operands) != 2 or item.instruction.params:
-        return None
-    source, cache = sources[0], targets[0].memory
-    length = source.shape[0].value if len(source.shape) == 1 else None
-    memory = machine.memories[source.memory] if source.memory else None
-    if cache is None or length is None or (memory is not None and memory.kind != "addressable"):
-        return None
-    return LineHint(item, cache, source.name, length * source.dtype.size_bytes)
-
-
-@full_collection_put_off()  # a thousand instructions are many objects, nearly all of which stay
-def load_machine(name_or_path: str) -> Machine:
-    """Return the machine of a shipped name, a path ending in .yaml, or `-` for standard input.
-
-    With `@Q=8` behind it, at that value of its constant Q; with `@Q=2,4,8` at one of them, and it serves all.
-    Raises: UsageProblem when there is none, SpecProblem with every finding of the first file that is bad.
-    """
-    word, given = split_word(name_or_path)
-    machine = load_files(read_chain(word), word)
-    return _at(machine, tuple(sorted(given.items())), name_or_path) if given else machine
 
 
 def load_files(files: tuple[File, ...], word: str) -> Machine:
@@ -106,13 +39,6 @@ def load_files(files: tuple[File, ...], word: str) -> Machine:
         _check_name(file, findings)
     findings.raise_any()
     return _machine(sources, digest_files(files), word)
-
-
-@lru_cache(maxsize=128)
-def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: str) -> Machine:
-    """Return the same object for the same values, so that facts about it can be kept."""
-    digest = digest_at(machine.digest, dict(given))
-    return replace(at_given(machine, dict(given)), word=word, digest=digest)
 
 
 @lru_cache(maxsize=128)

@@ -17,6 +17,7 @@ import hashlib
 import os
 import re
 import shutil
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -26,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from isamap.source import Diagnostic, Unkept, UsageProblem, open_regular, read_limited, replace_file
+from isamap.version import __version__
 
 SIZE_LIMIT_BYTES = 256 << 20
 _AFTER_EVICTION = 0.8
@@ -82,6 +84,22 @@ def digest(*parts: bytes | str) -> str:
         # Names of files may hold bytes that are no UTF-8, which Python has as surrogates.
         data = part.encode(errors="surrogatepass") if isinstance(part, str) else part
         state.update(len(data).to_bytes(8, "little") + data)
+    return state.hexdigest()
+
+
+@cache
+def program_state() -> str:
+    """Return a digest that changes when any file of this program does."""
+    state = hashlib.sha256(f"{__version__} {sys.version}".encode())
+    folders = [str(Path(__file__).resolve().parents[1])]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name.endswith((".py", ".lark", ".json", ".c", ".h")):
+                    status = entry.stat()
+                    state.update(f"{entry.path} {status.st_size} {status.st_mtime_ns}\n".encode())
+                elif "." not in entry.name and entry.is_dir() and entry.name != "__pycache__":
+                    folders.append(entry.path)
     return state.hexdigest()
 
 

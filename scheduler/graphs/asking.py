@@ -7,9 +7,9 @@ import time
 from typing import TypeVar
 
 from isamap.scheduler.process.children import MEMORY_BYTES, Command, borrowed
-from isamap.scheduler.process.codec import read, write
 from isamap.scheduler.process.isolate import UNHEARD, why_unheard
 from isamap.source import Diagnostic
+from isamap.source.codec import read, write
 
 GRACE_S = 5.0
 COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))

@@ -13,8 +13,8 @@ from importlib import import_module
 from isamap.scheduler.graphs.devices import Stretch, deal
 from isamap.scheduler.graphs.window import Window, decide
 from isamap.scheduler.process.children import READY
-from isamap.scheduler.process.codec import read, write
 from isamap.scheduler.process.solve import limit_memory
+from isamap.source.codec import read, write
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import isamap
 from isamap.plan.steady import Pipeline, Solved, Steady, check_pipeline, lifetime_of
-from isamap.scheduler.process.codec import read, write
+from isamap.source.codec import read, write
 from isamap.source.process import run_process
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from threading import Thread
 from typing import IO
 
 from isamap.scheduler.process.children import READY
-from isamap.scheduler.process.codec import read, write
 from isamap.scheduler.process.exchange import Found, Search
 from isamap.scheduler.process.solving import search
 from isamap.source import most_allowed
+from isamap.source.codec import read, write
 
 
 def main() -> None:

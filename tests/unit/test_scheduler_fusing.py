@@ -13,9 +13,9 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.process.codec import read, write
 from isamap.scheduler.ranking import k_best
 from isamap.source import Infeasible, UsageProblem
+from isamap.source.codec import read, write
 
 HEURISTICS = ("greedy", "annealing", "cpsat")
 

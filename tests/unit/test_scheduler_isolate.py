@@ -20,12 +20,12 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler import CpSat, schedule
 from isamap.scheduler.cpsat import Ask
 from isamap.scheduler.process.children import borrowed, idle, start_early
-from isamap.scheduler.process.codec import read, write
 from isamap.scheduler.process.exchange import Found, Limits, Search
 from isamap.scheduler.process.isolate import Answer, ask_apart, ask_here
 from isamap.scheduler.process.solving import SECOND, USUAL, Answered, Configuration, Tell, run_solver, search
 from isamap.scheduler.statement_model import NestModel
 from isamap.source import Infeasible
+from isamap.source.codec import read, write
 
 PYTHON = sys.executable
 SOLVE = (PYTHON, "-P", "-m", "isamap.scheduler.process.solve")

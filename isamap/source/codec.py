@@ -1,0 +1,184 @@
+"""Frozen dataclasses as JSON and back, whatever their fields: jobs of the solver, and cached results.
+
+    write(Cache("l1", 32768, 64.0))
+    ->  {"classes": ["isamap.plan.problem:Cache"], "rows": [[3, "l1", [32768], 64.0, [0]]], "root": 0}
+
+A row is an object: the number of its class, then its fields. 0 is a tuple, 1 a mapping, 2 a frozen set. A
+number n refers to the object of row n, so that each object stands once: costs share their parts, and their
+readers rely on it. `[n]` is the whole number n, which is rarer. Fields go by position, so that a new field
+travels by itself; both ends are one version of this program.
+
+A text may come from a stranger, as that of a cache does. Reading makes dataclasses of this program and
+nothing else, and compares each field with its annotation. No pickle.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from importlib import import_module
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+Json = Any  # what json.loads gives
+OWN_MODULES = (
+    "isamap.emit.c:",
+    "isamap.emit.c_interface:",
+    "isamap.ir.atoms:",
+    "isamap.ir.dtypes:",
+    "isamap.ir.index:",
+    "isamap.ir.nodes:",
+    "isamap.lower.program:",
+    "isamap.machine.",
+    "isamap.match.tiles.windows:",
+    "isamap.plan.",
+    "isamap.scheduler.",
+    "isamap.source.diagnostic:",
+    "isamap.source.numbers:",
+)
+_NOT_WRITTEN = (
+    TypeError, LookupError, AttributeError, NameError, RecursionError, ArithmeticError, AssertionError,
+    ImportError,
+)  # fmt: skip
+_SCALARS = (bool, int, float, str, NoneType)
+_BUILT_IN: tuple[Callable[..., object], ...] = (
+    lambda *values: values,
+    lambda *values: dict(zip(map(_plain, values[::2]), values[1::2], strict=True)),
+    lambda *values: frozenset(map(_plain, values)),
+)
+
+
+def write(value: object, known: Sequence[object] = ()) -> str:
+    """Return a value of dataclasses, tuples, mappings, frozen sets, numbers, strings and None as one line.
+
+    Readers have the objects of `known` already: rows are counted behind them.
+    """
+    writer = _Writer(known)
+    root = writer.written(value)
+    text = {"classes": list(writer.classes), "rows": writer.rows, "root": root}
+    return json.dumps(text, separators=(",", ":"))
+
+
+def read(text: str | bytes, known: Sequence[object] = ()) -> Any:
+    """Return the value that was written. Raises: ValueError for what `write` cannot have made."""
+    try:
+        data: Json = json.loads(text)
+        classes = [_class(name) for name in data["classes"]]
+        names = {kind.__name__: kind for kind in classes}
+        makers: list[tuple[Callable[..., object], tuple[Judge, ...]]] = [
+            *((make, ()) for make in _BUILT_IN),
+            *((kind, _judges(kind, names)) for kind in classes),
+        ]
+        objects: list[Any] = list(known)
+        for which, *row in data["rows"]:
+            values: list[Any] = [
+                objects[v] if v.__class__ is int else v[0] if v.__class__ is list else v for v in row
+            ]
+            make, judges = makers[int(which)]
+            if not all(judge(value) for judge, value in zip(judges, values, strict=False)):
+                raise ValueError(f"a field of {make} is of another type")
+            objects.append(make(*values))
+        root: Json = data["root"]
+        return objects[root] if root.__class__ is int else root[0] if root.__class__ is list else root
+    except _NOT_WRITTEN as error:
+        raise ValueError(f"this is no text of `write`: {error}") from None
+
+
+class _Writer:
+    """Objects in the order in which they can be made again. `kept` keeps alive what `places` knows by id."""
+
+    def __init__(self, known: Sequence[object]) -> None:
+        self.classes: dict[str, int] = {}
+        self.rows: list[list[Json]] = []
+        self.places = {id(value): place for place, value in enumerate(known)}
+        self.kept = list(known)
+
+    def written(self, value: object) -> Json:
+        if isinstance(value, _SCALARS):
+            return value if isinstance(value, bool) or not isinstance(value, int) else [value]
+        if id(value) not in self.places:
+            row = self._row(value)
+            self.rows.append(row)
+            self.places[id(value)] = len(self.kept)
+            self.kept.append(value)
+        return self.places[id(value)]
+
+    def _row(self, value: object) -> list[Json]:
+        match value:
+            case tuple():
+                return [0, *map(self.written, cast("tuple[object, ...]", value))]
+            case Mapping():
+                pairs = cast("Mapping[object, object]", value).items()
+                return [1, *(self.written(one) for pair in pairs for one in pair)]
+            case frozenset():
+                return [2, *sorted(map(self.written, cast("frozenset[object]", value)), key=str)]
+            case _:
+                name = f"{type(value).__module__}:{type(value).__qualname__}"
+                own = [self.written(getattr(value, field)) for field in _field_names(_class(name))]
+                return [len(_BUILT_IN) + self.classes.setdefault(name, len(self.classes)), *own]
+
+
+def _plain(value: Any) -> Any:
+    """Return a key or an element of a set, which is hashed. Raises: TypeError where that may take long."""
+    if not isinstance(value, _SCALARS) and not all(isinstance(one, _SCALARS) for one in value):
+        raise TypeError("keys are numbers, texts, or tuples of them")
+    return value
+
+
+@cache
+def _class(name: str) -> type[Any]:
+    module, _, qualified = name.partition(":")
+    found: Any = getattr(import_module(module), qualified, None) if name.startswith(OWN_MODULES) else None
+    if not (isinstance(found, type) and is_dataclass(found)):
+        raise ValueError(f"{name} is no dataclass of plans or schedulers")
+    return found
+
+
+@cache
+def _field_names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.init)
+
+
+Judge = Callable[[Any], bool]
+
+
+def _judges(kind: type[Any], names: Mapping[str, type[Any]]) -> tuple[Judge, ...]:
+    """Return for each field what tells its values from others; `names` has classes that circles hide."""
+    hints = get_type_hints(kind, localns={**names, **vars(sys.modules[kind.__module__])})
+    return tuple(_judge(hints[name]) for name in _field_names(kind))
+
+
+@cache
+def _judge(hint: Any) -> Judge:
+    """Return what tells values of an annotation from others."""
+    origin, args = get_origin(hint), get_args(hint)
+    if hint is Any or hint is object:
+        return lambda value: True
+    if origin is Literal:
+        return lambda value: isinstance(value, _SCALARS) and value in args
+    if origin in (Union, UnionType):
+        judges = [_judge(arg) for arg in args]
+        return lambda value: any(judge(value) for judge in judges)
+    if origin is tuple and args[-1] is not ...:
+        judges = [_judge(arg) for arg in args]
+
+        def judge_each(value: Any) -> bool:
+            right = value.__class__ is tuple and len(value) == len(judges)
+            return right and all(judge(one) for judge, one in zip(judges, value, strict=True))
+
+        return judge_each
+    if origin in (tuple, frozenset):
+        item = _judge(args[0])
+        return lambda value: value.__class__ is origin and all(map(item, value))
+    if origin is not None and issubclass(origin, Mapping):
+        key, item = map(_judge, args)
+        return lambda value: (
+            value.__class__ is dict and all(map(key, value)) and all(map(item, value.values()))
+        )
+    if hint in _SCALARS:
+        kinds = (int, float) if hint is float else (hint,)
+        return lambda value: value.__class__ in kinds
+    return lambda value: isinstance(value, hint)
