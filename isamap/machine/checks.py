@@ -98,6 +98,11 @@ def _load(files: tuple[File, ...], word: str) -> Machine:
     return machine
 
 
+def forget_machines() -> None:
+    """Load machines as a new process does: of its texts, or from the cache."""
+    _load.cache_clear()
+
+
 def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:
     """Return the machine of these files that was cached as such bytes; None for any other bytes."""
     from isamap.machine.model import Machine  # brings numpy

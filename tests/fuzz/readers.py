@@ -404,7 +404,32 @@ def opened_seeds() -> list[bytes]:
     return [*kernel_seeds()[::6], *machine_seeds()[::6]]
 
 
+def read_cached(data: bytes, folder: Path) -> None:
+    """Read a value as the cache holds it, its digest being right, and a machine of its texts."""
+    from isamap.machine.chain import read_chain
+    from isamap.machine.checks import restore_machine
+    from isamap.source import Diagnostic, UsageProblem
+    from isamap.source.codec import read
+
+    files = read_chain(str(WORDS))
+    restore_machine(data, files)
+    try:
+        read(data, [file.source for file in files])
+    except ValueError as error:
+        raise UsageProblem(Diagnostic("file-unreadable", str(error))) from None
+
+
+def cached_seeds() -> list[bytes]:
+    """Return a machine as the cache holds it, and its units alone, which are small."""
+    from isamap.machine.chain import read_chain
+    from isamap.source.codec import write
+
+    machine, known = words_machine(), [file.source for file in read_chain(str(WORDS))]
+    return [write(value, known).encode() for value in (machine, *machine.units.values())]
+
+
 READERS: dict[str, Reader] = {
+    "cached": Reader(read_cached, cached_seeds, "changed_json"),
     "onnx": Reader(read_onnx, onnx_seeds, "changed_onnx"),
     "graph": Reader(read_graph, graph_seeds, "changed_json"),
     "npy": Reader(read_array, array_seeds, "changed_array"),

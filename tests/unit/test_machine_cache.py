@@ -1,0 +1,179 @@
+"""A machine is read and checked once; what the cache holds of it is verified, and never replaces its texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from isamap.ir import F32, Const, Index
+from isamap.ir.atoms import FloorDiv
+from isamap.machine import Machine, load_machine
+from isamap.machine.chain import File, read_chain
+from isamap.machine.checks import MACHINES, forget_machines, restore_machine
+from isamap.machine.model import Unit
+from isamap.source import Source, Span, SpecProblem
+from isamap.source.cache import Cache
+from isamap.source.codec import read, write
+
+WORDS = Path(__file__).parents[1] / "data" / "machines" / "words.yaml"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a cache that is empty, as a new process finds it."""
+    monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
+    forget_machines()
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """Return a description of our own, which a test may change."""
+    path = tmp_path / "words.yaml"
+    path.write_bytes(WORDS.read_bytes())
+    return path
+
+
+def load_again(name: str | Path) -> Machine:
+    """Load a machine as another process does."""
+    forget_machines()
+    return load_machine(str(name))
+
+
+def as_text(machine: Machine, name: str | Path) -> str:
+    return write(machine, [file.source for file in read_chain(str(name))])
+
+
+def refuse(*_: object) -> None:
+    raise AssertionError("a description is read again")
+
+
+def cached_text() -> tuple[str, tuple[File, ...]]:
+    """Return a machine as the cache holds it, and its files."""
+    return as_text(load_machine(str(WORDS)), WORDS), read_chain(str(WORDS))
+
+
+@pytest.mark.parametrize("name", [str(WORDS), "generic-c"])
+def test_a_machine_is_read_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_machine(name)
+    monkeypatch.setattr("isamap.machine.load.load_files", refuse)
+    again = load_again(name)
+    assert again is not first
+    assert again is load_machine(name)
+    assert (again.word, again.digest) == (first.word, first.digest)
+    assert as_text(again, name) == as_text(first, name)
+
+
+def test_an_instruction_of_the_cache_names_its_place_in_the_text() -> None:
+    first, again = load_machine(str(WORDS)), load_again(WORDS)
+    spans = [(item.span, again.instructions[name].span) for name, item in first.instructions.items()]
+    assert all(one is not None and one == other and str(one) == str(other) for one, other in spans)
+
+
+def test_a_changed_text_is_read(own: Path) -> None:
+    before = load_machine(str(own))
+    own.write_text(own.read_text().replace("interval_cycles: 1", "interval_cycles: 7"))
+    assert load_again(own).digest != before.digest
+
+
+def test_a_change_of_the_program_reads_machines_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    load_machine(str(WORDS))
+    monkeypatch.setattr("isamap.machine.checks.program_state", lambda: "another")
+    monkeypatch.setattr("isamap.machine.load.load_files", refuse)
+    with pytest.raises(AssertionError, match="read again"):
+        load_again(WORDS)
+
+
+def test_a_mistake_is_never_cached(own: Path, cache: Path) -> None:
+    own.write_text(own.read_text().replace("interval_cycles:", "intervall:"))
+    said: list[str] = []
+    for _ in range(2):
+        with pytest.raises(SpecProblem) as found:
+            load_again(own)
+        said.append(found.value.diagnostics[0].render())
+    assert said[0] == said[1]
+    assert not list((cache / MACHINES / "objects").iterdir())
+
+
+def test_the_machine_of_other_texts_is_refused(own: Path) -> None:
+    text, files = cached_text()
+    assert restore_machine(text.encode(), files) is not None
+    own.write_text(own.read_text() + "# changed\n")
+    assert restore_machine(text.encode(), read_chain(str(own))) is None
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("classes", 0), "pathlib:Path"),
+        (("classes", 0), "isamap.machine.checks:load_machine"),
+        (("classes", 0), "isamap.machine.nowhere:X"),
+        (("root",), 10**9),
+        (("root",), "x"),
+        (("rows",), {}),
+        (("rows", -1), [99]),
+        (("rows", 0), [1, "key"]),
+        (("rows", 0), []),
+    ],
+)
+def test_what_the_cache_did_not_write_is_refused(place: tuple[Any, ...], value: object) -> None:
+    text, files = cached_text()
+    data: Any = json.loads(text)
+    inner = data
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    assert restore_machine(json.dumps(data).encode(), files) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"null", b"[" * 100_000, b'{"classes": [], "rows": []}', b"\xff"])
+def test_bytes_that_are_no_machine_are_refused(data: bytes) -> None:
+    assert restore_machine(data, read_chain(str(WORDS))) is None
+
+
+def test_a_value_of_another_type_is_refused_in_every_field() -> None:
+    text, files = cached_text()
+    data: Any = json.loads(text)
+    random = Random(1)
+    rows: list[Any] = [row for row in data["rows"] if row[0] > 2 and len(row) > 1]
+    wrong: list[str] = []
+    for row in random.sample(rows, 100):
+        place = random.randrange(1, len(row))
+        before, row[place] = row[place], [["no value"]]
+        if restore_machine(json.dumps(data).encode(), files) is not None:
+            wrong.append(f"{data['classes'][row[0] - 3]}, field {place}")
+        row[place] = before
+    assert not wrong
+
+
+def test_fields_are_compared_with_their_annotations() -> None:
+    for value in (Unit("fma", 2), Const(1.5, F32), Index.of("p") * 2, Span(Source("x", "text"), 0, 1)):
+        assert read(write(value)) == value
+    assert read(write(FloorDiv(Index.of("x"), Index.of(2)))) == FloorDiv(Index.of("x"), Index.of(2))
+    for text in (write(Unit("fma", 2)).replace("[2]", '"2"'), write(Unit("fma", 2)).replace('"fma"', "[1]")):
+        with pytest.raises(ValueError, match="of another type"):
+            read(text)
+
+
+def test_objects_that_share_their_parts_many_times_are_not_hashed() -> None:
+    rows: list[Any] = [[0, "x"], *([0, n, n] for n in range(60)), [2, 60]]
+    with pytest.raises(ValueError, match="keys are numbers"):
+        read(json.dumps({"classes": [], "rows": rows, "root": 61}))
+
+
+def test_a_folder_that_others_may_write_to_is_not_read(cache: Path) -> None:
+    load_machine(str(WORDS))
+    cache.chmod(0o777)
+    assert load_again(WORDS).name == "words"
+    cache.chmod(0o700)
+
+
+def test_a_damaged_machine_is_read_anew() -> None:
+    load_machine(str(WORDS))
+    (path,) = (Cache.open(MACHINES).folder / "objects").iterdir()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert load_again(WORDS).name == "words"
