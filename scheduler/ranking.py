@@ -249,7 +249,8 @@ class Pool:
         ]
 
     def expand(self, k: int, stop: float) -> bool:
-        """Add what differs little from the cheapest `k`, until nothing changes; whether that was in time."""
+        """Add neighbours of the cheapest `k` until nothing changes; return whether that was completed in
+        time."""
         while open_ones := [text for text in self._texts(k) if text not in self.expanded]:
             for text in open_ones:
                 if time.monotonic() > stop:

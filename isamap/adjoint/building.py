@@ -185,7 +185,7 @@ class Building:
             self.made.append(s)
 
     def fill(self, place: Place) -> None:
-        """Zeros for the elements of a place that nothing was assigned to, before all of it is read."""
+        """Zero the elements of a place that no statement has assigned, before all of it is read."""
         first = next(iter(self.written.get(place.name, ())), None)
         operand = self.operands[place.name]
         if first is None or place.step is not None or covers(first, operand, self.of):

@@ -54,7 +54,7 @@ def single_assignment(kernel: Kernel, names: Names) -> Built:
             _loop(made, members)
     finals = {o.name: made.current[o.name] for o in kernel.operands if o.name in made.current}
     built = Built(tuple(made.operands.values()), tuple(made.made), finals)
-    return _renamed(built, _names_of_results(kernel, built, names))
+    return _rename_arrays(built, _names_of_results(kernel, built, names))
 
 
 def _names_of_results(kernel: Kernel, built: Built, names: Names) -> dict[str, str]:
@@ -71,7 +71,7 @@ def _names_of_results(kernel: Kernel, built: Built, names: Names) -> dict[str, s
     return found
 
 
-def _renamed(built: Built, names: Mapping[str, str]) -> Built:
+def _rename_arrays(built: Built, names: Mapping[str, str]) -> Built:
     def called(r: Read) -> Read:
         return replace(r, buffer=names.get(r.buffer, r.buffer))
 

@@ -245,7 +245,7 @@ def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
 
 
 def timed_calls(call: Callable[[], Any], calls: int, keep: Callable[[Any], None]) -> int:
-    """Nanoseconds of so many calls, the last of whose results is kept."""
+    """Return the nanoseconds of a number of calls, and pass the result of the last one to `keep`."""
     last = None
     start = perf_counter_ns()
     for _ in range(calls):

@@ -1,4 +1,4 @@
-"""A recurrent layer or a convolution as a model of ONNX, in the bytes of its file format.
+"""Write a recurrent layer or a convolution as an ONNX model file.
 
 A message of protocol buffers is a sequence of fields: a number and a kind, then a whole number or bytes with
 their length. Source: onnx.proto of ONNX 1.16, operators GRU, LSTM, RNN, Conv and

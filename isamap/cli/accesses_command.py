@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessesOptions(OnMachine):
-    """What `accesses` is asked for."""
+    """The options of `accesses`."""
 
     convention: str = one_word("--convention", "NAME", "isamap, timeloop or zigzag.", "isamap")
     choices: Choices = field(default_factory=Choices)

@@ -38,7 +38,7 @@ def list_command(_asked: CommandOptions) -> Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClearOptions(CommandOptions):
-    """What `cache clear` is asked for."""
+    """The options of `cache clear`."""
 
     kind: str | None = argument("KIND", "What to clear; everything but `tuning` by default.", default=None)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrateOptions(CommandOptions):
-    """What `hw calibrate` is asked for."""
+    """The options of `hw calibrate`."""
 
     name: str = argument("[MACHINE]", "A shipped machine's name, `host`, or a path.", default="host")
     instructions: tuple[str, ...] = option(

@@ -64,7 +64,7 @@ _OF_CODE = ("--stop-after", "--dump-passes", "--report", "--trace")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileOptions(CommandOptions):
-    """What `compile` is asked for."""
+    """The options of `compile`."""
 
     kernel: str = argument("KERNEL", f"{KERNEL_HELP}; a model's .onnx file, or a graph.json.")
     hw: tuple[str, ...] = option(

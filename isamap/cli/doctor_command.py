@@ -14,7 +14,7 @@ from isamap.source import IsamapError
 from isamap.version import __version__
 
 Row = tuple[bool, str, str]
-"""Whether the check passed, its name, and its result."""
+"""One check: whether it passed, its name, and its result."""
 
 
 def doctor_command(_asked: CommandOptions) -> Answer:

@@ -22,7 +22,7 @@ AUTO = "auto"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GradOptions(CommandOptions):
-    """What `grad` is asked for."""
+    """The options of `grad`."""
 
     kernel: str = KERNEL.field()
     of: str | None = one_word("--of", "NAMES", "Results, with commas between; all of floats by default.")

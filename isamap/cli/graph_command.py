@@ -22,7 +22,7 @@ ENDS = (".svg", ".html")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowOptions(CommandOptions):
-    """What `graph show` is asked for."""
+    """The options of `graph show`."""
 
     model: str = argument("MODEL", "The path of an .onnx file, or of a graph.json.")
     hw: str = one_word("--hw", "NAME", "The machine whose prices count.", "host")

@@ -29,7 +29,7 @@ _NAME = re.compile("[a-z][a-z0-9_-]{0,63}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewOptions(CommandOptions):
-    """What `hw new` is asked for."""
+    """The options of `hw new`."""
 
     name: str = argument("NAME", "The machine's name, or the path of NAME.yaml.")
     kind: str | None = one_word("--kind", "KIND", "One of vector, matrix, abstract.")

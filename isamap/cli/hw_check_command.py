@@ -64,7 +64,7 @@ def check_silicon(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions(CommandOptions):
-    """What `hw check` is asked for."""
+    """The options of `hw check`."""
 
     name: str = MACHINE_ARGUMENT.field()
     run: bool = flag("--run", "Also run each instruction and compare it with its meaning.")

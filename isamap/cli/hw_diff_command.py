@@ -25,7 +25,7 @@ from isamap.report.mappings import time_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions(CommandOptions):
-    """What `hw diff` is asked for."""
+    """The options of `hw diff`."""
 
     first: str = argument("A", "A shipped machine's name, `host`, or a path.")
     second: str = argument("B", "Another one.")

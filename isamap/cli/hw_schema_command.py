@@ -13,7 +13,7 @@ from isamap.machine.schema import machine_schema
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaOptions(CommandOptions):
-    """What `hw schema` is asked for."""
+    """The options of `hw schema`."""
 
     output: str | None = one_word("-o", "FILE", "Write here instead of to standard output.")
     overwrite: bool = flag("--overwrite", "Replace the file that is there.")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShowOptions(CommandOptions):
-    """What `hw show` is asked for."""
+    """The options of `hw show`."""
 
     name: str = MACHINE_ARGUMENT.field()
     svg: str | None = one_word("--svg", "FILE", "Write a picture of memories, links and units.")

@@ -62,7 +62,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SweepOptions(CommandOptions):
-    """What `hw sweep` is asked for."""
+    """The options of `hw sweep`."""
 
     name: str = MACHINE_ARGUMENT.field()
     settings: tuple[str, ...] = option(

@@ -27,7 +27,7 @@ CONSTANTS = Option(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportOptions(CommandOptions):
-    """What `import` is asked for."""
+    """The options of `import`."""
 
     model: str = argument("MODEL", "The path of an .onnx file.")
     sizes: tuple[str, ...] = SIZES.field()

@@ -26,7 +26,7 @@ LIMIT_S = 3.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherOptions(CommandOptions):
-    """What `tune gather` is asked for."""
+    """The options of `tune gather`."""
 
     kernel: str | None = argument(
         "[KERNEL]",
@@ -101,7 +101,7 @@ def _gathered(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOptions(CommandOptions):
-    """What `tune train` is asked for."""
+    """The options of `tune train`."""
 
     output: str = option("-o", "FILE", "Where the model goes.", WORD)
     overwrite: bool = flag("--overwrite", "Also over a file that exists.")

@@ -35,7 +35,7 @@ COUNTS: tuple[CountMode, ...] = ("complete", "fixed", "amos")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchOptions(CommandOptions):
-    """What `match` is asked for."""
+    """The options of `match`."""
 
     kernels: tuple[str, ...] = argument(
         "KERNEL…", f"{KERNEL_HELP}; several of them, or a folder, give a matrix.", kind=WORDS

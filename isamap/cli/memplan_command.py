@@ -15,7 +15,7 @@ from isamap.source import Diagnostic, Infeasible
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemplanOptions(CommandOptions):
-    """What `memplan` is asked for."""
+    """The options of `memplan`."""
 
     file: str = argument("FILE", "CSV with the columns id, lower, upper, size.")
     capacity_bytes: int = option("--capacity", "BYTES", "Size of the memory: 1048576, 64KiB, 1MiB.", BYTES)

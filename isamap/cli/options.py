@@ -62,7 +62,7 @@ def flag(flags: str, about: str, *, default: bool = False) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandOptions:
-    """What every command can be asked for."""
+    """The options that every command has."""
 
     as_json: bool = flag("--json", "Answer with one JSON object.")
 
@@ -78,7 +78,7 @@ class OnMachine(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Portfolio:
-    """Whether libraries are compared with, and which."""
+    """The choice of libraries to compare with, or of none."""
 
     portfolio: bool = flag(
         "--portfolio", "Call an installed library where that is measured to be faster, and right."

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions(OnMachine):
-    """What `run` is asked for."""
+    """The options of `run`."""
 
     choices: Choices = field(default_factory=Choices)
     require: str = REQUIRE.field()

@@ -45,7 +45,7 @@ def _plugins(kind: PluginKind) -> Kind:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleOptions(OnMachine):
-    """What `schedule` is asked for."""
+    """The options of `schedule`."""
 
     heuristics: tuple[str, ...] = option(
         "--heuristic", "NAME", "Ask this one, cpsat by default; several with commas, or repeated.",
@@ -202,7 +202,7 @@ def _attempt(request: Request, problem: Problem | None, progress: Progress) -> A
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffOptions(CommandOptions):
-    """What `schedule diff` is asked for."""
+    """The options of `schedule diff`."""
 
     before: str = argument("BEFORE", "A schedule's file.")
     after: str = argument("AFTER", "Another one.")

@@ -16,7 +16,7 @@ from isamap.source import Diagnostic, UsageProblem, did_you_mean, read_codes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FmtOptions(CommandOptions):
-    """What `fmt` is asked for."""
+    """The options of `fmt`."""
 
     files: tuple[str, ...] = argument("FILE…", "Files to rewrite, or - for standard input.", kind=WORDS)
     check: bool = flag("--check", "Change nothing; exit 1 when a file would change.")
@@ -24,7 +24,7 @@ class FmtOptions(CommandOptions):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainOptions(CommandOptions):
-    """What `explain` is asked for."""
+    """The options of `explain`."""
 
     code: str = argument("CODE", "The code in brackets of a message.")
 

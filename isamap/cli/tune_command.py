@@ -58,7 +58,7 @@ def _winner_row(winner: Winner) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions(CommandOptions):
-    """What `tune log` is asked for."""
+    """The options of `tune log`."""
 
     as_csv: bool = flag("--csv", "All columns, objects in them as JSON.")
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions(CommandOptions):
-    """What `verify` is asked for."""
+    """The options of `verify`."""
 
     kernel: str | None = argument(
         "KERNEL", f"{KERNEL_HELP}; with --all also `gemm_*`, or several with commas.", default=None

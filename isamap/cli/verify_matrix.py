@@ -47,7 +47,7 @@ def _read_fills(words: Sequence[str], flag: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """How a program is compared: on which data, and beside guard pages or not."""
+    """The way to compare a program: the data, with or without guard pages."""
 
     fills: tuple[str, ...] = option(
         "--fill", "FILL",

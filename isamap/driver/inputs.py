@@ -69,7 +69,7 @@ def read_file(path: Path, name: str) -> Source:
 
 
 def given_text(name: str, value: object, what: str) -> Source | Path | str:
-    """Return what names a file, or is a text of a language: that has braces, or lines. Raises: UsageProblem."""
+    """Return a file name or a source text; a text has braces or several lines. Raises: UsageProblem."""
     if isinstance(value, PathLike):
         return Path(cast("PathLike[str]", value))
     word = given_word(name, value, what)
@@ -148,11 +148,11 @@ def find_profile(word: str, machine: str) -> Profile | None:
 
 def with_profile(machine: Machine, profile: Profile | None) -> Machine:
     """Return the machine with measured figures in the place of stated ones."""
-    return machine if profile is None else _laid_over(machine, profile)
+    return machine if profile is None else _apply_profile(machine, profile)
 
 
 @lru_cache(maxsize=8)
-def _laid_over(machine: Machine, profile: Profile) -> Machine:
+def _apply_profile(machine: Machine, profile: Profile) -> Machine:
     """Return the same object for the same profile, so that facts about it can be kept."""
     from isamap.tune.overlay import lay_over
     from isamap.tune.store import check_names

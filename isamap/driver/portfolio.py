@@ -182,7 +182,7 @@ def ready_calls(
         else:
             findings.append(_not_taken(library, performed, kernel.name, wrong))
     if not ready and not findings:
-        findings.append(_not_computed(kernel, installed))
+        findings.append(_report_no_call(kernel, installed))
     return ready, tuple(findings)
 
 
@@ -221,7 +221,7 @@ def _not_taken(library: Installed, performed: Performed, kernel: str, problem: D
     )
 
 
-def _not_computed(kernel: Kernel, installed: Sequence[Installed]) -> Diagnostic:
+def _report_no_call(kernel: Kernel, installed: Sequence[Installed]) -> Diagnostic:
     names = ", ".join(one.library.name for one in installed)
     strict = ("a strict kernel has its sums in order, which no library promises",) if kernel.strict else ()
     return Diagnostic(

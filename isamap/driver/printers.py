@@ -51,7 +51,7 @@ PRINTERS: Mapping[str, Callable[[LoweredProgram, Machine, bool], Artifact]] = {
     "program": _print_encoded,
     "commands": _print_commands,
 }
-"""What prints a program, by the value of `--emit`."""
+"""The printer of a program for each value of `--emit`."""
 
 
 def emit_artifact(

@@ -154,7 +154,7 @@ _EMITTING = "compile run verify"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """How to schedule and to emit: the options that `compile`, `run`, `verify` and `schedule` share.
+    """Scheduling and emission options, shared by `compile`, `run`, `verify` and `schedule`.
 
     `schedule` is a text to replay. `fixed` are decisions that a person has made (None: as the text has
     them; with both, the others are solved). `transform` names a rewrite of the kernel by number, or asks for

@@ -67,7 +67,8 @@ def emit_c(program: LoweredProgram, machine: Machine, *, model: bool = False) ->
 
 
 def emit_commands(program: LoweredProgram, machine: Machine) -> EmittedC:
-    """Return the C of a program that gives a machine's words to it. Raises: UsageProblem for what no word says."""
+    """Return C that issues a program's encoded instructions. Raises: UsageProblem for nodes without an
+    encoding."""
     form = issue_form(machine)
     own = for_commands(program, machine)
     names, name = _names(own)

@@ -91,7 +91,7 @@ class BodyWriter:
         return Function(name, parameters, dense, *versions)
 
     def take_function(self, wanted: str) -> str:
-        """Return an identifier of the file that no parameter hides where it is called."""
+        """Return an identifier for a function that no parameter hides at its calls."""
         hidden = {name for _, name in self.parameters}
         while (name := self.issuer.names.take(wanted)) in hidden:
             pass

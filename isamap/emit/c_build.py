@@ -1,4 +1,4 @@
-"""What emitted C is built with: flags, attributes that its functions are marked with, and the pool of threads.
+"""Settings to build emitted C: compiler flags, function attributes, and the thread pool.
 
 Makefiles of emitted folders name the flags, and `isamap.run.toolchain` builds with them. Of a machine whose
 instructions work in a mode of their own,

@@ -37,7 +37,7 @@ STATUSES: tuple[tuple[str, str], ...] = (
     ("WRONG_LENGTH", "this processor's vectors are not as long as the program was made for"),
     ("BAD_INDEX", "an input of indices holds a value that is out of its range, or below the one before it"),
 )
-"""What the function returns, by number, and what it means."""
+"""The status codes in numeric order, with their meanings."""
 
 
 @dataclass(frozen=True, slots=True)

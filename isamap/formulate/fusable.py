@@ -156,7 +156,7 @@ def _passes(
 
 
 def _home(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
-    """Return the scratchpad in which sums lie, or rest between registers and their array; "" where it is neither."""
+    """Return the scratchpad of sums, or their backing memory; "" if there is neither."""
     if suppliers.is_addressable(acc.memory):
         return acc.memory
     return next(iter(homes_of_sums(tile, acc, suppliers)), "")

@@ -60,7 +60,7 @@ def input_of(
     *,
     prices_copies: bool = True,
 ) -> TileOperand | None:
-    """Return an input with what supplying it costs; None when nothing brings it from a buffer."""
+    """Return an input with the costs of its loads; None if no move loads it from a buffer."""
     direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
     homes = homes_of(tile, operand, suppliers)
     if not homes and direct is None:

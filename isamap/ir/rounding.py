@@ -127,7 +127,10 @@ def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """a * b rounded, and what the rounding lost. Source: Dekker, with Veltkamp's splitting."""
+    """Return the rounded product of a and b, and its rounding error.
+
+    Source: Dekker, with Veltkamp's splitting.
+    """
     product = a * b
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)

@@ -189,8 +189,10 @@ def _alive(
 
 
 def _by_level(group: Sequence[int], touched: Sequence[Touched]) -> list[int]:
-    """Issues by how many stand before each in its chain; what waits for none directly before its reader,
-    and what writes memory last, in its order."""
+    """Sort issues by their depth in dependence chains.
+
+    An issue without inputs stands directly before its reader. Issues that write memory come last, in order.
+    """
     level: dict[int, int] = {}
     maker = {name: n for n in group for name in touched[n].writes}
     for n in group:

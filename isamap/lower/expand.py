@@ -18,7 +18,7 @@ from isamap.lower.open_blocks import in_pieces
 from isamap.lower.overlap import epilogue, for_other_turns, of_turn, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart
 from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
-from isamap.lower.place import Place, divides, left_inside, start_of, tiles_here
+from isamap.lower.place import Place, count_tiles_here, divides, left_inside, start_of
 from isamap.lower.program import Block, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
 from isamap.lower.skipping import seen_where, skipped
@@ -145,7 +145,7 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Bui
     """Pieces, or a loop over tiles, around code that unrolls an axis whose length is not a number."""
     place = scope.place
     for number, axis, size, block in ((u.number, u.axis, u.step, u.block) for u in unrolled):
-        if tiles_here(place, axis, size) is None and number not in place.trips:
+        if count_tiles_here(place, axis, size) is None and number not in place.trips:
             if block is not None:
                 return in_pieces(nest, block, scope, lambda s: _by_tiles(nest, unrolled, s, build))
             left, variable = place.left[axis], nest.names.fresh(axis)

@@ -83,7 +83,7 @@ def partial_axes(axes: tuple[LoopAxis, ...], place: Place) -> dict[str, Index]:
     }
 
 
-def tiles_here(place: Place, axis: str, step: int) -> int | None:
+def count_tiles_here(place: Place, axis: str, step: int) -> int | None:
     """Return how many tiles of an axis there are; None where only the run knows."""
     left = place.left[axis].value
     if left is not None:
@@ -105,7 +105,7 @@ def unrolled_places(place: Place, loops: Sequence[Unroll]) -> Iterator[tuple[tup
         for counters, leaf in unrolled_places(place, rest):
             yield (0, *counters), leaf
         return
-    left, count = place.left[axis], tiles_here(place, axis, step) or 1
+    left, count = place.left[axis], count_tiles_here(place, axis, step) or 1
     for trip in range(count):
         inner = left - trip * step if trip == count - 1 else Index.of(step)
         counter = place.first(axis) + trip

@@ -102,7 +102,7 @@ class Protocol(LanguageServerProtocol):
     """Answers every request, also one that is malformed; pygls answers none that it cannot read."""
 
     def structure_message(self, data: Any) -> Any:
-        """Return an object as it is: this is called for the parts of a message, too."""
+        """Return the object unchanged; pygls calls this for parts of a message as well."""
         return data
 
     def handle_message(self, message: Any) -> None:

@@ -41,7 +41,7 @@ class WordPart:
         return WordPart(int(found[1]), (int(found[2]), int(found[3])) if found[2] else None)
 
     def get(self, word: int) -> int:
-        """Return the number in its bits of a word."""
+        """Return the number in these bits of a word."""
         high, low = self.bits or (word.bit_length(), 0)
         return word >> low & (1 << high - low + 1) - 1
 

@@ -299,7 +299,7 @@ class _Parser:
     def nested(self, cast: Word | None, function: Word, depth: int) -> Nested:
         if depth > MOST_NESTED:
             raise self.problem(
-                f"calls stand {MOST_NESTED} deep in each other at most", function, "split the instruction"
+                f"calls may be nested at most {MOST_NESTED} deep", function, "split the instruction"
             )
         self.take("(")
         args: list[Written] = []

@@ -186,7 +186,7 @@ class Cpu:
         return "-".join(value for key, value in self.numbers if key in _FAMILY)
 
     def describe(self) -> str:
-        """Return the processor in a few words."""
+        """Return a short description of the processor, with family, model and stepping."""
         numbers = ", ".join(f"{key.split()[-1]} {value}" for key, value in self.numbers if key != "vendor_id")
         return f"{self.name} ({numbers})" if numbers else self.name
 

@@ -48,7 +48,9 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
         found = replace(found, bundle=resolve_bundle(spec.bundle, found))
     if issue and spec.issue is not None and (found.queues or found.tables or found.end is not None):
         said = f"`issue: {issue}` gives words one by one: `tokens`, `tables` and `end` are of whole programs"
-        raise SpecProblem(Diagnostic("encoding-issue", said, spec.issue.span, help="leave one of both out"))
+        raise SpecProblem(
+            Diagnostic("encoding-issue", said, spec.issue.span, help="leave out one of the two")
+        )
     return found
 
 
@@ -107,7 +109,7 @@ def resolve_bundle(spec: BundleSpec, program: ProgramFormat) -> Bundle:
     """Return the slots of words, what marks them, and the word of a loop. Raises: SpecProblem."""
     if program.issue or program.queues or program.end is not None:
         said = "words with slots are performed one behind the other, and `issue`, `tokens` and `end` are not"
-        raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave one of both out"))
+        raise SpecProblem(Diagnostic("encoding-issue", said, spec.span, help="leave out one of the two"))
     slots = tuple(
         Slot(s.unit.text, *read_bits(s.bits, {}, program.word_bits), s.bits.span) for s in spec.slots
     )

@@ -57,7 +57,7 @@ class Room:
 
     @staticmethod
     def of(model: Model) -> Room:
-        """Return the room that a model has: of weights, some widened and transposed copies."""
+        """Return the budget of a model, with room for some widened and transposed copies of its weights."""
         size = sum(array.nbytes for array in model.graph.constants.values())
         nodes = sum(1 for _ in _nodes(model.graph))
         return Room(LEAST_BYTES + 16 * size, LEAST_WORK + WORK_OF_NODE * nodes + size // 16)

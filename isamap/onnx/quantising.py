@@ -24,7 +24,8 @@ LEAST_OPSET = 13
 MOST_SUM = 2**31
 """The sums of an operator of integers stay below it."""
 _SAME_SCALES = 1e-6
-"""How far a bias' scale may be from the product of its factors' scales, which are rounded when they are written."""
+"""The allowed relative difference of a bias's scale from the product of its factors' scales, which are
+rounded."""
 
 
 @dataclass(frozen=True, slots=True)

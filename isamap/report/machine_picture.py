@@ -60,7 +60,7 @@ class _Use:
 def machine_svg(machine: Machine) -> str:
     """Return the picture of a machine."""
     files = {name: _file(name, machine) for name in machine.memories}
-    uses = {name: _use(name, machine, files) for name in machine.units}
+    uses = {name: _find_use(name, machine, files) for name in machine.units}
     far = [n for n, m in machine.memories.items() if m.kind in ("addressable", "cache")]
     columns = [
         [_memory_box(machine.memories[name], machine) for name in layer] for layer in _layers(machine, files)
@@ -94,7 +94,7 @@ def _file(name: str, machine: Machine) -> str:
     return name if base is None else _file(base, machine)
 
 
-def _use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
+def _find_use(unit: str, machine: Machine, files: dict[str, str]) -> _Use:
     items = [i for i in (*machine.instructions.values(), *machine.hints.values()) if unit in i.cost.occupied]
     operands = [o for i in items for o in i.instruction.operands if o.memory is not None]
     reads = frozenset(files[o.memory] for o in operands if o.memory and o.role != "out")

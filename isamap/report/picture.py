@@ -57,7 +57,7 @@ class Picture:
 
 
 def words(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> str:
-    """Return a text."""
+    """Return an SVG text element."""
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
 
 
@@ -68,7 +68,7 @@ NARROW = 4.0
 
 
 def box(x: float, y: float, width: float, height: float, kind: str, fill: str = "", tip: str = "") -> str:
-    """Return a rectangle, with what is said of it where it is pointed at."""
+    """Return an SVG rectangle, with a tooltip."""
     style = f' style="fill: {fill}"' if fill else ""
     kind = "bar thin" if kind == "bar" and width < NARROW else kind
     place = f'x="{x:.2f}" y="{y:.1f}" width="{max(width, 0.6):.2f}" height="{height:.1f}"'

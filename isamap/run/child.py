@@ -386,7 +386,7 @@ def _limit_too_low(what: str, most: int, subject: Subject) -> MissingTool:
 
 
 def permission_refused() -> MissingTool:
-    """Return the finding that the kernel keeps a part of the processor's state to itself."""
+    """Return the error for a kernel that does not let processes use a part of the processor's state."""
     return MissingTool(
         Diagnostic(
             "permission-refused",

@@ -100,7 +100,7 @@ Crossing = Callable[[Command, Machine], tuple[str, float] | None]
 
 @dataclass(slots=True)
 class _Known:
-    """By memory and byte when what is there was written, and has been read. Units: ns."""
+    """The times at which each byte of each memory was last written and read. Units: ns."""
 
     written: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])
     read: dict[str, NDArray[Any]] = field(default_factory=dict[str, NDArray[Any]])

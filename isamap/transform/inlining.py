@@ -85,7 +85,7 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
     of, filling = Conflicts.of(kernel), given[temporary.filled]
     for n in temporary.read:
         between = given[temporary.filled + 1 : n]
-        if (reason := _refused(filling, given[n], between, of)) is not None:
+        if (reason := _find_obstacle(filling, given[n], between, of)) is not None:
             return reason
     if (reason := _recomputed(filling, [given[n] for n in temporary.read])) is not None:
         return reason
@@ -118,8 +118,8 @@ def _put_in(filling: Statement, s: Statement) -> Statement:
 # --- conditions -------------------------------------------------------------------------------------------
 
 
-def _refused(filling: Statement, s: Statement, between: list[Statement], of: Conflicts) -> str | None:
-    """Why a statement cannot compute what it reads; None where it can."""
+def _find_obstacle(filling: Statement, s: Statement, between: list[Statement], of: Conflicts) -> str | None:
+    """Return why a statement cannot compute its input itself; None if it can."""
     target, needed = filling.assign.target, reads(filling.assign.value)
     found = [r for r in accesses(s)[1:] if r.buffer == target.buffer]
     if s.ordered_loops != filling.ordered_loops or not all(_is_filled(filling, r, of) for r in found):

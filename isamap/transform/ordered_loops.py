@@ -74,7 +74,7 @@ def hoistings(kernel: Kernel) -> Iterator[Rewrite]:
 
 def _hoisted(kernel: Kernel, loop: Sequential, *, behind: bool) -> Rewrite | None:
     """Return the sums moved in front of a loop, or behind it, with what they need (or what needs them)."""
-    chosen = expandable(kernel, loop)
+    chosen = find_expandable(kernel, loop)
     taken = movable(*expand(kernel, loop, chosen), behind=behind)
     if not taken:
         return None
@@ -132,8 +132,8 @@ def movable(kernel: Kernel, loop: Sequential, *, behind: bool, only: int | None 
 # --- expansion --------------------------------------------------------------------------------------------
 
 
-def expandable(kernel: Kernel, loop: Sequential) -> tuple[Operand, ...]:
-    """Temporaries of one ordered loop of which every iteration writes all elements before it reads any."""
+def find_expandable(kernel: Kernel, loop: Sequential) -> tuple[Operand, ...]:
+    """Return the temporaries of an ordered loop that every iteration writes completely before it reads them."""
     of = Conflicts.of(kernel)
     if not of.positive(loop.axis.extent):
         return ()
@@ -191,7 +191,7 @@ def distributions(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _distributed(kernel: Kernel, loop: Sequential) -> Rewrite | None:
-    chosen = expandable(kernel, loop)
+    chosen = find_expandable(kernel, loop)
     chosen = _shared(chosen, loop, _groups(*expand(kernel, loop, chosen)))
     expanded, inside = expand(kernel, loop, chosen)
     groups = _groups(expanded, inside)

@@ -62,9 +62,10 @@ class Stream:
 
 
 def streams(machine: Machine, reported_bytes: int = 0) -> tuple[Stream, ...]:
-    """Return the streams through every level of a machine; none where no register can be loaded and stored.
+    """Return the streams through every level of a machine; none if no register can be loaded and stored.
 
-    `reported_bytes` is what the largest cache may hold in quiet moments, more than what the machine has.
+    `reported_bytes` is the size of the largest cache as the system reports it, which may exceed the
+    machine's.
     """
     pair = widest_moves(machine)
     if pair is None:

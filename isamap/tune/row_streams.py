@@ -153,7 +153,7 @@ def _measured(machine: Machine, n: int, rng: np.random.Generator) -> dict[tuple[
         arrays[m] = {"A": a, "B": b, "C": np.zeros((m, n), np.float32)}
         for hinted in (False, True):
             chosen = best_in_place(clocked.problem, True, hinted)
-            programs[m, hinted] = (clocked, clocked.compiled(chosen), _modelled(clocked.problem, chosen))
+            programs[m, hinted] = (clocked, clocked.compiled(chosen), _predict_times(clocked.problem, chosen))
     found: dict[tuple[int, bool], Took] = {}
     for _ in range(TURNS):  # what else the computer does disturbs all of them alike
         for (m, hinted), (clocked, library, modelled) in programs.items():
@@ -209,7 +209,7 @@ def _in_place(problem: Problem, along_sum: bool) -> list[tuple[int, TileOperand]
     ]
 
 
-def _modelled(problem: Problem, chosen: Schedule) -> Took:
+def _predict_times(problem: Problem, chosen: Schedule) -> Took:
     (time,) = where_time_goes(chosen, problem, AnalyticModel())
     assert time is not None
     assert time.total_ns > 0

@@ -31,9 +31,9 @@ def take_turns(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
 
 
 def play(turns: Mapping[str, Callable[[], float]], clock: Clock, stop: int) -> Rounds:
-    """Return the same of turns, each of which gives the nanoseconds of one call when it is taken.
+    """Return the rounds of contenders, each a function that returns the nanoseconds of one call.
 
-    Behind `stop` no round begins but those that it takes to win.
+    After `stop`, only the rounds that are needed to win start.
     """
     rounds: dict[int, dict[str, float]] = {}
     for number in range(ROUNDS):

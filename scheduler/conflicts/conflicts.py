@@ -134,7 +134,7 @@ def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
 
 
 def _other_mapping(question: Question, fixed: Assignment) -> Iterator[str]:
-    """Yield the first mapping that can be had with what else is fixed."""
+    """Yield the first mapping that is possible with the other fixed decisions."""
     for number, option in enumerate(question.nest.options):
         if question.has_schedule(option, fixed):
             yield f"{mapping_of(question.nest.statement)} = {number} (`{option.mapping}`)"

@@ -97,8 +97,9 @@ def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, lo
 
 
 def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
-    """At which depth the next few rows are asked for that loads follow to their ends, and how many iterations
-    ahead, of short rows more than one; None where a register block has a loop over rows, or takes all.
+    """Return the depth and the distance, in iterations, of prefetches for rows that loads follow to their ends.
+
+    The distance is more than one for short rows. None if a register block has a loop over rows, or takes all.
     """
     sums = [axis.name for axis in option.axes if axis.is_reduction]
     rows = [axis for axis in operand.axes if axis in sums]

@@ -263,7 +263,7 @@ def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[C
 
 
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
-    """Return one of two costs of an operand that is staged per block, after how many copies its buffer has."""
+    """Return one of two costs, selected by the number of copies of the operand's buffer per block."""
     staged = one
     if operand in crossing(tiling.space):
         staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two), (BESIDE, two)))

@@ -176,10 +176,11 @@ def _changes(current: Assignment, move: Assignment) -> Changes:
 
 
 def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
-    """Return no cache blocks, axes in their order, nothing staged, as far as that may be.
+    """Return an assignment without cache blocks and stages, with axes in order, as far as possible.
 
-    None proves that nothing else is possible with this register block: larger cache blocks and staged sums
-    only ever allow more, and where scratchpads say otherwise `least_assignments` has what takes least.
+    None proves that no assignment with this register block is feasible: larger cache blocks and staged sums
+    only relax constraints. If scratchpads are too small, `least_assignments` has the assignments that use
+    least.
     """
     turns = next(iter(sum_choices(space, block)), None)
     if turns is None:

@@ -90,7 +90,7 @@ def test_calls_stand_eight_deep_in_each_other_and_no_deeper(tmp_path: Path) -> N
         return WRITTEN.replace("a.addr", f"{'_mm_abs_epi8(' * more}a.addr{')' * more}")
 
     assert len(described(tmp_path, deep(MOST_NESTED)).calls) == MOST_NESTED == 8
-    with pytest.raises(SpecProblem, match="calls stand 8 deep in each other at most"):
+    with pytest.raises(SpecProblem, match="calls may be nested at most 8 deep"):
         described(tmp_path, deep(MOST_NESTED + 1))
 
 

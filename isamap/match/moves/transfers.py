@@ -92,7 +92,7 @@ def _beside(read: Read) -> Read:
 
 
 def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> float | None:
-    """Return the price of what `find_transfer` finds, one for all that lie alike. Units: ns per element."""
+    """Return the price of the result of `find_transfer`, cached for equal layouts. Units: ns per element."""
     target, value = (standing(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     question = (target, value, tuple(counts.items()))

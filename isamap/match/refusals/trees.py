@@ -304,7 +304,7 @@ def refuse_tree(case: Case) -> Cause | None:
 
 
 def _not_encodable(case: Case, bindings: Bindings) -> Cause:
-    """Return a parameter that would be encoded stands for what is no number, or no number in its range."""
+    """Return the cause that an encoded parameter would need a run-time value, or one out of its range."""
     instruction = case.item.instruction
     binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
     param, shown = instruction.param(binding.name), brief(binding.subject)
@@ -316,7 +316,7 @@ def _not_encodable(case: Case, bindings: Bindings) -> Cause:
 
 
 def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
-    """Return what is encoded in the instruction is no number that comes at run time either."""
+    """Return the difference, or a clearer one if an encoded constant would have to be a run-time value."""
     param = case.item.instruction.param(name)
     if param.kind != "imm":
         return found

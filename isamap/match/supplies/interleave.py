@@ -84,7 +84,7 @@ def step_of(pieces: tuple[Pattern, ...]) -> int:
 
 
 def is_joining(pieces: tuple[Pattern, ...]) -> bool:
-    """Return whether pieces are whole registers, side by side: what lies below their digit stays together."""
+    """Return whether the pieces are whole registers that are joined without interleaving their elements."""
     sizes = {p.instruction.operand(p.value.buffer).shape for p in pieces if isinstance(p.value, Read)}
     return sizes == {(Index.of(step_of(pieces)),)}
 

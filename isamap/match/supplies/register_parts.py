@@ -95,7 +95,7 @@ def _cases(statement: Statement) -> list[Statement] | None:
 
 
 def _asked(value: Expr) -> frozenset[str]:
-    """Axes that the conditions of a value ask."""
+    """Return the axes in the conditions of a value."""
     match value:
         case Call("select", (condition, yes, no)):
             return symbols_of_values(condition) | _asked(yes) | _asked(no)

@@ -1,9 +1,8 @@
 """The loops of a mapping before its operands are known: their tiles and extents.
 
-A statement has hundreds of mappings, of which most are never looked at again, and few loops: each is made
-once.
-
-How large an instruction is issued whose lengths are parameters: rows of a tile, lanes of a vector.
+A statement has hundreds of mappings, most of which are discarded, but few different loops. Therefore loops
+are built once and shared. The module also chooses the lengths of instructions whose lengths are parameters:
+rows of a tile, lanes of a vector.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ def _cubic(x: float, a: float) -> float:
 
 
 def _taps(along: Along, how: Interpolation) -> tuple[Any, Any]:
-    """Of each element of the result the places in the image that it is made of, and their weights."""
+    """Return, for each element of the result, its source places in the image and their weights."""
     rows: list[tuple[list[int], list[float]]] = []
     for i in range(along.behind):
         x = _place(along, how, i)

@@ -40,7 +40,7 @@ NOWHERE = np.array([[np.inf], [-np.inf]])
 
 
 def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Ends:
-    """Between what the cost lies in each of `count` boxes, given per decision. Shapes: (count,) each."""
+    """Return lower and upper bounds of the cost in each of `count` boxes. Shapes: (count,) each."""
     ends = {name: _in_fewest(np.array(box, np.float64).reshape(2, -1)) for name, box in boxes.items()}
     with np.errstate(all="ignore"):  # what no box has may have no bounds
         found = _bounded(cost, _Spans(ends))
@@ -49,9 +49,9 @@ def bounds_all(cost: Cost, boxes: Boxes, count: int) -> Ends:
 
 @dataclass(frozen=True, slots=True)
 class _Spans:
-    """Between what each decision lies, and what is known of parts, by identity, and of values.
+    """Bounds of each decision, and cached bounds of parts, by identity, and of values.
 
-    Shapes: (ends, boxes), with one end where both are the same, and one box where all are.
+    Shapes: (ends, boxes), with one end if both are the same, and one box if all are.
     """
 
     boxes: Mapping[str, Numbers]

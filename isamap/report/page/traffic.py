@@ -78,7 +78,7 @@ def levels_by_model(
 ) -> tuple[LevelBytes, ...]:
     """Return what issues read and write in memory, all of the nearest cache; what the model takes from others."""
     nearest = problem.caches[0].name if problem.caches else home_of(machine)
-    return (*_farther(roofs), _nearest(nearest, counted, machine))
+    return (*_count_far_levels(roofs), _nearest(nearest, counted, machine))
 
 
 def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine) -> LevelBytes:
@@ -97,7 +97,7 @@ def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine)
     return LevelBytes(level, read, written, tuple(by.items()))
 
 
-def _farther(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
+def _count_far_levels(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
     """Yield what the model counts from each level behind the nearest cache, the farthest first."""
     found: dict[str, dict[str, float]] = {}
     for roof in roofs:
