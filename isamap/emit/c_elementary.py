@@ -211,6 +211,15 @@ static inline $F nearest_$n($F x) {
   return x + 12582912.0f - 12582912.0f;
 }
 """,
+    "sqrt": """\
+static inline $F sqrt_$n($F x) {
+  float lanes[$N];
+  memcpy(lanes, &x, sizeof x);
+  for (int i = 0; i < $N; i++) lanes[i] = __builtin_sqrtf(lanes[i]);
+  memcpy(&x, lanes, sizeof x);
+  return x;
+}
+""",
     "scale": """\
 /* x * 2**n in two factors, as 2**n may lie outside of what floats reach. */
 static inline $F scale_$n($F x, $F n) {
@@ -252,8 +261,9 @@ def _operations(e: Expr) -> Iterator[str]:
 def _text(name: str, n: str, types: tuple[str, str]) -> str:
     """Return a definition as a C function: a variable for each step."""
     found = definition(name)
-    (given,) = found.params
-    lines = [f"static inline {types[0]} {name}_{n}({types[0]} {given.name}) {{"]
+    given = found.params[0]
+    params = ", ".join(f"{types[0]} {p.name}" for p in found.params)
+    lines = [f"static inline {types[0]} {name}_{n}({params}) {{"]
     lines += [f"  const {types[e.dtype == BOOL]} {step} = {_value(e, n)};" for step, e in found.steps]
     result = _value(found.result, n)
     if found.below is None:
@@ -287,7 +297,9 @@ static inline float $f_beyond_f32(float x, float found) {
 )
 
 
-_CALLED = {"abs": "size", "scale": "scale", "exponent": "exponent", "select": "choose", "round": "nearest"}
+_CALLED = {
+    "abs": "size", "scale": "scale", "exponent": "exponent", "select": "choose", "round": "nearest", "sqrt": "sqrt",
+}  # fmt: skip
 
 
 def _value(e: Expr, n: str) -> str:
@@ -346,28 +358,30 @@ def build_call(
         return build_model(instruction, registers, file_names)
     function, given, made, lanes = found
     name, kind = file_names.take(instruction.name), lanes_type(lanes)
+    letters = "abc"[: len(given)]
+    params = ", ".join(f"const float *{p}" for p in letters)
+    copies = "\n".join(f"  {kind} x_{p};\n  memcpy(&x_{p}, {p}, sizeof x_{p});" for p in letters)
     text = f"""\
-static inline void {name}(const float *a, float *z) {{
-  {kind} x;
-  memcpy(&x, a, sizeof x);
-  x = {function}_{kind}(x);
-  memcpy(z, &x, sizeof x);
+static inline void {name}({params}, float *z) {{
+{copies}
+  x_a = {function}_{kind}({", ".join(f"x_{p}" for p in letters)});
+  memcpy(z, &x_a, sizeof x_a);
 }}
 """
     operands = {o.name: ModelOperand(o, by_value=False, is_result=False) for o in instruction.operands}
     used = frozenset((f"{function}_{kind}", "string.h"))
-    return Model(name, (operands[given], operands[made]), (), text, used)
+    return Model(name, tuple(operands[o] for o in (*given, made)), (), text, used)
 
 
 def _function_of_lanes(
     instruction: Instruction, registers: frozenset[str]
-) -> tuple[str, str, str, int] | None:
-    """Return the function, its operand, its result, and how many lanes they have."""
+) -> tuple[str, tuple[str, ...], str, int] | None:
+    """Return the function, its operands, its result, and how many lanes they have."""
     match instruction.body:
         case (
             Loop(
                 (axis,),
-                (Assign(Read(made, (to,)), None, Call(op, (Read(given, (at,), fill=None),)), guard=None),),
+                (Assign(Read(made, (to,)), None, Call(op, args), guard=None),),
                 guard=None,
             ),
         ) if op in FUNCTIONS:
@@ -375,11 +389,12 @@ def _function_of_lanes(
         case _:
             return None
     lanes, here = axis.extent.value, Index.of(axis.name)
-    operands = [instruction.operand(given), instruction.operand(made)]
+    reads = [a for a in args if isinstance(a, Read) and a.index == (here,) and a.fill is None]
+    operands = [*(instruction.operand(r.buffer) for r in reads), instruction.operand(made)]
     plain = all(
         o.memory in registers and o.dtype == F32 and o.shape == (axis.extent,) and o.accumulate is None
         for o in operands
     )
-    if lanes not in LANES or not plain or to != here or at != here or instruction.params:
+    if lanes not in LANES or not plain or to != here or len(reads) < len(args) or instruction.params:
         return None
-    return op, given, made, lanes
+    return op, tuple(r.buffer for r in reads), made, lanes

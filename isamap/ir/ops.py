@@ -105,6 +105,10 @@ def _erf(x: Any) -> Any:
     return np.vectorize(erf, otypes=[np.float64])(x)
 
 
+def _softplus(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
 def _fma(a: Any, b: Any, c: Any) -> Any:
     return a * b + c
 
@@ -203,6 +207,19 @@ def _near(x: Any, e: Any) -> Any:
     return np.maximum(np.abs(x) - e, 0.0)
 
 
+def _slope_of_tangent(x: Any, e: Any) -> Any:
+    """Return the slope, infinite where a pole lies within the error."""
+    return 1 / np.maximum(np.abs(np.cos(x)) - e, 0.0) ** 2
+
+
+def _slopes_of_arc(given: Any, errors: Any) -> Any:
+    """Return the slopes by y and by x, infinite where y may have either sign and x be below 0."""
+    (y, x), (ey, ex) = given, errors
+    size = _near(y, ey) ** 2 + _near(x, ex) ** 2
+    cut = (np.abs(y) <= ey) & (x - ex <= 0)
+    return np.where(cut, np.inf, np.abs(x) / size), np.where(cut & (ey > 0), np.inf, np.abs(y) / size)
+
+
 ROUNDING = ("even", "away", "zero", "up", "down")
 
 # One row each, to be read as a table.
@@ -289,6 +306,31 @@ _ROWS = (
        derivative=("w * cos(a)",), slope=lambda x, e: np.ones(()), c="sin", onnx=("Sin",), aten=("sin",)),
     Op("cos", 1, "float", np.cos, ulp=2, image=(-1, 1), reach=1000,
        derivative=("-(w * sin(a))",), slope=lambda x, e: np.ones(()), c="cos", onnx=("Cos",), aten=("cos",)),
+    Op("tan", 1, "float", np.tan, ulp=4, reach=1000, derivative=("w * (1 + y*y)",), slope=_slope_of_tangent,
+       c="tan", onnx=("Tan",), aten=("tan",)),
+    Op("sinh", 1, "float", np.sinh, ulp=4, saturates=True, monotone="rising", reach=inf,
+       derivative=("w * cosh(a)",), slope=lambda x, e: np.cosh(np.abs(x) + e),
+       c="sinh", onnx=("Sinh",), aten=("sinh",)),
+    Op("cosh", 1, "float", np.cosh, ulp=4, saturates=True, image=(1, inf), reach=inf,
+       derivative=("w * sinh(a)",), slope=lambda x, e: np.sinh(np.abs(x) + e),
+       c="cosh", onnx=("Cosh",), aten=("cosh",)),
+    Op("asin", 1, "float", np.arcsin, ulp=4, takes=(-1, 1), image=(-pi / 2, pi / 2), monotone="rising", reach=2,
+       derivative=("w / sqrt((1 - a) * (1 + a))",),
+       slope=lambda x, e: 1 / np.sqrt(np.maximum(1 - (np.abs(x) + e) ** 2, 0)),
+       c="asin", onnx=("Asin",), aten=("asin",)),
+    Op("acos", 1, "float", np.arccos, ulp=4, takes=(-1, 1), image=(0, pi), monotone="falling", reach=2,
+       derivative=("-(w / sqrt((1 - a) * (1 + a)))",),
+       slope=lambda x, e: 1 / np.sqrt(np.maximum(1 - (np.abs(x) + e) ** 2, 0)),
+       c="acos", onnx=("Acos",), aten=("acos",)),
+    Op("atan", 1, "float", np.arctan, ulp=4, saturates=True, image=(-pi / 2, pi / 2), monotone="rising", reach=8,
+       derivative=("w / (1 + a*a)",), slope=lambda x, e: 1 / (1 + _near(x, e) ** 2),
+       c="atan", onnx=("Atan",), aten=("atan",)),
+    Op("atan2", 2, "float", np.arctan2, ulp=4, saturates=True, image=(-pi, pi), reach=8,
+       derivative=("w * b / (a*a + b*b)", "-(w * a) / (a*a + b*b)"), slope=_slopes_of_arc,
+       c="atan2", aten=("atan2",)),
+    Op("softplus", 1, "float", _softplus, ulp=4, saturates=True, image=(0, inf), monotone="rising", reach=inf,
+       derivative=("w * sigmoid(a)",), slope=lambda x, e: _sigmoid(x + e),
+       c="(x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x)))", onnx=("Softplus",), aten=("softplus",)),
     Op("fma", 3, "float", _fma, derivative=("w * b", "w * a", "w"), c="fma"),
     Op("select", 3, "any", np.where, is_exact=True, is_arithmetic=False, saturates=True,
        derivative=("", "select(c, w, 0)", "select(c, 0, w)"),
@@ -301,6 +343,14 @@ _ROWS = (
 )
 # fmt: on
 OPS: dict[str, Op] = {op.name: op for op in _ROWS}
+
+WORDS: dict[str, tuple[str, str]] = {
+    word: (op.name, mode)
+    for op in _ROWS
+    for word, mode in zip(op.aten, op.modes, strict=False)
+    if word not in ("", op.name)
+}
+"""Words for an operation in one of its modes: `floor(x)` is `round(x, down)`."""
 
 DEFINING: dict[str, Op] = {
     op.name: op

@@ -19,6 +19,7 @@ from isamap.machine.tree import Findings
 
 PARTS = {
     "nearest": ("x",),
+    "sqrt": ("x",),
     "scale": ("x", "n"),
     "at_least": ("x", "low"),
     "at_most": ("x", "high"),

@@ -161,9 +161,8 @@ class Applied:
         values: Sequence[Value],
         dtype: str,
         inside: str,
-        definitions: str = "",
     ) -> Value:
-        """Return the same by a function of terms, whose text has the type `inside`, and may call definitions.
+        """Return the same by a function of terms, whose text has the type `inside`.
 
         The result lies as the first value does that has all its sizes.
         """
@@ -181,7 +180,7 @@ class Applied:
         result = self.making.fresh(dtype, shape).ordered(order)
         if result.count:
             name, output = self.node.op.lower(), self._passed(result, len(shape), order)
-            self.making.steps.append(Pointwise(name, definitions, tuple(inputs), output, expression))
+            self.making.steps.append(Pointwise(name, tuple(inputs), output, expression))
         return result
 
     def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:

@@ -86,7 +86,7 @@ def _with_producers(
     inputs: list[Passed] = []
     elements: list[str] = []
     joined: list[set[str]] = [set()]
-    definitions, names = step.definitions, [step.name]
+    names = [step.name]
     places = Counter(int(n) for n in PLACE.findall(step.expression))
     size = len(step.expression)
     for number, passed in enumerate(step.inputs):
@@ -103,7 +103,6 @@ def _with_producers(
             size += places[number] * len(producer.expression)
             elements.append(f"({placed(producer.expression, put_places(inputs, producer.inputs))})")
             joined.append({p.tensor for p in producer.inputs})
-            definitions += producer.definitions if producer.definitions not in definitions else ""
             names.insert(0, producer.name)
             found[made[passed.tensor]] = None
         else:
@@ -112,9 +111,7 @@ def _with_producers(
     for tensor, count in Counter(tensor for own in joined for tensor in own).items():
         readers[tensor] -= count - 1  # that many steps that read it have become one
     expression = placed(step.expression, elements)
-    return replace(
-        step, name="_".join(names), definitions=definitions, inputs=tuple(inputs), expression=expression
-    )
+    return replace(step, name="_".join(names), inputs=tuple(inputs), expression=expression)
 
 
 def _is_cheap(expression: str, times: int) -> bool:
@@ -186,12 +183,9 @@ def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
     head = ", ".join(f"{name} in {size}" for name, size in loops.items())
     statement = f"{target} = {placed(step.expression, elements)};"
     statements = (*kernel.statements, f"for {head} {{ {statement} }}" if loops else statement)
-    definitions = kernel.definitions + (
-        step.definitions if step.definitions not in kernel.definitions else ""
-    )
     name = f"{kernel.name}_{step.name}"
     written = {output: step.output}
-    return Written(name, definitions, tuple(declared), statements, reads, written, kernel.borders)
+    return Written(name, kernel.definitions, tuple(declared), statements, reads, written, kernel.borders)
 
 
 # Borders written with an image that one kernel reads beyond its edges: nothing is copied for them.

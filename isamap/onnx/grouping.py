@@ -122,14 +122,13 @@ class Writer:
             return known[step.output.tensor]
         inputs: list[Passed] = []
         elements: list[str] = []
-        definitions, names = step.definitions, [step.name]
+        names = [step.name]
         for passed in step.inputs:
             number = self.makers.get(passed.tensor, -1)
             maker = self.steps[number] if number in inner else None
             if isinstance(maker, Pointwise):
                 own = self._expanded(maker, inner, known)
                 elements.append(f"({placed(own.expression, put_places(inputs, own.inputs))})")
-                definitions += own.definitions if own.definitions not in definitions else ""
                 names.insert(0, own.name)
             else:
                 elements += put_places(inputs, (passed,))
@@ -141,7 +140,6 @@ class Writer:
         found = replace(
             step,
             name="_".join(names),
-            definitions=definitions,
             inputs=tuple(inputs),
             expression=placed(step.expression, elements),
         )
@@ -181,11 +179,9 @@ def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
     statements = tuple(pattern.sub(element, text) for text in kernel.statements)
     if max(map(len, statements)) > MOST_CHARACTERS:
         raise TooLong
-    more = step.definitions if step.definitions not in kernel.definitions else ""
     return replace(
         kernel,
         name=f"{step.name}_{kernel.name}",
-        definitions=kernel.definitions + more,
         declared=tuple(declared),
         statements=statements,
         reads=reads,

@@ -1,6 +1,6 @@
 """Kernels whose texts are still open: statements over arrays, and pending elementwise operations.
 
-    Pointwise("add", "", (x, b), y, "(«0» + «1»)")        y[d0, d1] = (a0[d0, d1] + a1[d1]);
+    Pointwise("add", (x, b), y, "(«0» + «1»)")        y[d0, d1] = (a0[d0, d1] + a1[d1]);
 
 An element of an input stands as «0», «1», … in an expression, so that others may be put in its place.
 """
@@ -48,7 +48,6 @@ class Pointwise:
     """An operation on single elements of inputs that are repeated to the sizes of the result."""
 
     name: str
-    definitions: str
     inputs: tuple[Passed, ...]
     output: Passed
     expression: str
@@ -88,7 +87,7 @@ def written(step: Pointwise) -> Written:
         n: Passed(p.tensor, p.dtype, _declared(d)) for (n, p), d in zip(reads.items(), declared, strict=False)
     }
     writes = {"y0": Passed(step.output.tensor, step.output.dtype, _declared(declared[-1]))}
-    return Written(step.name, step.definitions, tuple(declared), (nested,), reads, writes)
+    return Written(step.name, "", tuple(declared), (nested,), reads, writes)
 
 
 def _declared(line: str) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from typing import cast
 from isamap.ir.dtypes import BOOL, DTYPES, DType, converts_exactly
 from isamap.ir.evaluate import folded
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
-from isamap.ir.ops import OPS
+from isamap.ir.ops import OPS, WORDS
 from isamap.source import Edit, Span
 from isamap.syntax import ast
 from isamap.syntax.scope import Scope, problem
@@ -128,7 +128,7 @@ def integer_bounds(e: Expr) -> tuple[int, int] | None:
             return computed if fits else whole
 
 
-FUNCTIONS = tuple(op.name for op in OPS.values() if op.spelling is None)
+FUNCTIONS = (*(op.name for op in OPS.values() if op.spelling is None), *WORDS)
 
 
 def is_known(e: ast.ExprSyntax, scope: Scope) -> bool:
@@ -161,7 +161,7 @@ def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
         case ast.Binary(op, left, right, _):
             return OPS[op].result == "same" and is_bare(left, scope) and is_bare(right, scope)
         case ast.Apply(name, args, _) if name.text in FUNCTIONS:
-            op = OPS[name.text]
+            op = OPS[WORDS.get(name.text, (name.text, ""))[0]]
             values = args[: op.arity][1 if op.name == "select" else 0 :]
             return bool(values) and all(is_bare(a, scope) for a in values)
         case _:

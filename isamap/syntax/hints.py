@@ -1,6 +1,6 @@
 """Suggest this language's spelling of functions, types and operators of other languages.
 
-`floor(x[i])` is `round(x[i], down)`; `a && b` is `a & b`.
+`fabs(x[i])` is `abs(x[i])`; `a && b` is `a & b`.
 """
 
 from __future__ import annotations
@@ -9,9 +9,6 @@ from isamap.source import Edit, Span
 from isamap.syntax import ast
 
 FUNCTIONS: dict[str, tuple[int, str]] = {
-    "floor": (1, "round({0}, down)"),
-    "ceil": (1, "round({0}, up)"),
-    "trunc": (1, "round({0}, zero)"),
     "rint": (1, "round({0}, even)"),
     "nearbyint": (1, "round({0}, even)"),
     "fabs": (1, "abs({0})"),
@@ -28,7 +25,6 @@ FUNCTIONS: dict[str, tuple[int, str]] = {
     "exp2": (1, "exp(({0}) * 0.6931471805599453)"),
     "log2": (1, "(log({0}) * 1.4426950408889634)"),
     "log10": (1, "(log({0}) * 0.4342944819032518)"),
-    "tan": (1, "(sin({0}) / cos({0}))"),
     "fmod": (2, "(({0}) - ({1}) * round(({0}) / ({1}), zero))"),
     "float": (1, "f32({0})"),
     "double": (1, "f64({0})"),

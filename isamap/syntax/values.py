@@ -15,7 +15,7 @@ from isamap.ir.facts import inside_conditions
 from isamap.ir.functions import MOST_NODES, Function, inlined
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
-from isamap.ir.ops import DEFINING, OPS, Op
+from isamap.ir.ops import DEFINING, OPS, WORDS, Op
 from isamap.source import Edit, Span, TypeProblem
 from isamap.syntax import ast
 from isamap.syntax.conversions import (
@@ -170,12 +170,12 @@ def _apply(
                 "unknown-function", f"`{name.text}` is an operand", span, advice="subscripts stand in `[ ]`"
             )
         raise _unknown_function(name, args, span, scope)
-    op = OPS[name.text]
-    mode_name: str | None = None
-    if op.modes:
+    word, mode_name = WORDS.get(name.text, (name.text, None))
+    op = OPS[word]
+    if op.modes and mode_name is None:
         mode_name, args = _rounding_mode(op, args, span)
     if len(args) != op.arity:
-        raise problem("argument-count", f"`{op.name}` takes {op.arity} values, not {len(args)}", span)
+        raise problem("argument-count", f"`{name.text}` takes {op.arity} values, not {len(args)}", span)
     return operation(op, args, mode_name, e, span, scope, expected)
 
 

@@ -111,6 +111,11 @@ def _leaky(given: Sequence[str], option: Option, dtype: str) -> str:
     return f"select({given[0]} > 0, {given[0]}, {given[0]} * {_number(option('negative_slope'), dtype)})"
 
 
+def _softplus(given: Sequence[str], option: Option, dtype: str) -> str:
+    x, (beta, most) = given[0], (_number(option(name), dtype) for name in ("beta", "threshold"))
+    return f"select({x} * {beta} > {most}, {x}, softplus({x} * {beta}) / {beta})"
+
+
 def _threshold_backward(given: Sequence[str], option: Option, dtype: str) -> str:
     return f"select({given[1]} <= {_number(option('threshold'), dtype)}, {_number(0, dtype)}, {given[0]})"
 
@@ -138,6 +143,7 @@ _OPTIONED: Mapping[str, Optioned] = {
     "relu": Optioned(1, (("min", 0), ("max", None)), _clamp, "number"),
     "hardtanh": Optioned(1, (("min", -1), ("max", 1)), _clamp, "number"),
     "leaky_relu": Optioned(1, (("negative_slope", 0.01),), _leaky),
+    "softplus": Optioned(1, (("beta", 1), ("threshold", 20)), _softplus),
     "threshold_backward": Optioned(2, (("threshold", 0),), _threshold_backward, "number"),
 }
 

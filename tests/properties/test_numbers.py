@@ -241,22 +241,19 @@ def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x))
 
 
+def softplus(x: float) -> float:
+    return max(x, 0) + math.log1p(math.exp(-abs(x)))
+
+
 FUNCTIONS: dict[str, Callable[[float], float]] = {
-    "exp": math.exp,
-    "log": math.log,
-    "expm1": math.expm1,
-    "log1p": math.log1p,
-    "tanh": math.tanh,
-    "sigmoid": sigmoid,
-    "erf": math.erf,
-    "sin": math.sin,
-    "cos": math.cos,
+    name: globals().get(name) or getattr(math, name) for name, op in OPS.items() if op.ulp and op.arity == 1
 }
 
 
 @pytest.mark.parametrize("op", FUNCTIONS)
 @given(value=st.floats(0.01, 20))
 def test_elementwise_functions_are_those_of_python(op: str, value: float) -> None:
+    value = value * min(1, OPS[op].takes[1] / 20)
     narrow = float(np.float32(value))
     assert compute(op, [narrow], DTYPES["f32"]) == pytest.approx(FUNCTIONS[op](narrow), rel=2**-23)
     assert compute(op, [value], F64) == pytest.approx(FUNCTIONS[op](value), rel=1e-13)

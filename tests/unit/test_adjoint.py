@@ -68,13 +68,14 @@ FUNCTIONS = {
     "log": "log(a * a + 2)",
     "tanh": "tanh(a * b)", "sigmoid": "sigmoid(a)", "erf": "erf(a)", "sin": "sin(a)", "cos": "cos(a * b)",
     "fma": "fma(a, b, a)", "select": "select(a > b, a * a, b)", "round": "a * round(b, even) + b",
-    "log1p": "log1p(a * a)", "expm1": "expm1(a)",
+    "log1p": "log1p(a * a)", "expm1": "expm1(a)", "tan": "tan(0.1*a)", "asin": "asin(sin(0.4*a))",
+    "acos": "acos(b / (a * a + b * b + 1))", "atan2": "atan2(a, b)",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("op", [op.name for op in OPS.values() if op.derivative])
 def test_operations_agree_with_differences(op: str) -> None:
-    value = FUNCTIONS[op]
+    value = FUNCTIONS.get(op, f"{op}(a)")
     spelled = "".join({"a": "x[n]", "b": "z[n]"}.get(word, word) for word in _words(value))
     kernel = of_text(
         f"kernel k(N) {{ in x: f32[N]; in z: f32[N]; out y: f32[N]; for n in N {{ y[n] = {spelled}; }} }}"

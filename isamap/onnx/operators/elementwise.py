@@ -27,14 +27,12 @@ def floats(template: str, **defaults: float) -> Lowered:
     return lowered
 
 
-def through_f64(template: str, definition: str = "") -> Lowered:
+def through_f64(template: str) -> Lowered:
     """Return the same of one float, computed in f64: what is written out would lose digits in f32."""
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
-        return o.formed(
-            lambda terms: template.format(*_in(terms, "f64")), (o[0],), o[0].dtype, "f64", definition
-        )
+        return o.formed(lambda terms: template.format(*_in(terms, "f64")), (o[0],), o[0].dtype, "f64")
 
     return lowered
 
@@ -227,31 +225,6 @@ def _gelu(o: Applied) -> Value:
     return o.map("(0.5*{0} * (1 + erf({0} * 0.7071067811865476)))", o[0])
 
 
-_SOFTPLUS = "(max({0}, 0) + log1p(exp(-abs({0}))))"
-# The quotient of polynomials is that of Cephes (atan.c, S. Moshier): within 2 units in the last place of f64.
-_ARC = """function arc_of_tangent(x: f64) {
-  let a = abs(x);
-  let r = select(a > 2.414213562373095, -1 / a, select(a <= 0.66, a, (a - 1) / (a + 1)));
-  let z = r * r;
-  let p2 = (-0.8750608600031904 * z - 16.157537187333652) * z - 75.00855792314705;
-  let p = (p2 * z - 122.88666844901361) * z - 64.85021904942025;
-  let q2 = ((z + 24.858464901423063) * z + 165.02700983169885) * z + 432.88106049129027;
-  let q = (q2 * z + 485.3903996359137) * z + 194.5506571482614;
-  let low = select(a <= 0.66, f64(0), f64(0.7853981633974483));
-  let y = select(a > 2.414213562373095, f64(1.5707963267948966), low);
-  let s = y + (r * (z * p / q) + r);
-  return select(x == 0, x, select(x < 0, -s, s));
-}
-"""
-
-_ASINH = """function asinh_of(x: f64) {
-  let a = abs(x);
-  let y = log1p(a + a / (1 / a + sqrt(1 / (a * a) + 1)));
-  return select(x == 0, x, select(x < 0, -y, y));
-}
-"""
-
-
 def _of_row(op: Op, text: str) -> Lowered:
     """An operation of the language."""
     if op.result == "bool" or op.domain == "logical":
@@ -262,19 +235,15 @@ def _of_row(op: Op, text: str) -> Lowered:
 ELEMENTWISE: Mapping[str, Lowered] = {
     **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
     "Relu": lambda o: o.map(limit("{0}", "0", 0, wide(o[0].dtype), is_upper=False), o[0]),
-    "Tan": through_f64("(sin({0}) / cos({0}))"),
-    "Sinh": through_f64("(0.5 * (expm1({0}) - expm1(-{0})))"),
-    "Cosh": through_f64("(0.5 * (exp({0}) + exp(-{0})))"),
-    "Asinh": through_f64("asinh_of({0})", _ASINH),
+    "Asinh": through_f64(
+        "select({0} == 0, {0}, select({0} < 0, -1, 1)"
+        " * log1p(abs({0}) + abs({0}) / (1 / abs({0}) + sqrt(1 / ({0} * {0}) + 1))))"
+    ),
     "Acosh": through_f64("log({0} + sqrt(({0} - 1) * ({0} + 1)))"),
     "Atanh": through_f64("(0.5 * log1p(2 * {0} / (1 - {0})))"),
-    "Atan": through_f64("arc_of_tangent({0})", _ARC),
-    "Asin": through_f64("arc_of_tangent({0} / sqrt((1 - {0}) * (1 + {0})))", _ARC),
-    "Acos": through_f64("2 * arc_of_tangent(sqrt((1 - {0}) / (1 + {0})))", _ARC),
     "Reciprocal": floats("(1 / {0})"),
-    "Softplus": floats(_SOFTPLUS),
     "Softsign": floats("({0} / (1 + abs({0})))"),
-    "Mish": floats(f"({{0}} * tanh({_SOFTPLUS}))"),
+    "Mish": floats("({0} * tanh(softplus({0})))"),
     "Elu": floats("select({0} > 0, {0}, {alpha} * expm1({0}))", alpha=1.0),
     "Selu": floats(
         "({gamma} * select({0} > 0, {0}, {alpha} * expm1({0})))",
