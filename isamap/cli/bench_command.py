@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer
 from isamap.cli.options import CommandOptions
-from isamap.cli.simulated_layers import is_simulated, simulated_answer
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import (
@@ -196,18 +195,14 @@ def _command(suite: Suite) -> Callable[[CommandOptions], Answer]:
     )
 
     def command(asked: CommandOptions) -> Answer:
-        from isamap.bench import pick_rows
-
         given = {name: getattr(asked, name) for name in known}
         machine = machine_of(given["hw"])
-        if is_simulated(suite.kind, machine):
+        if _is_simulated(suite.kind, machine):
             of_times = ("--threads", "--against", "--hold", "--seconds", "--profile", "--cache", "--packed")
             if found := next((one for one in of_times if one in given_flags(asked)), None):
                 said = f"`{found}` says how times are measured, and {machine} is simulated"
                 raise UsageProblem(Diagnostic("usage", said, help=f"leave out {found}"))
-            cases = suite.cases({**given, "layout": given.get("layout") or LAYOUTS[1]})
-            rows = pick_rows(cases, given["rows"])
-            return simulated_answer(suite.title, suite.kind, machine, rows, given)
+            return _simulated_answer(suite, machine, given)
         return _answer(suite, _campaign(suite, given))
 
     command.__annotations__["asked"] = record
@@ -300,3 +295,57 @@ def _keep(folder: Path, title: str, table: str, rows: Sequence[Row]) -> None:
     }
     for name, text in texts.items():
         replace_file(folder / name, text.encode(), durable=True)
+
+
+def _is_simulated(kind: str, machine: str) -> bool:
+    """Return whether cases of a kind are simulated on a machine: programs for it run as models only."""
+    from isamap.bench.layer_kinds import LAYER_KINDS
+    from isamap.machine import load_machine
+
+    return kind in LAYER_KINDS and load_machine(machine).target.run == "model"
+
+
+def _simulated_answer(suite: Suite, machine: str, given: Given) -> Answer:
+    """Return the table of simulated times on a machine that this computer cannot run.
+
+    Raises: UsageProblem, MissingTool.
+    """
+    from isamap.bench import pick_rows
+    from isamap.bench.cases import SIMULATED_FORMS
+    from isamap.bench.layer_kinds import LAYER_KINDS
+    from isamap.bench.simulated_suite import (
+        SimulatedCampaign,
+        run_simulated,
+        simulated_csv,
+        simulated_table,
+        simulated_text,
+        summarise_simulated,
+    )
+
+    dtype = read_choice(given["dtype"] or "int8", "--dtype", tuple(SIMULATED_FORMS))
+    folder = Path(given["output"]) if given["output"] else None
+    campaign = SimulatedCampaign(
+        LAYER_KINDS[suite.kind],
+        pick_rows(suite.cases({**given, "layout": given.get("layout") or LAYOUTS[1]}), given["rows"]),
+        SIMULATED_FORMS[dtype],
+        machine,
+        given["limit_s"],
+        folder,
+        given["resume"],
+        given["minutes"],
+    )
+    with Progress() as progress:
+        rows, where = run_simulated(campaign, progress)
+    summary = summarise_simulated(rows)
+    head = f"{suite.title}, {dtype}, on {machine} by the simulator"
+    text = f"{head}\n\n{simulated_table(rows, campaign.kind.heading)}\n\n{simulated_text(summary)}\n"
+    if folder is not None:
+        for name, content in {"table.txt": text, "rows.csv": simulated_csv(rows)}.items():
+            replace_file(folder / name, content.encode(), durable=True)
+    payload: dict[str, object] = {
+        "environment": where,
+        "suite": suite.title,
+        "rows": [row.as_json() for row in rows],
+        "summary": summary.as_json(),
+    }
+    return Answer(payload, text, exit=1 if any(row.checked and not row.is_right for row in rows) else 0)

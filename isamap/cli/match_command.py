@@ -1,32 +1,35 @@
 """`isamap match`: list all mappings of a kernel onto a machine's instructions, and explain the rejections.
 
-Of several kernels, or folders of them, against one machine a coverage matrix.
+Of several kernels, or folders of them, against one machine a coverage matrix. `--fix` and `--transform` edit a
+kernel's text so that more of a machine matches it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isamap.cli.answers import Answer, Finding
-from isamap.cli.edits_of_kernels import Output, fix_answer, transform_answer
+from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.options import KERNEL_HELP, MACHINE_HELP, SIZES, CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import WORDS, choice, given_flags, option
+from isamap.driver.request import BEST_FORM
 from isamap.ir import print_stmt
 from isamap.kernels import kernel_path, list_kernels
 from isamap.match import lacking_abilities
-from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem, did_you_mean
+from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem, did_you_mean, is_digits
 from isamap.transform import statements
 
 if TYPE_CHECKING:
+    from isamap.driver.request import Size
     from isamap.machine import Machine
     from isamap.match import CountMode, Rejection
     from isamap.report.coverage import Coverage
+    from isamap.report.kernel_forms import Form
     from isamap.report.mapping_facts import Matched
 
 
@@ -148,18 +151,15 @@ def match_command(asked: MatchOptions) -> Answer:
     if is_several(asked.kernels) or len(machines) > 1:
         _check_alone(asked)
         return coverage_answer(asked.kernels, machines, asked.count)
-    source, instruction = read_kernel(asked.kernels[0]), asked.instruction
+    source = read_kernel(asked.kernels[0])
     with Progress() as progress:
         progress("match")
         machine = at_one_length(load_machine(machines[0]))
-        _check_instruction(instruction, machine)
-        place = Output(asked.output, asked.overwrite)
+        _check_instruction(asked.instruction, machine)
         if asked.fix:
-            return fix_answer(source, machine, sizes, asked.count, instruction, place)
+            return _fix_answer(asked, source, machine, sizes)
         if asked.transform is not None:
-            return transform_answer(
-                source, machine, sizes, asked.count, instruction, asked.transform, place, every=asked.every
-            )
+            return _transform_answer(asked, source, machine, sizes, asked.transform)
         return _listed(match_kernel(source, machine, sizes, asked.count), asked)
 
 
@@ -296,5 +296,96 @@ def _no_mapping(matched: Matched, rejections: tuple[Rejection, ...], statement: 
             nearest[0].span if nearest else None,
             notes=lacks or tuple(r.message for r in nearest),
             help=f"`isamap match --explain --hw {matched.machine.called}` says what each instruction lacks",
+        )
+    )
+
+
+def _write_kernel(asked: MatchOptions, said: str, text: str) -> str:
+    """Write the kernel's text, and return what is printed: what was done, and the text or its file."""
+    if asked.output is None:
+        return f"{said}\n\n{text}"
+    if asked.output == "-":
+        return text
+    write_text(Path(asked.output), text, overwrite=asked.overwrite)
+    return f"{said}\nwrote {asked.output}"
+
+
+def _fix_answer(asked: MatchOptions, source: Source, machine: Machine, sizes: Mapping[str, Size]) -> Answer:
+    """Return the kernel edited so that an instruction performs it. Raises: UsageProblem where no edit is known."""
+    from isamap.driver.matching import fix_kernel
+    from isamap.report.kernel_forms import fix_text
+    from isamap.report.mapping_json import mappings_json
+    from isamap.report.refusals import rejections_json
+
+    fixed = fix_kernel(source, machine, sizes, asked.count, asked.instruction)
+    if fixed is None:
+        raise _nothing_to_fix(source, machine, asked.instruction)
+    said = fix_text(source, fixed.fix, fixed.matched)
+    printed = _write_kernel(asked, said, fixed.fix.text)
+    payload = {
+        **mappings_json(fixed.matched),
+        "answered": rejections_json((fixed.fix.rejection,))[0],
+        "keeps_result": fixed.fix.keeps_result,
+        "text": fixed.fix.text,
+        "file": asked.output,
+    }
+    return Answer(payload, printed)
+
+
+def _nothing_to_fix(source: Source, machine: Machine, instruction: str | None) -> UsageProblem:
+    what = instruction if instruction is not None else f"any instruction of {machine.name}"
+    return UsageProblem(
+        Diagnostic(
+            "nothing-to-fix",
+            f"no edit of {source.name} is known that makes {what} perform more of it",
+            help="`isamap match --explain` says why instructions do not match",
+        )
+    )
+
+
+def _transform_answer(
+    asked: MatchOptions, source: Source, machine: Machine, sizes: Mapping[str, Size], which: str
+) -> Answer:
+    """Return a rewrite of the kernel, the best or a numbered one, and what each would match."""
+    from isamap.driver.matching import forms_of
+    from isamap.ir import print_routine
+    from isamap.report.kernel_forms import forms_json, forms_text
+
+    forms = forms_of(source, machine, sizes, asked.count, asked.instruction)
+    number = _chosen(which, forms)
+    said = forms_text(forms, number, every=asked.every)
+    payload = {**forms_json(forms, number), "file": asked.output if number else None}
+    if number is None:
+        if asked.output is not None:
+            raise _nothing_better(forms)
+        return Answer(payload, said)
+    return Answer(payload, _write_kernel(asked, said, print_routine(forms[number].kernel)))
+
+
+def _chosen(which: str, forms: Sequence[Form]) -> int | None:
+    """Return the number of a form; the best has number 1 where it is better than the kernel as written."""
+    if which == BEST_FORM:
+        return 1 if len(forms) > 1 and forms[1].gains else None
+    number = int(which) if is_digits(which) and len(which) < 9 else 0
+    if not 1 <= number < len(forms):
+        there = f"1 to {len(forms) - 1}" if len(forms) > 2 else "1" if len(forms) > 1 else "there is none"
+        raise UsageProblem(
+            Diagnostic(
+                "option-value",
+                f"--transform takes the number of a rewrite, {there}, not `{which[:40]}`",
+                help="`--transform --all` lists them",
+            )
+        )
+    return number
+
+
+def _nothing_better(forms: Sequence[Form]) -> UsageProblem:
+    written = forms[0].matched
+    return UsageProblem(
+        Diagnostic(
+            "nothing-to-transform",
+            f"no rewrite of {written.kernel.name} makes {written.machine.name} match more of it",
+            notes=(f"tried: {len(forms) - 1}",),
+            help="`--transform N` writes one of them all the same" if len(forms) > 1 else None,
         )
     )

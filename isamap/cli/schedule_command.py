@@ -10,15 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, check_new, with_proof, write_text
-from isamap.cli.contests import Contest, hold_contest, show_best
 from isamap.cli.options import REQUIRE, CommandOptions, OnMachine, argument, flag, one_word, refuse
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
-from isamap.driver.options import Kind, given_names, option, read_names
+from isamap.driver.options import option, plugin
 from isamap.driver.request import Choices, make_request, refuse_cold
-from isamap.plan.plugins import Kind as PluginKind
-from isamap.plan.plugins import check_name, known_names
+from isamap.plan.plugins import known_names
+from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
@@ -28,19 +27,8 @@ if TYPE_CHECKING:
     from isamap.plan.schedule import Schedule
     from isamap.report.compilation import Ordered
     from isamap.report.explained import Explained
-    from isamap.report.schedules import Attempt
-
-
-def _plugins(kind: PluginKind) -> Kind:
-    """Return the kind of names of plug-ins, several with commas, or repeated."""
-
-    def known(words: list[str], _flag: str) -> tuple[str, ...]:
-        names = read_names(words)
-        for name in names:
-            check_name(kind, name)
-        return names
-
-    return Kind(known, given_names, many=True)
+    from isamap.report.schedules import Attempt, Verdicts
+    from isamap.scheduler import Ranking
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +37,7 @@ class ScheduleOptions(OnMachine):
 
     heuristics: tuple[str, ...] = option(
         "--heuristic", "NAME", "Ask this one, cpsat by default; several with commas, or repeated.",
-        _plugins("heuristic"), default=(),
+        plugin("heuristic", many=True), default=(),
     )  # fmt: skip
     compare: bool = flag("--compare", "Ask all that there are.")
     choices: Choices = field(default_factory=Choices)
@@ -57,7 +45,7 @@ class ScheduleOptions(OnMachine):
     evaluators: tuple[str, ...] = option(
         "--evaluate", "NAME",
         "Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first one chooses.",
-        _plugins("evaluator"), default=(),
+        plugin("evaluator", many=True), default=(),
     )  # fmt: skip
     report: bool = flag("--report", "Show the bottleneck, the loop tree, the time in parts, and runners-up.")
     roofline: str | None = one_word("--roofline", "FILE", "Draw its roofline as SVG.")
@@ -70,6 +58,55 @@ class ScheduleOptions(OnMachine):
     )
     pipeline: bool = flag("--pipeline", "Order innermost loops, modulo.")
     output: str | None = one_word("-o", "FILE", "Write the best schedule here.")
+
+
+@dataclass(frozen=True, slots=True)
+class Contest:
+    """Schedules with what was found out about each; `ranking` is None where one was asked for."""
+
+    attempts: list[Attempt]
+    verdicts: tuple[Verdicts, ...]
+    ranking: Ranking | None
+
+    @property
+    def best(self) -> Attempt:
+        """The winner: by the first evaluator, or by the model."""
+        from isamap.report.schedules import winner
+
+        if self.verdicts:
+            return winner(self.attempts, self.verdicts[0])
+        return min(self.attempts, key=lambda a: a.schedule.cost_ns or 0.0)
+
+    def text(self) -> str:
+        """Return the table, and what it comes to."""
+        from isamap.plan.text import fixed_words
+        from isamap.report.schedules import contest_lines, contest_rows
+
+        lines = [table(contest_rows(self.attempts, self.verdicts))]
+        said = [] if self.ranking is None else [_proven(self.ranking)]
+        if fixed := fixed_words(self.best.schedule):
+            said.append(f"cost, bound and gap: of schedules with {fixed}")
+        said += contest_lines(self.attempts, self.verdicts)
+        return "\n".join([*lines, *([""] if said else []), *said])
+
+    def json(self) -> dict[str, object]:
+        """Return the same as JSON."""
+        from isamap.report.schedules import agreement_json, contest_json
+
+        found: dict[str, object] = {
+            "best": self.best.heuristic,
+            "attempts": contest_json(self.attempts, self.verdicts),
+            "agreement": agreement_json(self.attempts, self.verdicts),
+        }
+        if self.ranking is not None:
+            rest = self.ranking.rest_ns
+            found["ranking"] = {
+                "schedules": len(self.ranking.schedules),
+                "proven": self.ranking.proven,
+                "rest_ns": None if rest == float("inf") else rest,
+                "reproducible": self.ranking.reproducible,
+            }
+        return found
 
 
 def schedule_command(asked: ScheduleOptions) -> Answer:
@@ -99,8 +136,8 @@ def schedule_command(asked: ScheduleOptions) -> Answer:
         many = asked.compare or len(names) > 1 or evaluators or report or roofline is not None
         matched = compile_kernel(request, "formulate", progress, "whole" if many else extent_of(request))
         attempts = [_attempt(replace(request, heuristic=name), matched.problem, progress) for name in names]
-        contest = hold_contest(request, matched, attempts, evaluators, progress, again=asked.again)
-        shown = show_best(request, matched, contest, progress) if report or roofline is not None else None
+        contest = _hold_contest(request, matched, attempts, asked, progress)
+        shown = _show_best(request, matched, contest, progress) if report or roofline is not None else None
         ordered = _ordered(request, matched, contest, progress) if asked.pipeline else None
     return with_proof(_answer(asked, matched, contest, shown, ordered), asked.require)
 
@@ -198,6 +235,89 @@ def _attempt(request: Request, problem: Problem | None, progress: Progress) -> A
     started = time.perf_counter()
     found = find_schedule(request, problem)
     return Attempt(request.heuristic, found, time.perf_counter() - started)
+
+
+def _hold_contest(
+    request: Request,
+    matched: Compilation,
+    attempts: list[Attempt],
+    asked: ScheduleOptions,
+    progress: Progress,
+) -> Contest:
+    """Return the attempts, the further ones of the K best, and what evaluators say of all."""
+    from isamap.driver.refining import rank_schedules
+    from isamap.report.schedules import Attempt
+
+    assert matched.problem is not None
+    ranking: Ranking | None = None
+    if request.best > 1:
+        progress(f"schedule ({request.best} best)")
+        started = time.perf_counter()
+        ranking = rank_schedules(request, matched.problem)
+        spent = time.perf_counter() - started
+        known = {a.schedule.nests for a in attempts}
+        first = attempts[0].schedule
+        for number, schedule in enumerate(ranking.schedules, 1):
+            if schedule.nests not in known:
+                own = replace(schedule, profile=first.profile, question=first.question)
+                attempts = [*attempts, Attempt(f"best {number}", own, spent)]
+    verdicts = tuple(
+        _verdicts(request, matched, attempts, name, progress, again=asked.again) for name in asked.evaluators
+    )
+    return Contest(attempts, verdicts, ranking)
+
+
+def _show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
+    """Return what is to be seen of the winner, with the cheapest schedules as runners-up."""
+    from isamap.driver.explaining import explain
+    from isamap.driver.refining import RUNNERS_UP, rank_schedules
+
+    assert matched.machine is not None
+    assert matched.problem is not None
+    progress("report")
+    ranking = contest.ranking or rank_schedules(replace(request, best=RUNNERS_UP), matched.problem)
+    best, model = contest.best.schedule, request.cost_model
+    return explain(best, matched.problem, matched.machine, model, ranking.schedules)
+
+
+def _verdicts(
+    request: Request,
+    matched: Compilation,
+    attempts: list[Attempt],
+    evaluator: str,
+    progress: Progress,
+    *,
+    again: bool,
+) -> Verdicts:
+    from isamap.driver.refining import evaluate_schedules
+    from isamap.driver.sizes import complete_sizes
+    from isamap.plan.trial import Trial
+    from isamap.report.schedules import Verdicts
+    from isamap.syntax import parse_kernel
+
+    assert matched.canonical is not None
+    assert matched.machine is not None
+    assert matched.problem is not None
+    progress(f"evaluate ({evaluator})")
+    sizes = complete_sizes(parse_kernel(request.kernel), request.sizes)
+    distinct = {a.schedule.nests: a.schedule for a in reversed(attempts)}
+    trials = [
+        Trial(matched.canonical, matched.machine, matched.problem, schedule, sizes)
+        for schedule in reversed(distinct.values())
+    ]
+    found = evaluate_schedules(request, trials, evaluator, again=again)
+    said = {e.schedule.nests: e.evaluation for e in found}
+    return Verdicts(evaluator, said, frozenset(e.schedule.nests for e in found if e.is_recalled))
+
+
+def _proven(ranking: Ranking) -> str:
+    listed, proven = len(ranking.schedules), ranking.proven
+    if ranking.rest_ns == float("inf"):
+        return f"there are {listed} schedules, and no others"
+    if proven == listed:
+        return f"proven: no other schedule is cheaper than these {listed} by the model"
+    rest = f"any other costs at least {ranking.rest_ns:.1f} ns by the model"
+    return f"{proven} of the {listed} cheapest are proven to be; {rest}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -135,16 +135,18 @@ def choice(*choices: str) -> Kind:
     return Kind(partial(read_choice, choices=choices), partial(given_choice, choices=choices))
 
 
-def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"]) -> Kind:
-    """Return the kind of names of plug-ins."""
+def plugin(kind: Literal["heuristic", "cost model", "evaluator", "searcher"], *, many: bool = False) -> Kind:
+    """Return the kind of the name of a plug-in, or of `many`, with commas between or repeated."""
 
-    def known(word: str, _flag: str = "") -> str:
+    def known(word: str | list[str], _flag: str = "") -> str | tuple[str, ...]:
         from isamap.plan.plugins import check_name
 
-        check_name(kind, word)
-        return word
+        names = (word,) if isinstance(word, str) else read_names(word)
+        for name in names:
+            check_name(kind, name)
+        return names if many else names[0]
 
-    return Kind(known, lambda name, value: known(given_word(name, value, "a name")))
+    return Kind(known, lambda name, value: known(given_word(name, value, "a name")), many=many)
 
 
 def given_count(name: str, value: object, low: int, high: int, *, none: bool = False) -> int:
