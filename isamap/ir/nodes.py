@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
+from math import copysign
 from typing import Literal
 
 from isamap.ir.dtypes import DType
@@ -26,6 +27,12 @@ class Const:
     value: int | float | bool
     dtype: DType
     span: Span | None = field(default=None, compare=False, repr=False)
+    is_negative: bool = field(init=False, repr=False)
+    """Of a float: -0.0 and 0.0 differ in it, although they are equal."""
+
+    def __post_init__(self) -> None:
+        is_negative = isinstance(self.value, float) and copysign(1, self.value) < 0
+        object.__setattr__(self, "is_negative", is_negative)
 
 
 @dataclass(frozen=True, slots=True)

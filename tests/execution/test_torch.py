@@ -71,7 +71,7 @@ def test_a_zero_that_equals_its_bound_keeps_its_sign(pack: bool, dtype: Any) -> 
     functional = torch.nn.functional
 
     def limited(x: Any) -> tuple[Any, ...]:
-        bounds = [(0.0, None), (None, 0.0), (0.0, 6.0), (0.0, 0.0), (2.0, 0.0)]
+        bounds = [(0.0, None), (None, 0.0), (-0.0, 6.0), (0.0, 0.0), (2.0, 0.0)]
         clamped = [torch.clamp(x, low, high) for low, high in bounds]
         return (*clamped, torch.relu(x), functional.relu6(x), functional.hardtanh(x, -1, 0), torch.tanh(x))
 

@@ -105,3 +105,20 @@ def test_a_function_that_is_odd_gives_a_zero_of_the_sign_of_its_argument(hw: str
     arrays = {"x": x, **{f"y_{name}": np.ones_like(x) for name in names}}
     found = run_program(prepared.compiled, packed_arrays(prepared.packers, arrays, {}), {}).arrays
     assert [name for name in names if np.signbit(found[f"y_{name}"]).tolist() != np.signbit(x).tolist()] == []
+
+
+ZEROS = (("y", "0.0"), ("z", "-0.0"))
+
+
+@pytest.mark.parametrize("hw", ["generic-c", "x86-avx2"])
+def test_zeros_of_both_signs_are_two_numbers(hw: str) -> None:
+    loops = " ".join(
+        f"for i in N {{ {y}[i] = 1 / select(x[i] < 0, f32({zero}), x[i]); }}" for y, zero in ZEROS
+    )
+    source = Source("k.ir", f"kernel k(N) {{ in x: f32[N]; out y: f32[N]; out z: f32[N]; {loops} }}")
+    x = np.full(16, -1, np.float32)
+    prepared = prepare(Request(source, hw, {"N": x.size}, heuristic="greedy"))
+    arrays = {"x": x, "y": np.zeros_like(x), "z": np.zeros_like(x)}
+    found = run_program(prepared.compiled, packed_arrays(prepared.packers, arrays, {}), {}).arrays
+    assert (found["y"] == np.inf).all()
+    assert (found["z"] == -np.inf).all()
