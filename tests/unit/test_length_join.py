@@ -15,8 +15,7 @@ from isamap.driver.request import Request, Size
 from isamap.ir import Index
 from isamap.kernels import kernel_path
 from isamap.lower.length_check import check_join
-from isamap.lower.length_join import join_lengths
-from isamap.lower.length_numbers import Numbers
+from isamap.lower.length_join import Numbers, join_lengths
 from isamap.lower.program import Block, For, If, LoweredProgram, Node, Parallel, Share
 from isamap.machine import load_machine, machine_digest, split_word
 from isamap.source import Source, UsageProblem
