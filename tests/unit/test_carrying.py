@@ -79,7 +79,9 @@ def compiled(
     hw: str = "x86-avx512", schedule: str | None = None, n: int = 1024, threads: int = 1
 ) -> Compilation:
     given = Source("k.schedule", schedule) if schedule is not None else None
-    request = Request(Source("k.ir", text()), hw, {"M": 256, "N": n}, given, threads=threads, cache=False)
+    request = Request(
+        Source("k.ir", text()), hw, {"M": 256, "N": n}, schedule=given, threads=threads, cache=False
+    )
     return compile_kernel(request, stop_after="lower")
 
 
