@@ -361,8 +361,10 @@ class Request(Choices):
 
 
 def take_choices(given: Mapping[str, object]) -> Choices:
-    """Return the choices that a call from Python gives by their keywords. Raises: UsageProblem."""
+    """Return the choices that a call from Python gives by their keywords. Raises: UsageProblem, TypeError."""
     known = {one.python or name: (name, one) for name, one in declared(Choices).items()}
+    if unknown := sorted(set(given) - set(known)):
+        raise TypeError(f"there is no option `{unknown[0]}`; there are {', '.join(sorted(known))}")
     return Choices(**{known[name][0]: known[name][1].take(name, value) for name, value in given.items()})
 
 

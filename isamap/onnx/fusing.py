@@ -116,7 +116,7 @@ def _with_producers(
 
 def _is_cheap(expression: str, times: int) -> bool:
     """Return whether an expression may be written several times: it is short, and calls no function."""
-    called = set(re.findall(r"([a-z]\w*)\(", expression))
+    called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
     return times * len(expression) <= MOST_REPEATED and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 

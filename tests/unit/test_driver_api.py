@@ -297,3 +297,8 @@ def test_host_is_a_machine_to_load_as_to_compile_for() -> None:
     assert isamap.load_machine("host").name == machine_of("host")
     with pytest.raises(isamap.IsamapError, match="`machine` takes a name or a path, not 5"):
         isamap.load_machine(cast("Any", 5))
+
+
+def test_an_unknown_option_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"there is no option `thread`; there are .*, threads"):
+        api.is_kept("gemm_f32", "generic-c", sizes={"M": 4, "N": 4, "K": 4}, thread=2)
