@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from dataclasses import replace
@@ -265,3 +266,52 @@ def test_refusals_of_a_large_machine_take_a_hundred_calls_each() -> None:
         sys.setprofile(before)
     assert len(found) > 5000
     assert calls["call"] < 150 * len(found)
+
+
+SHIFT = """instruction shift(scalar H: 0..31) {{
+  in a: {t}[16] @ reg; in b: {t}[16] @ reg; out z: {t}[16] @ reg;
+  for i in 16 {{ z[i] = {value}; }}
+}}"""
+DECLARED = re.compile(r"declare `(?P<declared>[^`]+)` in shift(, and compute with `(?P<name>\w+)`)?")
+
+
+@pytest.mark.parametrize(
+    ("value", "t", "body"),
+    [
+        ("a[i] << i32(H)", "i32", "A[i] << 3"),
+        ("a[i] << i32(H)", "i32", "A[i] << s"),
+        ("(a[i] ^ b[i]) >> i32(H)", "i32", "(A[i] ^ B[i]) >> 31"),
+        ("(a[i] + b[i]) * i32(H)", "i32", "(A[i] + B[i]) * 0"),
+        ("a[i] * f32(H)", "f32", "A[i] * s"),
+        ("a[i] * b[i] + f64(H)", "f64", "A[i] * B[i] + s"),
+    ],
+)
+def test_a_number_that_is_declared_as_advised_is_taken(value: str, t: str, body: str) -> None:
+    """A parameter that comes with a call is no operand: the refusal says how to declare it, which works."""
+    text = SHIFT.format(t=t, value=value)
+    scalar = f"scalar s: {t}" if re.search(r"\bs\b", body) else ""
+    routine = kernel(
+        f"kernel k({scalar}) {{ in A: {t}[16]; in B: {t}[16]; out C: {t}[16]; "
+        f"for i in 16 {{ C[i] = {body}; }} }}"
+    )
+    found = why(text, routine)
+    assert found is not None
+    assert found.reason == "immediate-differs"
+    assert found.instruction_span is not None
+    assert found.instruction_span.text == "scalar H: 0..31"
+    advice = DECLARED.fullmatch(found.edit or "")
+    assert advice is not None, found.edit
+    changed = text.replace(found.instruction_span.text, advice["declared"])
+    if advice["name"]:
+        changed = re.sub(r"\w+\(H\)", advice["name"], changed)
+    assert why(changed, routine) is None
+
+
+@pytest.mark.parametrize("body", ["A[i] << 32 - 64", "A[i] << B[i]", "A[i] << 40"])
+def test_no_declaration_is_advised_that_would_not_be_taken(body: str) -> None:
+    found = why(
+        SHIFT.format(t="i32", value="a[i] << i32(H)"),
+        elementwise(f"C[i] = {body};", "in A: i32[16]; in B: i32[16]; out C: i32[16];"),
+    )
+    assert found is not None
+    assert found.edit == "another instruction"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through, print_expr
 from isamap.ir.walk import parts_of
-from isamap.match.patterns.pattern import encoded_values
+from isamap.match.patterns.pattern import encoded_values, pattern_of
 from isamap.match.patterns.unify import Bindings, unify
 from isamap.match.refusals.kernel_text import (
     Edits,
@@ -181,10 +181,8 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
 
 
 def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
-    words = (
-        f"computes with its own `{print_expr(pattern)}`, which is no operand; the statement has "
-        f"`{brief(subject)}`"
-    )
+    own, theirs = text_of(pattern), brief(subject)
+    words = f"computes with its own `{own}`, which is no operand; the statement has `{theirs}`"
     return Difference("immediate-differs", words, pattern, subject, OTHER)
 
 
@@ -293,6 +291,8 @@ def refuse_tree(case: Case) -> Cause | None:
         return _operand_twice(pattern.value, subject)
     if isinstance(found.pattern, Scalar) and found.reason == "parameter-not-scalar":
         found = _as_immediate(case, found, found.pattern.name)
+    elif found.reason == "immediate-differs":
+        found = _as_declared(case, found)
     edit, edits = found.edit, found.edits
     if found.by_casts:
         casts = fitting_casts(pattern.value, subject)
@@ -323,6 +323,29 @@ def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
     words = f"has {name} encoded in itself, a number; `{brief(found.subject)}` is read or computed"
     own = Scalar(name, found.pattern.dtype, param.span)
     return replace(found, reason="immediate-differs", words=words, pattern=own, edit=OTHER)
+
+
+def _as_declared(case: Case, found: Difference) -> Difference:
+    """Return the difference with the declaration of the instruction's number that would meet it, if one does.
+
+    A number of the statement has to be encoded (`imm`); one that comes at run time is a scalar of its type.
+    """
+    instruction = case.item.instruction
+    own = found.pattern.value if isinstance(found.pattern, Cast) else found.pattern
+    param = next((p for p in instruction.params if p.name == str(getattr(own, "index", ""))), None)
+    if param is None or param.kind != "scalar" or param.span is None:
+        return found
+    edit = OTHER
+    encoded = replace(param, kind="imm")
+    with_imm = replace(instruction, params=tuple(encoded if p is param else p for p in instruction.params))
+    pattern = pattern_of(with_imm)
+    laid = unify(pattern.value, case.statement.assign.value) if pattern is not None else ()
+    if any(encoded_values(with_imm, bindings) is not None for bindings in laid):
+        edit = f"declare `imm{param.span.text.removeprefix('scalar')}` in {instruction.name}"
+    elif isinstance(found.subject, Scalar) and found.subject.dtype == found.pattern.dtype:
+        declared = f"scalar {param.name}: {found.pattern.dtype}"
+        edit = f"declare `{declared}` in {instruction.name}, and compute with `{param.name}`"
+    return replace(found, pattern=Scalar(param.name, found.pattern.dtype, param.span), edit=edit)
 
 
 def _cast_words(found: Difference) -> str:
