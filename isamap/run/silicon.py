@@ -119,9 +119,9 @@ def check_machine(
 
 
 def check_calls(word: str, digest: str) -> str:
-    """Have a compiler read each function that a description's emissions call; return its version.
+    """Have a compiler read the calls of all instructions of a description, at once; return its version.
 
-    Of instructions that call the same functions the first one counts. Nothing is assembled, linked or run.
+    Nothing is assembled, linked or run.
     An answer is kept for the description with this digest. Where nothing is called, no compiler is needed.
     Raises: MissingTool without a compiler for the processor, or where it says nothing of a call;
     CompilerRefused, which names the instructions to blame.
@@ -133,16 +133,15 @@ def check_calls(word: str, digest: str) -> str:
             return known.read_text(encoding="utf-8", errors="replace")
     machine = at_one_length(load_machine(word))
     machine = replace(machine, instructions={**machine.instructions, **machine.hints})
-    rng, seen = np.random.default_rng(1), set[str]()
+    rng = np.random.default_rng(1)
     forms: list[Form] = []
     for entry in machine.instructions.values():
-        if not isinstance(entry.emit, EmitCall | EmitSteps) or seen.issuperset(entry.emit.functions):
+        if not isinstance(entry.emit, EmitCall | EmitSteps):
             continue
         reason = why_not(machine, entry, model=False)
         if reason is not None and not entry.instruction.operands:
             continue  # the others load or release what it configures
         for encoded in encodings(entry.instruction, rng)[:1]:
-            seen.update(entry.emit.functions)
             forms.append(Form(len(forms), entry, tuple(encoded.items()), is_bare=reason is not None))
     version = _read_by_compiler(machine, tuple(forms)) if forms else ""
     with OnlyWarned():

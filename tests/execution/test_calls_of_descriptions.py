@@ -59,6 +59,15 @@ def test_an_invented_function_of_x86_is_found_without_running_anything(
     assert main(["hw", "check", name, "--no-calls"]) == 0
 
 
+def test_each_call_of_a_function_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A function that another instruction calls rightly may get arguments of other types in a second one."""
+    integers = X86.replace("f32", "i32").replace("_mm256_addition_ps", "_mm256_add_ps")
+    assert main(["hw", "check", write(tmp_path, integers)]) == 1
+    said = capsys.readouterr().err
+    assert "does not accept the emission of `invented`" in said
+    assert "_mm256_add_ps" in said
+
+
 def test_a_description_from_standard_input_is_read_once_and_checked_alike(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
