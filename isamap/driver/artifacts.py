@@ -25,7 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from isamap.driver.request import sha256
-from isamap.source import Diagnostic, UsageProblem, open_regular, read_json, read_limited
+from isamap.source import (
+    Diagnostic,
+    UsageProblem,
+    is_device,
+    open_regular,
+    read_json,
+    read_limited,
+    unwritable,
+)
 from isamap.version import __version__
 
 PATIENCE_S = 10
@@ -175,11 +183,12 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool 
         for name, content in files.items():
             (made / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
+    assert not any(map(is_device, files)), "names were made safe where they were chosen"
     check_replaceable(folder, force=force)
     try:
         replace_folder(folder.resolve(), fill, lambda there: _check(there, folder, force=force))
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
     return tuple(folder / name for name in files)
 
 
@@ -255,7 +264,3 @@ def _edited(folder: Path, changed: Sequence[str]) -> UsageProblem:
             help="keep a copy elsewhere, or name another folder with -o; `--force` replaces what was changed",
         )
     )
-
-
-def _unwritable(folder: Path, error: OSError) -> UsageProblem:
-    return UsageProblem(Diagnostic("output-unwritable", f"{folder} cannot be written: {error.strerror}"))

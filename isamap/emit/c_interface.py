@@ -22,6 +22,7 @@ from isamap.lower.lifetimes import place_of, placed_bytes, shared_names
 from isamap.lower.program import Buffer, Header, LoweredProgram, Tensor
 from isamap.lower.walk import has_parallel
 from isamap.machine.target_fields import Length
+from isamap.source import printable
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),
@@ -397,8 +398,9 @@ def body_parameters(program: LoweredProgram, interface: Interface, names: Names)
 
 
 def clean(note: str) -> str:
-    """Return a note as the inside of a comment, on one line."""
-    return " ".join(note.replace("*/", "* /").replace("/*", "/ *").split())
+    """Return a note as the inside of a comment: on one line, of characters that can be seen."""
+    text = printable(" ".join(note.split()))
+    return text.replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /")
 
 
 def _bytes(b: Buffer) -> Index:

@@ -16,7 +16,7 @@ from math import inf, isinf, isnan
 import numpy as np
 
 from isamap.ir import DType
-from isamap.source import is_digits
+from isamap.source import is_device, is_digits
 
 _WORDS = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -86,11 +86,11 @@ class Names:
 
 
 def spell(wanted: str) -> str:
-    """Return an identifier that resembles `wanted` and is neither a word of C nor a name that headers may define."""
+    """Return an identifier that resembles `wanted`: no word of C or of a header, and no device's name."""
     name = re.sub(r"[^A-Za-z0-9_]+", "_", wanted).rstrip("_") or "x"
     if is_digits(name[0]) or name[0] == "_":
         name = f"x{name}"  # C reserves names that begin with an underscore
-    return f"{name}_" if name in RESERVED or name.endswith("_t") else name
+    return f"{name}_" if name in RESERVED or name.endswith("_t") or is_device(name) else name
 
 
 _STORED = {

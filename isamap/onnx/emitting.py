@@ -15,6 +15,7 @@ import numpy as np
 
 from isamap.emit.c import EmittedC
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
+from isamap.emit.c_interface import clean
 from isamap.emit.c_names import Names, storage_type
 from isamap.ir import DTYPES
 from isamap.machine import Machine
@@ -165,7 +166,7 @@ class _Writer:
         for port, member in zip(ports, members, strict=True):
             said = f"{port.name}: " if port.name != member else ""
             shape = ", ".join(map(str, port.passed.shape))
-            comment = _clean(f"{said}{port.passed.dtype}[{shape}]")
+            comment = clean(f"{said}{port.passed.dtype}[{shape}]")[:200]
             lines.append(f"  {const}{storage_type(DTYPES[port.passed.dtype])} *{member}; /* {comment} */")
         if not ports and not more:
             lines.append("  char unused;")
@@ -332,10 +333,6 @@ class _Writer:
             f"    if ((status = isamap_{step.function}(reads, writes, numbers)) != 0) return status;",
             "  }",
         ]
-
-
-def _clean(text: str) -> str:
-    return "".join(c if c.isascii() and c.isprintable() else "?" for c in text).replace("*/", "* /")[:200]
 
 
 def _makefile(

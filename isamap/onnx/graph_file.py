@@ -28,6 +28,7 @@ from isamap.source import (
     Diagnostic,
     Source,
     UsageProblem,
+    is_device,
     map_file,
     open_beside,
     open_regular,
@@ -182,6 +183,8 @@ def _name(value: Any) -> str:
     """Return a name that may stand in C, in a Makefile and in a path. Raises: ValueError for any other."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,200}", value):
         raise ValueError(f"the name {shown(value)} is none in C")
+    if is_device(value):
+        raise ValueError(f"the name {shown(value)} is that of a device in Windows, not of a file")
     return value
 
 

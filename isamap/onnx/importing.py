@@ -23,7 +23,7 @@ from isamap.onnx.quantising import LEAST_OPSET, RUNTIMES, with_integer_operators
 from isamap.onnx.reading import read_model
 from isamap.onnx.scope import Names, Scope
 from isamap.onnx.types import in_type, size_bytes, type_of
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, is_device
 
 MOST_SHOWN = 10
 MOST_FILLED = 1 << 24
@@ -152,7 +152,7 @@ def _needed(steps: Sequence[Open], wanted: set[str]) -> list[Open]:
 def _spelled(name: str) -> str:
     """Return a name as C has it."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", name)[:40]
-    return found if found[:1].isalpha() else f"model_{found}"
+    return found if found[:1].isalpha() and not is_device(found) else f"model_{found}"
 
 
 # --- sizes, and what is refused ---------------------------------------------------------------------------

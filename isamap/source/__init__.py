@@ -28,6 +28,7 @@ from isamap.source.errors import (
 from isamap.source.files import (
     LeavesFolder,
     is_stream,
+    is_device,
     map_file,
     open_beside,
     open_regular,
@@ -35,6 +36,7 @@ from isamap.source.files import (
     read_limited,
     read_part,
     replace_file,
+    unwritable,
 )
 from isamap.source.numbers import added, real_number, shown, truth_value, whole_number
 from isamap.source.process import most_allowed
@@ -60,6 +62,7 @@ __all__ = [
     "added",
     "apply_edits",
     "did_you_mean",
+    "is_device",
     "is_digits",
     "is_stream",
     "map_file",
@@ -75,5 +78,6 @@ __all__ = [
     "replace_file",
     "shown",
     "truth_value",
+    "unwritable",
     "whole_number",
 ]

@@ -17,6 +17,7 @@ import errno
 import json
 import mmap
 import os
+import re
 import stat
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,6 +25,9 @@ from io import BufferedReader
 from math import isfinite
 from pathlib import Path
 from typing import Any
+
+from isamap.source.diagnostic import Diagnostic
+from isamap.source.errors import IsamapError, MissingTool, UsageProblem
 
 _FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOCTTY", "O_BINARY"))
 _WALKS = {os.open, os.stat} <= os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
@@ -171,6 +175,16 @@ def is_stream(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
+_DEVICE = re.compile(
+    r"(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE | re.DOTALL
+)
+
+
+def is_device(name: str) -> bool:
+    """Return whether Windows takes a file of that name for a device, whatever its ending and its case."""
+    return _DEVICE.fullmatch(name) is not None
+
+
 def replace_file(
     path: Path,
     content: bytes,
@@ -184,6 +198,8 @@ def replace_file(
     A `durable` one is on the disk when this returns. A device or a pipe is written to and stays what it is.
     Raises: OSError; nothing is left half-written.
     """
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is no regular file")
     import tempfile  # here, for `isamap --version` writes nothing
 
     if is_stream(path):
@@ -201,3 +217,12 @@ def replace_file(
     finally:
         with suppress(OSError):
             os.unlink(made)
+
+
+def unwritable(path: Path, error: OSError | str, advice: str | None = None) -> IsamapError:
+    """Return the finding that an output cannot be written: a disk without room is this computer's lack."""
+    why = error if isinstance(error, str) else error.strerror
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        advice = "make room there, or name a place on another disk"
+        return MissingTool(Diagnostic("output-unwritable", f"{path} cannot be written: {why}", help=advice))
+    return UsageProblem(Diagnostic("output-unwritable", f"{path} cannot be written: {why}", help=advice))
