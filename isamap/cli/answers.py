@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
-from isamap.source import Diagnostic, UsageProblem, is_stream, printable, replace_file
+from isamap.source import Diagnostic, UsageProblem, is_stream, printable, replace_file, unwritable
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
 _HEAD = re.compile(r"^(?P<place>.*?)(?P<word>error|warning|note)(?P<code>\[[a-z-]+\])", re.MULTILINE)
@@ -107,19 +107,18 @@ def coloured(text: str, stream: TextIO) -> str:
     return _BELOW.sub(below, _HEAD.sub(head, text, count=1))
 
 
-def write_text(path: Path, text: str, *, overwrite: bool = False) -> None:
-    """Make a file with a text, at once. Raises: UsageProblem where it exists, or cannot be written."""
+def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> None:
+    """Make a file, at once. Raises: UsageProblem where it exists; as `unwritable` says where it cannot be."""
     if not overwrite:
         check_new(path)
     named, path = path, path if is_stream(path) else path.resolve()
     try:
-        replace_file(path, text.encode(), _mode(path), None if overwrite else _place_new)
+        content = text.encode() if isinstance(text, str) else text
+        replace_file(path, content, _mode(path), None if overwrite else _place_new)
     except FileExistsError:
         raise _exists(named) from None
     except OSError as error:
-        raise UsageProblem(
-            Diagnostic("output-unwritable", f"{named} cannot be written: {error.strerror}")
-        ) from None
+        raise unwritable(named, error) from None
 
 
 def check_new(path: Path) -> None:

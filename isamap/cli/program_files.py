@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isamap.cli.answers import Answer, Finding
+from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.options import refuse
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
-from isamap.source import Diagnostic, UsageProblem, open_regular
+from isamap.source import Diagnostic, UsageProblem, open_regular, unwritable
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
@@ -76,8 +76,7 @@ def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        said = f"{folder} cannot be made: {error.strerror}"
-        raise UsageProblem(Diagnostic("output-unwritable", said)) from None
+        raise unwritable(folder, error) from None
     for name, text in files.items():
         _write(folder / name, text.encode() if isinstance(text, str) else text, "commands", force)
     return [str(folder / name) for name in files]
@@ -104,10 +103,9 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
                     said = f"{path} is not replaced: it is no {kind} of isamap"
                     advice = "name another file with -o; `--force` replaces it"
                     raise UsageProblem(Diagnostic("output-in-the-way", said, help=advice))
-        path.write_bytes(data)
     except OSError as error:
-        said = f"{path} cannot be written: {error.strerror}"
-        raise UsageProblem(Diagnostic("output-unwritable", said)) from None
+        raise unwritable(path, error) from None
+    write_text(path, data, overwrite=True)
 
 
 def read_cases(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import write_text
 from isamap.cli.options import one_word
 from isamap.cli.terminal import takes_unicode
-from isamap.source import Diagnostic, UsageProblem, open_regular
+from isamap.source import Diagnostic, UsageProblem, open_regular, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,16 +62,16 @@ def _check_file(path: Path, force: bool) -> None:
     from isamap.report.page.stamp import is_as_stamped, is_stamped
 
     if not path.parent.is_dir():
-        raise _unwritable(path, "there is no such folder")
+        raise unwritable(path, "there is no such folder")
     if path.is_dir():
-        raise _unwritable(path, "it is a folder")
+        raise unwritable(path, "it is a folder")
     if force or not path.exists():
         return
     try:
         with open_regular(path) as file:
             text = file.read().decode("utf-8")
     except OSError as error:
-        raise _unwritable(path, error.strerror or "it cannot be read") from None
+        raise unwritable(path, error) from None
     except UnicodeDecodeError:
         text = ""
     if not is_stamped(text):
@@ -83,10 +83,6 @@ def _check_file(path: Path, force: bool) -> None:
         said = f"{path} is not replaced: it was changed since isamap wrote it"
         advice = "keep a copy elsewhere, or name another file; `--force` replaces it"
         raise UsageProblem(Diagnostic("output-edited", said, help=advice))
-
-
-def _unwritable(path: Path, why: str) -> UsageProblem:
-    return UsageProblem(Diagnostic("output-unwritable", f"{path} cannot be written: {why}"))
 
 
 def write_reports(

@@ -48,7 +48,7 @@ from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
 from isamap.scheduler.effects.shares import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, replace_file, unwritable
 from isamap.transform import (
     Statement,
     is_rewritable,
@@ -312,7 +312,6 @@ class Dump:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             path = self.folder / f"{self.count:02}-{name}.txt"
-            path.write_text(print_state(state), encoding="utf-8", newline="\n")
+            replace_file(path, print_state(state).encode(), 0o644)
         except OSError as error:
-            said = f"{self.folder} cannot be written: {error.strerror}"
-            raise UsageProblem(Diagnostic("output-unwritable", said, help="name another folder")) from None
+            raise unwritable(self.folder, error, "name another folder") from None

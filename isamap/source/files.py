@@ -198,8 +198,6 @@ def replace_file(
     A `durable` one is on the disk when this returns. A device or a pipe is written to and stays what it is.
     Raises: OSError; nothing is left half-written.
     """
-    if path.exists() and not path.is_file() and not path.is_dir():
-        raise OSError(errno.EINVAL, "it is no regular file")
     import tempfile  # here, for `isamap --version` writes nothing
 
     if is_stream(path):

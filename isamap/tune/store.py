@@ -28,7 +28,16 @@ from typing import TYPE_CHECKING
 from isamap.hw_specs import profile_path, shipped_machines
 from isamap.machine.chain import HEADER_END, read_chain
 from isamap.machine.processor import Cpu, this_cpu
-from isamap.source import Diagnostic, OnlyWarned, Source, Unkept, UsageProblem, read_limited, replace_file
+from isamap.source import (
+    Diagnostic,
+    OnlyWarned,
+    Source,
+    Unkept,
+    UsageProblem,
+    read_limited,
+    replace_file,
+    unwritable,
+)
 from isamap.source.cache import private_folder
 from isamap.tune.profile import Profile, parse_profile, print_profile
 
@@ -66,9 +75,7 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, print_profile(profile).encode(), 0o600)
     except OSError as error:
-        raise UsageProblem(
-            Diagnostic("output-unwritable", f"{path} cannot be written: {error.strerror}")
-        ) from None
+        raise unwritable(path, error) from None
     return path
 
 

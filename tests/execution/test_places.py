@@ -15,8 +15,10 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 from bounded import Bounded
+from onnx_models import make
 
 import isamap
 from isamap.cli.terminal import CLEAR
@@ -122,14 +124,20 @@ def test_a_terminal_gets_no_control_characters_of_a_name(line: str, code: int, t
 # --- disks ------------------------------------------------------------------------------------------------
 
 FULL, LITTLE, READ_ONLY, SEALED, NO_CODE = "full", "little", "read-only", "sealed", "no-code"
+LIMITED = "limited"
 _MOUNTED = {
     FULL: "mount -t tmpfs -o size=16k none {0} && mkdir -m 700 {0}/cache {0}/data; cat /dev/zero >{0}/x 2>&-",
     LITTLE: "mount -t tmpfs -o size=24k none {0}",
     READ_ONLY: "mount -t tmpfs none {0} && mkdir -m 700 {0}/cache {0}/data && mount -o remount,ro {0}",
     NO_CODE: "mount -t tmpfs -o noexec none {0} && mkdir -m 700 {0}/cache",
+    LIMITED: "ulimit -f 0",
     SEALED: "mount --rbind {0} {0} && mount -o remount,bind,ro {0}",  # with all that it holds
 }
-LACKS = {FULL: "No space left on device", READ_ONLY: "Read-only file system"}
+LACKS = {
+    FULL: "No space left on device",
+    READ_ONLY: "Read-only file system",
+    LIMITED: "File too large",
+}
 _UNSHARED = ("unshare", "--map-root-user", "--mount", "bash", "-c")
 
 
@@ -147,11 +155,13 @@ def on_disk(state: str, line: str, folder: Path, mounted: str = "disk", **variab
         pytest.skip("file systems may not be mounted here")
     (folder / "disk").mkdir()
     places = [_MOUNTED[state].format(place) for place in mounted.split()]
-    script = "\n".join([*places, f'cd {folder}; exec "{sys.executable}" -m isamap {line}'])
+    command = f'"{sys.executable}" -m isamap {line} >/dev/null; code=$?; ls -A disk; exit $code'
+    script = "\n".join([*places, f"cd {folder}", command])
     environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1", **variables}
     done = subprocess.run(
         [*_UNSHARED, script], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )
+    (folder / "left").write_text(done.stdout)
     return done.returncode, done.stderr
 
 
@@ -185,21 +195,46 @@ def test_what_keeps_results_costs_a_warning(state: str, line: str, codes: set[st
         assert said.count(f"warning[{each}]") == 1
 
 
-@pytest.mark.exhaustive(fast=2)
-@pytest.mark.parametrize("state", [FULL, READ_ONLY])
-@pytest.mark.parametrize(
-    "line",
-    [
-        f"compile gemm_f32 --hw generic-c {GREEDY} -o disk/out",
-        f"schedule gemm_f32 --hw generic-c {GREEDY} -o disk/x.schedule",
-        f"schedule gemm_f32 --hw generic-c {GREEDY} --roofline disk/x.svg",
-        "memplan b.csv --capacity 64 -o disk/out.csv",
-    ],
+_SWEPT = "hw sweep own.yaml --set clock_ghz=1,2 --kernel 'gemm_f32 M=4 N=4 K=4' --heuristic greedy"
+_WORDS = "compile gemm_s8s8 --hw gemmini -D M=16 N=16 K=16 --heuristic greedy"
+WRITING = (
+    f"compile gemm_f32 --hw generic-c {GREEDY} -o disk/out",
+    f"compile gemm_f32 --hw generic-c {GREEDY} -o out --report disk/page.html",
+    f"compile gemm_f32 --hw generic-c {GREEDY} -o out --report disk/page",
+    f"compile gemm_f32 --hw generic-c {GREEDY} -o out --trace disk/trace.json",
+    f"compile gemm_f32 --hw generic-c {GREEDY} -o out --dump-passes disk/passes",
+    f"{_WORDS} --emit program -o disk/x.program",
+    f"{_WORDS} --emit assembly -o disk/x.txt",
+    f"schedule gemm_f32 --hw generic-c {GREEDY} -o disk/x.schedule",
+    f"schedule gemm_f32 --hw generic-c {GREEDY} --roofline disk/x.svg",
+    "memplan b.csv --capacity 64 -o disk/out.csv",
+    "import model.onnx -o disk/graph",
+    "compile model.onnx --hw generic-c --heuristic greedy -o disk/out",
+    "grad gemm_f32 --of C --by A -o disk/grad.ir",
+    "hw new disk/new.yaml",
+    "hw schema -o disk/schema.json",
+    "hw show generic-c --svg disk/machine.svg",
+    f"{_SWEPT} --svg disk/x.svg",
+    f"{_SWEPT} -o disk/rows",
 )
+
+
+@pytest.mark.exhaustive(fast=4)
+@pytest.mark.parametrize("state", [FULL, READ_ONLY, LIMITED])
+@pytest.mark.parametrize("line", WRITING)
 def test_what_was_asked_for_and_cannot_be_written_is_an_error(state: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "b.csv").write_bytes(FILES[f"{NAME}.csv"])
+    own = "isamap: 1\nname: own\nextends: generic-c\nsummary: s\nclock_ghz: 1\n"
+    (tmp_path / "own.yaml").write_text(own)
+    if "model.onnx" in line:
+        pytest.importorskip("onnx")
+        model = make([("Exp", ["x"], ["y"], {})], {"x": np.ones(8, np.float32)}, ["y"])
+        (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     code, said = on_disk(state, line, tmp_path)
-    assert (code, said.count("error[output-unwritable]"), LACKS[state] in said) == (2, 1, True), said
+    wanted = 2 if state == READ_ONLY else 5
+    assert (code, said.count("error[output-unwritable]"), LACKS[state] in said) == (wanted, 1, True), said
+    left = set((tmp_path / "left").read_text().split())
+    assert left <= {"x", "cache", "data"}, "nothing is left half-written"
 
 
 @pytest.mark.exhaustive(fast=1)
