@@ -16,7 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, replace_file
+from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, replace_file, unwritable
 
 GOLDEN = (sqrt(5) - 1) / 2
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
@@ -67,7 +67,10 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
                 help="go on with it by --resume, or name another folder with -o",
             )
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritable(folder, error) from None
     if not path.exists():
         return {}
     known: dict[str, R] = {}
@@ -166,12 +169,15 @@ def spread(index: int) -> float:
 
 
 def append_row(folder: Path | None, row: Kept) -> None:
-    """Put a row on disk."""
+    """Put a row on disk. Raises: as `unwritable` says; a row that is cut off is left out by `--resume`."""
     if folder is not None:
-        with (folder / ROWS_FILE).open("a", encoding="utf-8") as file:
-            file.write(_line(row))
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with (folder / ROWS_FILE).open("a", encoding="utf-8") as file:
+                file.write(_line(row))
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise unwritable(folder / ROWS_FILE, error) from None
 
 
 def _line(row: Kept) -> str:

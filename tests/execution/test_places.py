@@ -155,7 +155,7 @@ def on_disk(state: str, line: str, folder: Path, mounted: str = "disk", **variab
         pytest.skip("file systems may not be mounted here")
     (folder / "disk").mkdir()
     places = [_MOUNTED[state].format(place) for place in mounted.split()]
-    command = f'"{sys.executable}" -m isamap {line} >/dev/null; code=$?; ls -A disk; exit $code'
+    command = f'"{sys.executable}" -m isamap {line} >/dev/null; code=$?; find disk -type f; exit $code'
     script = "\n".join([*places, f"cd {folder}", command])
     environment = {**os.environ, "PYTHONPATH": ROOT, "PYTHONDONTWRITEBYTECODE": "1", **variables}
     done = subprocess.run(
@@ -211,7 +211,7 @@ WRITING = (
     "import model.onnx -o disk/graph",
     "compile model.onnx --hw generic-c --heuristic greedy -o disk/out",
     "grad gemm_f32 --of C --by A -o disk/grad.ir",
-    "hw new disk/new.yaml",
+    "hw new disk/new.yaml --kind vector",
     "hw schema -o disk/schema.json",
     "hw show generic-c --svg disk/machine.svg",
     f"{_SWEPT} --svg disk/x.svg",
@@ -232,9 +232,12 @@ def test_what_was_asked_for_and_cannot_be_written_is_an_error(state: str, line: 
         (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     code, said = on_disk(state, line, tmp_path)
     wanted = 2 if state == READ_ONLY else 5
-    assert (code, said.count("error[output-unwritable]"), LACKS[state] in said) == (wanted, 1, True), said
-    left = set((tmp_path / "left").read_text().split())
-    assert left <= {"x", "cache", "data"}, "nothing is left half-written"
+    is_told = said.count("error[output-unwritable]") == 1 and LACKS[state] in said
+    # Under such a limit some commands find no place for a temporary file either.
+    assert is_told or (state == LIMITED and said.count("error[system-refused]") == 1), said
+    assert code == wanted, said
+    left = set((tmp_path / "left").read_text().split()) - {"disk/x"}
+    assert left <= {"disk/rows/rows.jsonl"}, "only rows are kept in part: --resume goes on with them"
 
 
 @pytest.mark.exhaustive(fast=1)
