@@ -27,8 +27,8 @@ from isamap.source.errors import (
 )
 from isamap.source.files import (
     LeavesFolder,
-    is_stream,
     is_device,
+    is_stream,
     map_file,
     open_beside,
     open_regular,
