@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TextIO
 
 from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
-from isamap.source import Diagnostic, UsageProblem, is_stream, printable, replace_file, unwritable
+from isamap.source import Diagnostic, UsageProblem, printable, replace_file, unwritable
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
 _HEAD = re.compile(r"^(?P<place>.*?)(?P<word>error|warning|note)(?P<code>\[[a-z-]+\])", re.MULTILINE)
@@ -108,13 +108,19 @@ def coloured(text: str, stream: TextIO) -> str:
 
 
 def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> None:
-    """Make a file, at once. Raises: UsageProblem where it exists; as `unwritable` says where it cannot be."""
+    """Make a file, at once; write to what is a pipe or a device, which stays what it is.
+
+    Raises: UsageProblem where the file exists; as `unwritable` says where it cannot be written.
+    """
     if not overwrite:
         check_new(path)
-    named, path = path, path if is_stream(path) else path.resolve()
+    named, is_stream, path = path, _is_stream(path), path.resolve()
     try:
         content = text.encode() if isinstance(text, str) else text
-        replace_file(path, content, _mode(path), None if overwrite else _place_new)
+        if is_stream:
+            named.write_bytes(content)
+        else:
+            replace_file(path, content, _mode(path), None if overwrite else _place_new)
     except FileExistsError:
         raise _exists(named) from None
     except OSError as error:
@@ -123,8 +129,13 @@ def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> Non
 
 def check_new(path: Path) -> None:
     """Nothing, where no file is: asked before long work as well. Raises: UsageProblem."""
-    if os.path.lexists(path) and not is_stream(path):
+    if os.path.lexists(path) and not _is_stream(path):
         raise _exists(path)
+
+
+def _is_stream(path: Path) -> bool:
+    """Return whether a path leads to a device, a pipe or a socket: to what takes bytes and is no file."""
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def _place_new(made: str, path: Path) -> None:

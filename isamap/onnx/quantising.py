@@ -115,8 +115,8 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     if node is None or node.domain or graph.readers[name] != 1 or len(node.outputs) != 1:
         return ()
     bounds = _bounds(graph, limiting, float(step.reshape(-1)[0]), point)
-    least, replaced = _REPLACED.get(node.op, (0, None))
-    if bounds is None or replaced is None or not least <= len(node.inputs) <= least + 1:
+    counts, replaced = _REPLACED.get(node.op, ((), None))
+    if bounds is None or replaced is None or len(node.inputs) not in counts:
         return ()
     made = replaced(graph, node, scale, zero)
     if made is None:
@@ -249,18 +249,18 @@ def _sums(
 
 Replaced = Callable[[_Rewriting, Node, str, str], Node | None]
 
-_REPLACED: Mapping[str, tuple[int, Replaced]] = {
-    "Add": (2, _pointwise("QLinearAdd")),
-    "Conv": (2, _conv),
-    "Flatten": (1, _moved),
-    "Gemm": (2, _gemm),
-    "GlobalAveragePool": (1, _average),
-    "MatMul": (2, _matmul),
-    "MaxPool": (1, _moved),
-    "Mul": (2, _pointwise("QLinearMul")),
-    "Reshape": (1, _moved),
-    "Squeeze": (1, _moved),
-    "Transpose": (1, _moved),
-    "Unsqueeze": (1, _moved),
+_REPLACED: Mapping[str, tuple[tuple[int, ...], Replaced]] = {
+    "Add": ((2,), _pointwise("QLinearAdd")),
+    "Conv": ((2, 3), _conv),
+    "Flatten": ((1,), _moved),
+    "Gemm": ((2, 3), _gemm),
+    "GlobalAveragePool": ((1,), _average),
+    "MatMul": ((2,), _matmul),
+    "MaxPool": ((1,), _moved),
+    "Mul": ((2,), _pointwise("QLinearMul")),
+    "Reshape": ((2,), _moved),
+    "Squeeze": ((1, 2), _moved),
+    "Transpose": ((1,), _moved),
+    "Unsqueeze": ((2,), _moved),
 }
-"""For each operator the least number of its inputs, and how it is one of integers."""
+"""For each operator how many inputs it may have, and how it is one of integers."""

@@ -28,7 +28,6 @@ from isamap.source.errors import (
 from isamap.source.files import (
     LeavesFolder,
     is_device,
-    is_stream,
     map_file,
     open_beside,
     open_regular,
@@ -64,7 +63,6 @@ __all__ = [
     "did_you_mean",
     "is_device",
     "is_digits",
-    "is_stream",
     "map_file",
     "most_allowed",
     "open_beside",

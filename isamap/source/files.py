@@ -170,11 +170,6 @@ def _float_of(word: str) -> float:
     return number
 
 
-def is_stream(path: Path) -> bool:
-    """Return whether a path leads to a device, a pipe or a socket: to what takes bytes and is no file."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
 _DEVICE = re.compile(
     r"(con|prn|aux|nul|conin\$|conout\$|clock\$|(com|lpt)[0-9¹²³]) *(\..*)?", re.IGNORECASE | re.DOTALL
 )
@@ -195,14 +190,10 @@ def replace_file(
 ) -> None:
     """Make or replace a file at once, with the rights `mode`; `place` gives the finished one its name.
 
-    A `durable` one is on the disk when this returns. A device or a pipe is written to and stays what it is.
-    Raises: OSError; nothing is left half-written.
+    A `durable` one is on the disk when this returns. Raises: OSError; nothing is left half-written.
     """
     import tempfile  # here, for `isamap --version` writes nothing
 
-    if is_stream(path):
-        path.write_bytes(content)
-        return
     handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:40]}-")
     try:
         with os.fdopen(handle, "wb") as file:
