@@ -118,6 +118,7 @@ _SAID = {
     "move": "by moves",
     "view": "nothing to compute",
     "known": "computed now",
+    "integers": "part of operators of integers",
     "function": "written by others",
     "refused": "refused",
 }

@@ -6,6 +6,7 @@ Scales are powers of two, so that ONNX's evaluator rounds only where QuantizeLin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import evaluated, imported, make
 
+from isamap.cli import main
 from isamap.onnx import compile_model
 from isamap.onnx.graph import Array
 
@@ -152,3 +154,15 @@ def test_integers_are_what_onnx_says(name: str, machine: str, dtype: Any) -> Non
     (wanted,) = evaluated(model, w.inputs)
     assert len(np.unique(wanted)) > 3
     np.testing.assert_array_equal(computed, wanted)
+
+
+def test_import_says_which_nodes_are_part_of_operators_of_integers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    w = Written()
+    chain(w)
+    (tmp_path / "made.onnx").write_bytes(make(w.nodes, w.inputs, ["y"], w.constants).SerializeToString())
+    assert main(["import", str(tmp_path / "made.onnx"), "-o", str(tmp_path / "graph")]) == 0
+    said = capsys.readouterr().out
+    assert "Relu                         1 part of operators of integers" in said
+    assert "QLinearConv                  2 by kernels" in said
