@@ -12,7 +12,7 @@ Statements that only assign, and operands that no buffer may store, are priced a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
@@ -53,10 +53,30 @@ SLOW_MOVE_NS = 1.0
 def pack_ns(
     operand: OperandTile, direct: Supply | Leaf | Location | None, tile: Tile, suppliers: Suppliers
 ) -> float:
-    """Time to copy one element into a staging buffer: several tiles at once, tile by tile, or one by one."""
+    """Return the time to copy one element into a staging buffer: several tiles at once, tile by tile, or one by one.
+
+    A tile of which the end of an axis leaves a part is copied as lowering does it: by the registers that lie along
+    other axes, or one by one.
+    """
     by_tiles = _pack_tile_ns(operand, direct, suppliers)
     block = find_tiles_block(operand, tile, tiles_along(operand, tile, suppliers), suppliers)
-    return by_tiles if block is None else min(by_tiles, block.cost_ns)
+    whole = by_tiles if block is None else min(by_tiles, block.cost_ns)
+    return whole + added(share * max(0.0, ns - whole) for share, ns in _parts(operand, tile, suppliers))
+
+
+def _parts(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Iterator[tuple[float, float]]:
+    """Yield for each axis the share of elements in a tile of which the axis' end leaves a part, and their price."""
+    buffer = in_tiles(operand, suppliers).buffer
+    position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
+    copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
+    axes = shown_axes(operand, tile)
+    whole = {f"~{axis.name}": Index.of(axis.tile) for axis in axes}
+    for axis in axes:
+        extent = axis.extent.value
+        if extent is not None and extent % axis.tile:
+            counts = {**whole, f"~{axis.name}": Index.of(f"~{axis.name}")}
+            ns = transfer_ns(copy, counts, suppliers)
+            yield extent % axis.tile / extent, element_ns(operand, suppliers) if ns is None else ns
 
 
 def _pack_tile_ns(
