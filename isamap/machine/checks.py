@@ -81,7 +81,10 @@ def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: 
 def _load(files: tuple[File, ...], word: str) -> Machine:
     """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
     key, cache = digest(program_state(), digest_files(files)), None
-    with OnlyWarned(), suppress(UsageProblem):  # those who keep results say that the folder is not private
+    with (
+        OnlyWarned(),
+        suppress(UsageProblem),
+    ):  # commands that keep results say that the folder is not private
         cache = Cache.open(MACHINES)
     if cache is not None and (path := cache.find(key)) is not None:
         with suppress(OSError):

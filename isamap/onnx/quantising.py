@@ -39,7 +39,7 @@ class _Scaled:
 
 
 class _Rewriting:
-    """A graph while it is rewritten: who makes each value, and how many read it."""
+    """A graph while it is rewritten: the node that makes each value, and how many read it."""
 
     def __init__(self, graph: Graph) -> None:
         self.makers = {name: node for node in graph.nodes for name in node.outputs}

@@ -290,7 +290,7 @@ def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
         return "scalar" if p.kind == "scalar" else "size"
     if p.kind is None:
         raise problem(
-            "bad-parameter", f"`{p.name.text}` has no kind: it does not say who chooses its value", p.span,
+            "bad-parameter", f"`{p.name.text}` has no kind: it does not say where its value comes from", p.span,
             "an instruction's parameter is chosen by the scheduler (`choose`), by the machine (`machine`), "
             "encoded (`imm`) or a run-time value (`scalar`)",
             advice=f"write `choose {p.name.text}`",

@@ -166,7 +166,7 @@ def test_two_of_a_word_that_write_the_same_are_caught(machine: Machine, program:
     assert told is not None
     code, message = told
     assert code == "program-access"
-    assert "is what another instruction of the word writes, too" in message
+    assert "another instruction of the word also writes" in message
     assert message.startswith(f"word {at}, `load_")
     empty = with_word(program, at, 1 << 254)
     assert refusal(empty, machine) == (

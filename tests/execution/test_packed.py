@@ -34,7 +34,15 @@ def packed(
 ) -> Prepared:
     given = Source("x", schedule) if schedule else None
     return prepare(
-        Request(shipped(name), hw, sizes, given, "greedy", threads=threads, packed=operands or ("B",))
+        Request(
+            shipped(name),
+            hw,
+            sizes,
+            schedule=given,
+            heuristic="greedy",
+            threads=threads,
+            packed=operands or ("B",),
+        )
     )
 
 
@@ -96,7 +104,7 @@ def test_packing_twice_gives_the_same_bytes_and_the_product_the_same_bits_as_unp
     schedule = prepared.program.compilation.schedule
     assert schedule is not None
     text = print_schedule(schedule).replace("stage b packed;", "stage b;")
-    plain = prepare(Request(shipped("gemm_f32"), "x86-avx512", dict(sizes), Source("x", text)))
+    plain = prepare(Request(shipped("gemm_f32"), "x86-avx512", dict(sizes), schedule=Source("x", text)))
     ours = run_program(prepared.compiled, first).arrays["C"]
     theirs = run_program(plain.compiled, arrays).arrays["C"]
     assert ours.tobytes() == theirs.tobytes()

@@ -150,7 +150,10 @@ nest 0 {
 
 def test_an_axis_over_two_of_an_instruction_ends_where_the_tensor_does() -> None:
     request = Request(
-        Source("zero.ir", ZERO), "matmul-16x16x16", {"N": 21, "M": 3}, Source("zero.schedule", SCATTERED)
+        Source("zero.ir", ZERO),
+        "matmul-16x16x16",
+        {"N": 21, "M": 3},
+        schedule=Source("zero.schedule", SCATTERED),
     )
     prepared = prepare(request)
     verdict = verify_case(prepared, {"N": 21, "M": 3}, "integers")

@@ -82,7 +82,7 @@ def test_a_sum_over_lanes_by_a_schedule_written_for_one_length(machine: str, map
     text = BY_HAND.replace("MACHINE", machine.partition("@")[0]).replace("MAPPING", mapping)
     sizes: dict[str, Size] = {"M": 3, "N": "1..999@300"}
     source, schedule = Source("total.ir", TOTAL), Source("total.schedule", text)
-    prepared = prepare(Request(source, machine, sizes, schedule, cache=False))
+    prepared = prepare(Request(source, machine, sizes, schedule=schedule, cache=False))
     assert not prepared.program.compilation.own_lengths
     right_everywhere(prepared, machine, {"M": 3, "N": 203})
 

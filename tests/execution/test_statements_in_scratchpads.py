@@ -58,7 +58,9 @@ def instructions_of_right_program(
 ) -> set[str]:
     """Return what a program issues that computes as the interpreter does."""
     source, replay = Source("k.ir", text), Source("s.schedule", schedule) if schedule else None
-    asked = Request(source, machine, dict(sizes), replay, heuristic="greedy", fixed=dict(fixed or {}))
+    asked = Request(
+        source, machine, dict(sizes), schedule=replay, heuristic="greedy", fixed=dict(fixed or {})
+    )
     made = compile_kernel(asked)
     assert isinstance(made.emitted, EmittedC)
     assert made.machine

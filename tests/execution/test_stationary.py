@@ -111,7 +111,7 @@ def described(
 
 def compiled(machine: str, schedule: str | None = None) -> Compilation:
     replay = Source("s.schedule", schedule) if schedule is not None else None
-    asked = Request(KERNEL, machine, {**SIZES}, replay, heuristic="cpsat", limit_s=60, cache=False)
+    asked = Request(KERNEL, machine, {**SIZES}, schedule=replay, heuristic="cpsat", limit_s=60, cache=False)
     return compile_kernel(asked)
 
 

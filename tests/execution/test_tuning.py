@@ -212,8 +212,8 @@ def test_without_a_winner_the_model_chooses_and_says_so(
     assert main([*f"compile {WORDS} -o {tmp_path / 'out'} --tuned".split()]) == 0
     assert capsys.readouterr().err == (
         "warning[not-tuned]: there is no tuned schedule of gemm_f32 on generic-c at these sizes: the cost "
-        "model chose\n"
-        "  note: none was kept\n"
+        "model chose one\n"
+        "  note: none is stored\n"
         "  help: `--tune` measures and stores one; `isamap explain not-tuned` lists the inputs that it depends on\n"
     )
 
@@ -267,7 +267,7 @@ def test_what_the_limit_stops_goes_on_later(capsys: pytest.CaptureFixture[str], 
     assert codes(found) == ["tuning-stopped", "chosen-by-tuning"]
     message = found["diagnostics"][0]["message"]
     played = origin(found)["rounds"]
-    assert message == f"measuring was stopped after 0.1 s and {played} of 9 rounds; no schedule is stored"
+    assert message == f"measuring was stopped after 0.1 s and {played} of 9 rounds; no winner is kept"
     assert 1 <= played < ROUNDS
     assert answer(capsys, "tune list")["count"] == 0
     done = answer(capsys, words)

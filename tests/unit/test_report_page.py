@@ -24,7 +24,7 @@ def test_the_sentence_says_what_bounds_it_and_by_how_much() -> None:
     assert re.fullmatch(
         r"gemm_f32 takes .* by the model: bound by the fma units: [0-9]+ % .* GOP/s .* %\.", said
     )
-    moved = " simulated with dram busy for 70 %: bound by what dram moves"
+    moved = " simulated with dram busy for 70 %: bound by data movement by dram"
     assert moved in report(*REQUANT).sentence
 
 

@@ -123,7 +123,7 @@ def test_a_message_that_names_no_function_is_about_its_line(machine: Machine) ->
     said = "k.c:4:5: error: incompatible types when assigning to type '__m256i' from type 'int'"
     found = only(said, Emissions(machine))
     assert found.message == "gcc does not accept the emission of `load_i32`"
-    assert found.notes == (said, "`_mm256_loadu_si256` is called by load_i8, too")
+    assert found.notes == (said, "`_mm256_loadu_si256` is also called by load_i8")
     assert found.help == (
         "compare the call with the declaration of `_mm256_loadu_si256`, and with the `c_types` of ymm"
     )

@@ -136,7 +136,9 @@ def test_the_text_of_several_schedules_gives_the_same_program() -> None:
     made = compile_request(request)
     text = print_versions(one.schedule for one in made.versions if one.schedule)
     assert text.count("isamap schedule 1\n") == 2
-    replayed = Request(request.kernel, "generic-c", {**request.sizes, "M": "1..64"}, Source("s", text))
+    replayed = Request(
+        request.kernel, "generic-c", {**request.sizes, "M": "1..64"}, schedule=Source("s", text)
+    )
     again = compile_request(replayed)
     assert isinstance(made.emitted, EmittedC)
     assert isinstance(again.emitted, EmittedC)
@@ -147,7 +149,7 @@ def test_one_schedule_serves_all_sizes_whatever_else_is_named() -> None:
     one = compile_request(asked({"M": "1..64@40", "N": 16, "K": 8}))
     assert one.schedule
     text = Source("s", print_versions([one.schedule]))
-    request = Request(shipped("gemm_f32"), "generic-c", {"M": "1..64@1,40", "N": 16, "K": 8}, text)
+    request = Request(shipped("gemm_f32"), "generic-c", {"M": "1..64@1,40", "N": 16, "K": 8}, schedule=text)
     again = compile_request(request)
     assert not again.versions
     assert again.emitted == one.emitted
