@@ -53,10 +53,10 @@ SLOW_MOVE_NS = 1.0
 def pack_ns(
     operand: OperandTile, direct: Supply | Leaf | Location | None, tile: Tile, suppliers: Suppliers
 ) -> float:
-    """Return the time to copy one element into a staging buffer: several tiles at once, tile by tile, or one by one.
+    """Return the time to copy one element into a staging buffer.
 
-    A tile of which the end of an axis leaves a part is copied as lowering does it: by the registers that lie along
-    other axes, or one by one.
+    It is that of the cheaper way: several tiles at once, or tile by tile. The last tile along an axis may be partial:
+    it is copied by registers along other axes where the machine has them, else one element at a time.
     """
     by_tiles = _pack_tile_ns(operand, direct, suppliers)
     block = find_tiles_block(operand, tile, tiles_along(operand, tile, suppliers), suppliers)

@@ -2,9 +2,9 @@
 
     x8 → DequantizeLinear → Conv → Relu → QuantizeLinear → y8        x8 → QLinearConv → y8
 
-Such an operator computes what the three mean without rounding in between: its products are sums of bytes, which
-many machines multiply. What has another reader, or is of another form, stays as it is. A new operator joins by a
-row of `_REPLACED`.
+The operator computes the same as the three nodes, without rounding in between. It multiplies bytes, for which many
+machines have instructions, and its sums are exact. Nodes stay as they are where an intermediate value has a second
+reader, or where the pattern differs. A new operator needs a row of `_REPLACED`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from isamap.onnx.graph import Array, Graph, Node, names_read
 RUNTIMES = "com.microsoft"
 """The domain of operators that ONNX lacks, and runtimes share."""
 LEAST_OPSET = 13
-"""Before it, no scale may differ along an axis, and some operators take no bytes."""
+"""Earlier versions have no scales along an axis, and some of their operators do not accept bytes."""
 MOST_SUM = 2**31
 """The sums of an operator of integers stay below it."""
 _SAME_SCALES = 1e-6
@@ -48,11 +48,11 @@ class _Rewriting:
         self.gone: list[Node] = []
 
     def array(self, name: str) -> Array:
-        """Return a constant; an empty one, where the name is none's."""
+        """Return the constant of this name, or an empty array if there is none."""
         return self.constants.get(name, np.zeros(0))
 
     def dequantised(self, name: str) -> _Scaled | None:
-        """Return the integers of a value that DequantizeLinear makes of known scales and zero points."""
+        """Return the integers from which DequantizeLinear computes a value; None unless scales are constants."""
         node = self.makers.get(name)
         if node is None or node.op != "DequantizeLinear" or node.domain or len(node.inputs) != 3:
             return None
@@ -156,7 +156,7 @@ def _bounds(graph: _Rewriting, limiting: Iterable[Node], step: float, point: Arr
 
 
 def _moved(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
-    """Return the same operator of integers, where they stand for the same before and after it."""
+    """Return the same operator of integers; None unless scale and zero point are equal before and after it."""
     x = graph.bytes_of_one_scale(node.inputs[0])
     if x is None or graph.array(x.zero).dtype != graph.array(zero).dtype:
         return None
@@ -214,10 +214,10 @@ def _listed(*values: _Scaled) -> tuple[str, ...]:
 def _sums(
     graph: _Rewriting, node: Node, axis: int
 ) -> tuple[tuple[_Scaled, _Scaled] | None, tuple[str, ...] | None]:
-    """Return both factors of a product, and its bias in the unit of the sums, () where it has none.
+    """Return both factors of a product and its bias, which has the scale of the sums; () stands for no bias.
 
-    The second factor may have scales along `axis`. None stands for factors and for a bias of another form, and
-    for sums that may exceed 32 bits.
+    The second factor may have scales along `axis`. The factors are None if they are not supported, or if their
+    sums may exceed 32 bits. The bias is None if it is not supported.
     """
     first, second = graph.bytes_of_one_scale(node.inputs[0]), graph.bytes_of(node.inputs[1])
     if first is None or second is None:
@@ -263,4 +263,4 @@ _REPLACED: Mapping[str, tuple[tuple[int, ...], Replaced]] = {
     "Transpose": ((1,), _moved),
     "Unsqueeze": ((2,), _moved),
 }
-"""For each operator how many inputs it may have, and how it is one of integers."""
+"""For each operator the allowed numbers of inputs, and the function that makes its integer operator."""
