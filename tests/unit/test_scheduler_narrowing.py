@@ -155,7 +155,7 @@ def test_the_proven_optimum_is_that_of_all_mappings(
 
 
 def test_mappings_that_splitting_rules_out_cannot_win(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes = {"N": 2, "H": 3, "W": 3, "C": 1024, "K": 64}
+    sizes = {"N": 4, "H": 3, "W": 3, "C": 512, "K": 32}
     kernel, machine = bind(parse_kernel(Source("window.ir", WINDOW)), sizes), load_machine("x86-amx")
 
     fewer = narrow_problem(kernel, machine, sizes, 1, MODEL)
