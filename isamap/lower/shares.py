@@ -127,6 +127,6 @@ def is_met(conditions: Iterable[Condition], env: Mapping[str, int]) -> bool:
     """Return whether all conditions hold at these numbers."""
     for left, relation, right in conditions:
         a, b = left.evaluate(env), right.evaluate(env)
-        if not (a < b if relation == "<" else a <= b if relation == "<=" else a == b):
+        if not {"<": a < b, "<=": a <= b, "==": a == b}[relation]:
             return False
     return True

@@ -20,7 +20,7 @@ from isamap.source import Diagnostic
 
 
 def find_warnings(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each memory that data cannot pass through, missing link, odd cost and twin."""
+    """Yield a warning for each memory that data cannot pass through, missing link, odd cost and duplicate."""
     files = {name: _file(name, machine) for name in machine.memories}
     flows = [_Flow.of(item, files) for item in (*machine.instructions.values(), *machine.hints.values())]
     yield from _memory_warnings(machine, flows, files)

@@ -115,9 +115,10 @@ def _with_producers(
 
 
 def _is_cheap(expression: str, times: int) -> bool:
-    """Return whether an expression may be written several times: it is short, and calls no function."""
+    """Return whether an expression may be written several times: it is short, divides nothing, calls no function."""
     called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
-    return times * len(expression) <= MOST_REPEATED and called <= {*DTYPES, "abs", "max", "min", "select"}
+    is_short = times * len(expression) <= MOST_REPEATED and not set("/%") & set(expression)
+    return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
 
 
 def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:

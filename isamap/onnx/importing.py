@@ -72,9 +72,9 @@ def lower_model(
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, sizes, constants)
-    opsets = {RUNTIMES: 1, **model.opsets}
     graph, gone = with_folded_channels(model.graph)
-    graph, parts = with_integer_operators(graph) if opsets.get("", 1) >= LEAST_OPSET else (graph, ())
+    graph, parts = with_integer_operators(graph) if model.opsets.get("", 1) >= LEAST_OPSET else (graph, ())
+    opsets = {RUNTIMES: 1, **model.opsets} if parts else model.opsets
     names: Names = known_names(graph.constants)
     ports: list[Port] = []
     for port in model.graph.inputs:

@@ -46,6 +46,14 @@ class _Rewriting:
         self.readers = Counter(names_read(graph))
         self.constants: dict[str, Array] = dict(graph.constants)
         self.gone: list[Node] = []
+        self._names = {*self.makers, *self.readers, *self.constants, *(port.name for port in graph.inputs)}
+
+    def fresh(self, name: str) -> str:
+        """Return a name like this one that no value of the graph has."""
+        while name in self._names:
+            name += "."
+        self._names.add(name)
+        return name
 
     def array(self, name: str) -> Array:
         """Return the constant of this name, or an empty array if there is none."""
@@ -114,7 +122,7 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
         node = graph.makers.get(name)
     if node is None or node.domain or graph.readers[name] != 1 or len(node.outputs) != 1:
         return ()
-    bounds = _bounds(graph, limiting, float(step.reshape(-1)[0]), point)
+    bounds = _bounds(graph, limiting, step.reshape(-1)[0], point)
     counts, replaced = _REPLACED.get(node.op, ((), None))
     if bounds is None or replaced is None or len(node.inputs) not in counts:
         return ()
@@ -125,15 +133,16 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     low, high = bounds
     if (low, high) == (np.iinfo(point.dtype).min, np.iinfo(point.dtype).max):
         return (replace(made, name=node.name, outputs=last.outputs),)
-    names = f"{zero}.{low}", f"{zero}.{high}"
+    whole, *names = (graph.fresh(f"{last.outputs[0]}.{word}") for word in ("whole", "low", "high"))
     for limit, value in zip(names, bounds, strict=True):
         graph.constants[limit] = np.asarray(value, point.dtype)
-    whole = f"{last.outputs[0]}.whole"
     clip = Node("Clip", "", last.name, (whole, *names), last.outputs, {})
     return replace(made, name=node.name, outputs=(whole,)), clip
 
 
-def _bounds(graph: _Rewriting, limiting: Iterable[Node], step: float, point: Array) -> tuple[int, int] | None:
+def _bounds(
+    graph: _Rewriting, limiting: Iterable[Node], step: np.float32, point: Array
+) -> tuple[int, int] | None:
     """Return the integers between which Relu and Clip leave a result; None where their limits are not known."""
     at = int(point.reshape(-1)[0])
     known = np.iinfo(point.dtype)
@@ -146,7 +155,12 @@ def _bounds(graph: _Rewriting, limiting: Iterable[Node], step: float, point: Arr
         ends = [0.0] if node.op == "Relu" else ends
         if any(end is not None and np.isnan(end) for end in ends):
             return None
-        whole = [None if end is None else float(np.rint(end / step)) + at for end in (*ends, None, None)]
+        with np.errstate(over="ignore"):
+            whole = [
+                None if e is None else float(np.rint(np.float32(e) / step)) + at for e in (*ends, None, None)
+            ]
+        if whole[0] is not None and whole[1] is not None and whole[0] > whole[1]:
+            return None
         low = low if whole[0] is None else int(min(max(low, whole[0]), high))
         high = high if whole[1] is None else int(max(min(high, whole[1]), low))
     return low, high

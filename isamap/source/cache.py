@@ -95,7 +95,7 @@ def program_state() -> str:
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                if entry.name.endswith((".py", ".lark", ".json", ".c", ".h")):
+                if entry.name.endswith((".py", ".lark", ".json", ".c", ".h", ".ir", ".toml", ".yaml")):
                     status = entry.stat()
                     state.update(f"{entry.path} {status.st_size} {status.st_mtime_ns}\n".encode())
                 elif "." not in entry.name and entry.is_dir() and entry.name != "__pycache__":

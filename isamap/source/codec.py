@@ -133,7 +133,7 @@ def _class(name: str) -> type[Any]:
     module, _, qualified = name.partition(":")
     found: Any = getattr(import_module(module), qualified, None) if name.startswith(OWN_MODULES) else None
     if not (isinstance(found, type) and is_dataclass(found)):
-        raise ValueError(f"{name} is no dataclass of plans or schedulers")
+        raise ValueError(f"{name} is no dataclass that `write` takes")
     return found
 
 

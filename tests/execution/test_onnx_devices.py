@@ -35,14 +35,14 @@ MODEL = make(
     ],
     {"x": X}, ["y"], CONSTANTS,
 )  # fmt: skip
-POSED = devices.problem_of
+FORMULATED = devices.problem_of
 
 
 def posed_without_costs(
     program: Program, costs: dict[str, float], machine: Machine, count: int
 ) -> DeviceProblem:
     """Return the steps where devices start soon and read each other's results as their own."""
-    return replace(POSED(program, costs, machine, count), start_ns=10.0, crossing_ns={})
+    return replace(FORMULATED(program, costs, machine, count), start_ns=10.0, crossing_ns={})
 
 
 @pytest.fixture

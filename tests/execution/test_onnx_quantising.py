@@ -166,3 +166,46 @@ def test_import_says_which_nodes_are_part_of_operators_of_integers(
     said = capsys.readouterr().out
     assert "Relu                         1 part of operators of integers" in said
     assert "QLinearConv                  2 by kernels" in said
+
+
+def test_scales_of_rows_and_of_columns_are_not_mistaken_for_each_other() -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.integers(0, 256, (4, 6)).astype(U8), rng.integers(-127, 128, (6, 4)).astype(S8)
+    rows, columns = (np.float32(2) ** rng.integers(-7, -3, 4).astype(np.float32) for _ in range(2))
+    zeros = rng.integers(90, 160, 4).astype(U8)
+    constants = {"as": rows, "az": zeros, "b": b, "bs": columns, "bz": np.zeros(4, S8),
+                 "ys": np.float32(2), "yz": U8(128)}  # fmt: skip
+    nodes: Nodes = [("QLinearMatMul", ["a", "as", "az", "b", "bs", "bz", "ys", "yz"], ["y"], {})]
+    found = compile_model(
+        imported(make(nodes, {"a": a}, ["y"], {n: np.asarray(c) for n, c in constants.items()})), "generic-c"
+    )
+    sums = (a.astype(int) - zeros.astype(int)[:, None]) @ b.astype(int)
+    wanted = np.clip(np.rint(sums * rows[:, None] * columns / 2) + 128, 0, 255).astype(U8)
+    np.testing.assert_array_equal(found({"a": a})["y"], wanted)
+
+
+def test_sums_beyond_32_bits_are_exact() -> None:
+    a, b = np.full((1, 40_000), 255, U8), np.full((40_000, 2), 255, U8)
+    one = {"s": np.asarray(1, np.float32), "z": np.asarray(0, U8), "big": np.asarray(2**25, np.float32)}
+    nodes: Nodes = [("QLinearMatMul", ["a", "s", "z", "b", "s", "z", "big", "z"], ["y"], {})]
+    model = make(nodes, {"a": a, "b": b}, ["y"], one)
+    found = compile_model(imported(model), "generic-c", heuristic="greedy")({"a": a, "b": b})["y"]
+    assert found.tolist() == [[round(255 * 255 * 40_000 / 2**25)] * 2]
+
+
+def test_a_clip_whose_limits_cross_stays_as_it_is() -> None:
+    w = Written()
+    clipped(w, 5.0, 3.0)
+    found = imported(make(w.nodes, w.inputs, ["y"], w.constants))
+    assert "QuantizeLinear" in {t.node.op for t in found.taken if t.where == "kernel"}
+
+
+def test_made_names_are_none_of_the_graphs() -> None:
+    w = Written()
+    clipped(w, -7.0, 31.5)
+    w.constants["y.low"] = np.asarray(200, U8)
+    w.constants["y.high"] = np.asarray(201, U8)
+    model = make(w.nodes, w.inputs, ["y"], w.constants)
+    (wanted,) = evaluated(model, w.inputs)
+    computed = compile_model(imported(model), "generic-c", jobs=1, heuristic="greedy")(w.inputs)["y"]
+    np.testing.assert_array_equal(computed, wanted)

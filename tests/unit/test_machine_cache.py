@@ -57,7 +57,11 @@ def cached_text() -> tuple[str, tuple[File, ...]]:
     return as_text(load_machine(str(WORDS)), WORDS), read_chain(str(WORDS))
 
 
-@pytest.mark.parametrize("name", [str(WORDS), "generic-c"])
+SHIPPED = sorted(path.stem for path in (Path(__file__).parents[2] / "hw_specs").glob("*.yaml"))
+
+
+@pytest.mark.exhaustive(fast=3)
+@pytest.mark.parametrize("name", [str(WORDS), *SHIPPED])
 def test_a_machine_is_read_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     first = load_machine(name)
     monkeypatch.setattr("isamap.machine.load.load_files", refuse)
@@ -135,7 +139,7 @@ def test_bytes_that_are_no_machine_are_refused(data: bytes) -> None:
     assert restore_machine(data, read_chain(str(WORDS))) is None
 
 
-def test_a_value_of_another_type_is_refused_in_every_field() -> None:
+def test_a_value_of_another_type_is_refused_in_fields_that_are_drawn() -> None:
     text, files = cached_text()
     data: Any = json.loads(text)
     random = Random(1)
@@ -165,15 +169,22 @@ def test_objects_that_share_their_parts_many_times_are_not_hashed() -> None:
         read(json.dumps({"classes": [], "rows": rows, "root": 61}))
 
 
-def test_a_folder_that_others_may_write_to_is_not_read(cache: Path) -> None:
+def test_a_folder_that_others_may_write_to_is_not_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load_machine(str(WORDS))
     cache.chmod(0o777)
-    assert load_again(WORDS).name == "words"
+    monkeypatch.setattr("isamap.machine.load.load_files", refuse)
+    with pytest.raises(AssertionError, match="read again"):
+        load_again(WORDS)
     cache.chmod(0o700)
 
 
-def test_a_damaged_machine_is_read_anew() -> None:
+@pytest.mark.parametrize(("old", "new"), [(b"}", b""), (b"scale", b"scald")])
+def test_a_damaged_machine_is_read_anew(old: bytes, new: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     load_machine(str(WORDS))
     (path,) = (Cache.open(MACHINES).folder / "objects").iterdir()
-    path.write_bytes(path.read_bytes()[:-1])
-    assert load_again(WORDS).name == "words"
+    damaged = path.read_bytes().replace(old, new)
+    assert damaged != path.read_bytes()
+    path.write_bytes(damaged)
+    monkeypatch.setattr("isamap.machine.load.load_files", refuse)
+    with pytest.raises(AssertionError, match="read again"):
+        load_again(WORDS)

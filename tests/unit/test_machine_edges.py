@@ -30,7 +30,7 @@ PRODUCT = """kernel product(M, N, K) {{
 }}"""
 
 
-TWIN = """  # --- array
+DUPLICATE = """  # --- array
   - semantics: |
       instruction slow_weights() {
         in w: i8[32, 32] @ spad;
@@ -296,7 +296,7 @@ def test_what_needs_a_state_that_nothing_sets_is_not_issued(tmp_path: Path, *, i
 
 
 def test_a_check_tells_what_is_odd(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    edited(tmp_path, "edge-npu", "  # --- array\n", TWIN)
+    edited(tmp_path, "edge-npu", "  # --- array\n", DUPLICATE)
     for _ in "ab":  # found, and remembered
         assert main(["hw", "check", str(tmp_path / "edge-npu.yaml")]) == 0
         told = capsys.readouterr()

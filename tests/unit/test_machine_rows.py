@@ -144,7 +144,7 @@ instructions:
 
 
 def test_odd_is_what_the_text_says_and_not_what_is_made_of_it(tmp_path: Path) -> None:
-    """Slower than the rows one after the other: never chosen, and no twin of anything that is written."""
+    """Slower than the rows one after the other: never chosen, and no duplicate of anything that is written."""
     described = machine(tmp_path, ("instructions:\n", ALL_AT_ONCE))
     assert {"load_row_rows", "load_all"} <= described.instructions.keys()
     assert [

@@ -115,10 +115,12 @@ def _cast(o: Applied) -> Value:
 def _clip(o: Applied) -> Value:
     x, template = o[0], "{0}"
     inside, values = wide(x.dtype), [x]
-    for place, (name, default) in enumerate((("min", -3.4e38), ("max", 3.4e38)), 1):
-        if o.opset < 11:
-            known = o.real(name, default)
+    for place, name in enumerate(("min", "max"), 1):
+        if o.opset < 11 and o.has(name):
+            known = o.real(name, 0.0)
             text = cast(number(known), inside).text
+        elif o.opset < 11:
+            continue  # the default is the largest number of f32
         elif (bound := o.optional(place)) is None:
             continue
         else:

@@ -92,7 +92,7 @@ def _dequantize(o: Applied) -> Value:
 def requantised(
     o: Applied, total: Value, scales: tuple[Value, Value, Value], zero: Value, axis: int
 ) -> Value:
-    """Sums in i32 by two scales over a third, rounded, onto a zero point; scales may differ along an axis."""
+    """Return sums times two scales over a third, rounded, plus a zero point; scales may differ along an axis."""
     scaled = tuple(_along(scale, total.rank, axis) for scale in scales)
     a, b, y = (scale.known for scale in scaled)
     if a is not None and b is not None and y is not None:
@@ -114,8 +114,15 @@ def _along(value: Value, rank: int, axis: int) -> Value:
 
 
 def _linear_matmul(o: Applied) -> Value:
-    total = multiplied(o, o[0], o[3], "i32", (o[2], o[5]))
-    return requantised(o, total, (o[1], o[4], o[6]), o[7], total.rank - 1)
+    total = multiplied(o, o[0], o[3], _sum_type(o[0]), (o[2], o[5]))
+    rows = max(0, total.rank - 2)
+    scale, result, zero = (_along(value, total.rank, rows) for value in (o[1], o[6], o[7]))
+    return requantised(o, total, (scale, o[4], result), zero, total.rank - 1)
+
+
+def _sum_type(a: Value) -> str:
+    """Return the type that holds sums of as many products of bytes as a row of a factor has elements."""
+    return "i32" if a.shape[-1:] < (2**31 // 256**2,) else "i64"
 
 
 def _turned(o: Applied, x: Value) -> Value:
@@ -130,7 +137,7 @@ def _linear_gemm(o: Applied) -> Value:
     if o.real("alpha", 1.0) != 1:
         raise NotTaken("a factor before the sums")
     a, b = (_turned(o, o[n]) if o.integer(f"trans{word}", 0) else o[n] for n, word in ((0, "A"), (3, "B")))
-    total = multiplied(o, a, b, "i32", (o[2], o[5]), onto=o.optional(6))
+    total = multiplied(o, a, b, _sum_type(a), (o[2], o[5]), onto=o.optional(6))
     if o.optional(7) is None:
         raise NotTaken("a result in floating point")
     return requantised(o, total, (o[1], o[4], o[7]), o[8], 1)
@@ -171,11 +178,13 @@ def _linear_average(o: Applied) -> Value:
     if o.integer("channels_last", 0):
         raise NotTaken("channels behind the image")
     x, scale, zero, result, point = (o[n] for n in range(5))
+    count = prod(x.shape[2:])
+    if x.rank < 3 or not count:
+        raise NotTaken("a mean of no elements")
     text = o.text()
     total = text.write("i32", (*x.shape[:2], *(1 for _ in x.shape[2:])))
     at, loops = axes_of(x.shape)
     kept = [*at[:2], *("0" for _ in x.shape[2:])]
-    count = prod(x.shape[2:])
     start = f"i32(0) - i32({count}) * {cast(element(text, zero.shaped(()), ()), 'i32').text}"
     text.loop(total.loops(kept), f"{total.at(kept)} = {start};")
     text.loop(loops, f"{total.at(kept)} += {cast(text.read(x).term(at), 'i32').text};")

@@ -84,10 +84,6 @@ def _size(o: Applied) -> Value:
     return Value.of(np.asarray(o[0].count, np.int64))
 
 
-def _identity(o: Applied) -> Value:
-    return o[0]
-
-
 def _dropout(o: Applied) -> Value | tuple[Value, ...]:
     x, training = o[0], o.known(2) if o.opset >= 12 else None
     ratio = o.known(1) if training is not None and bool(training) else None
@@ -113,7 +109,7 @@ VIEWS: Mapping[str, Lowered] = {
     "Unsqueeze": _unsqueeze,
     "Shape": _shape,
     "Size": _size,
-    "Identity": _identity,
+    "Identity": lambda o: o[0],
     "Dropout": _dropout,
     "BitCast": _bit_cast,
 }
