@@ -170,7 +170,7 @@ def _asked(
     stop: float,
     without: Sequence[Candidate],
 ) -> Solved:
-    """Return what the solver makes of what is known, in the time that is left; that itself where nothing is left."""
+    """Return the solver's result in the time that is left; the known result where no time is left."""
     left_s = stop - time.monotonic()
     has_cuts = any(own.is_split for own in known)
     if left_s <= 0 or (solved.status == "OPTIMAL" and not has_cuts):
@@ -194,7 +194,7 @@ def _is_within(candidate: Candidate) -> bool:
 
 
 def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, proved_by: str) -> Solved:
-    """Return what the solver found, or what is known where that is as good."""
+    """Return the solver's result, or the known one where that is as good."""
     found, best = answer.found, known.candidate
     notes = (answer.failure,) if answer.failure is not None else ()
     if found is None:
@@ -215,7 +215,7 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, pro
 
 
 def _denied(found: Found) -> Diagnostic:
-    """Return what to say of a solver that called infeasible what has a schedule."""
+    """Return the warning that the solver called a problem infeasible that has a schedule."""
     return Diagnostic(
         "solver-denied",
         "the solver said that there is no schedule, although one is known; it was asked in another way",
@@ -239,12 +239,12 @@ class _Known:
 
 
 def _least_ns(known: Sequence[_Known]) -> float:
-    """Return what no schedule of any option undercuts."""
+    """Return a lower bound over the schedules of all options."""
     return min(min(own.floors_ns) for own in known)
 
 
 def _floored(options: Sequence[OpenOption], best: Candidate, stop: float) -> list[_Known]:
-    """Return what nothing undercuts of each option, that of the best schedule foremost."""
+    """Return the lower bounds of each option, that of the best schedule first."""
     found: list[_Known] = []
     for option in sorted(options, key=lambda o: o is not best.option):
         if option.floor_ns >= best.cost_ns or time.monotonic() > stop:
@@ -278,7 +278,7 @@ def _split(known: Sequence[_Known], best: Candidate, stop: float) -> tuple[list[
 
 
 def _contenders(known: Sequence[_Known], best: Candidate) -> list[Contender]:
-    """Return what may still beat the best schedule, its own option foremost."""
+    """Return the candidates that may still beat the best schedule, its own option first."""
     found: list[Contender] = []
     for own in sorted(known, key=lambda k: k.option is not best.option):
         option, start = own.option, best if own.option is best.option else own.best

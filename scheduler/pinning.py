@@ -81,7 +81,7 @@ def _is_part(name: str, pin: str) -> bool:
 
 
 def _values(problem: Problem, nest: NestProblem, chosen: NestSchedule, pinned: list[str]) -> dict[str, int]:
-    """Return what a nest has decided, of the decisions named."""
+    """Return the values that a nest has of the decisions named."""
     read = read_nest(problem, nest, chosen)
     if read is None:
         raise UsageProblem(

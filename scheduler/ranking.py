@@ -156,7 +156,7 @@ def _rank_nest(
 
 
 def _next_ns(pool: Pool, k: int) -> float:
-    """Return what the first schedule behind the list costs, of a pool that holds all there are."""
+    """Return the cost of the first schedule after the list, of a pool that holds all there are."""
     ranked = pool.ranked(k + 1)
     return ranked[k].cost_ns if len(ranked) > k else inf
 
@@ -169,7 +169,7 @@ def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -
     beyond = [bound - found.least_ns + found.rest_ns for found in lists]
     beyond += [_sum(lists, picks) for picks in chosen[k:]]
     if any(r.group.choices for r in ranked):
-        # Of what else may be taken along, and of other nests for what is not, none is listed.
+        # Of what else may be fused, and of other nests for what is not, none is listed.
         beyond.append(bound)
     reproducible = all(found.reproducible for found in lists)
     schedules: list[Schedule] = []

@@ -211,7 +211,7 @@ def covers(s: Statement, operand: Operand, of: Conflicts, but: int | None = None
 
 
 def _beside(subscripts: Sequence[tuple[Index, Index]]) -> list[Expr]:
-    """Return the conditions, no two of which hold at once, that some index differs from what stands beside it."""
+    """Return conditions, at most one of which holds, that some index differs from the one it is paired with."""
     found: list[Expr] = []
     equal: list[Expr] = []
     for i, fixed in subscripts:

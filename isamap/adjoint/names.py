@@ -19,7 +19,7 @@ class Names:
         self._axes = set(_axes(kernel.body))
 
     def fresh(self, wanted: str) -> str:
-        """Return the wanted name or one like it, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
+        """Return this name, or a similar one if it is in use, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
         stem, _, end = wanted.rpartition("_")
         others = (
             (f"{stem}_{n}" for n in count(int(end)))
@@ -31,7 +31,7 @@ class Names:
         return name
 
     def axis(self, wanted: str, others: Iterable[Axis]) -> str:
-        """Return the wanted name or one like it, for an axis beside `others`."""
+        """Return this name, or a similar one if it is in use, for an axis of a statement that has also `others`."""
         taken = self._taken | {a.name for a in others}
         return next(n for n in _longer(wanted) if n not in taken)
 

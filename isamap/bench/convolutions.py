@@ -227,7 +227,7 @@ def as_grouped(case: ConvCase, name: str, array: Array) -> Array:
 
 
 def patches(case: ConvCase, image: Array) -> Array:
-    """Return what each filter meets of an image [h, w, c]: [p*q, r*s*c], with zeros outside."""
+    """Return the elements of an image [h, w, c] that each filter covers: [p*q, r*s*c], with zeros outside."""
     conv = case.shape
     padded = np.pad(image, ((conv.pad_h, conv.pad_h), (conv.pad_w, conv.pad_w), (0, 0)))
     seen = np.lib.stride_tricks.sliding_window_view(padded, (conv.r, conv.s), axis=(0, 1))

@@ -100,7 +100,7 @@ class SimulatedSummary:
 
 
 def summarise_simulated(rows: Sequence[SimulatedRow]) -> SimulatedSummary:
-    """Return what rows come to."""
+    """Return the summary of some rows."""
     timed = [row for row in rows if not row.left_out]
     apart = sorted(timed, key=_apart)
     return SimulatedSummary(

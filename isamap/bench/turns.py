@@ -62,7 +62,7 @@ def play(contenders: Sequence[Timed], budget_s: float, shared: Buffers) -> dict[
 
 
 def _turn(contender: Timed, shared: Buffers) -> tuple[int, int]:
-    """Return how many untimed calls go before a turn, and how many calls make it long against the clock."""
+    """Return how many untimed calls precede a reading, and how many calls make it long enough for the clock."""
     shared.refill()
     once = contender.time(1)
     if once >= LONG_NS:

@@ -143,7 +143,7 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
 
 
 def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[tuple[str, ...]]:
-    """Return what beginning rows of each memory takes."""
+    """Return the table of times to begin rows of each memory."""
     head = (
         "rows of", "pieces of bytes", "start ns", "hinted", "stated", "followed", "computing shows",
         "traffic", "crowded ns", "a piece", "late ns", "hinted", "traffic", "of rows", "",

@@ -161,7 +161,7 @@ def _overview(group: str) -> str:
 
 
 def _usage(command: str, error: Any) -> UsageProblem:
-    """Return what typer did not like, in our words; those of typer differ between its versions."""
+    """Return the error that typer reports, in our words; those of typer differ between its versions."""
     name = f"isamap {command.replace('.', ' ')}"
     see = f"see `{name} --help`"
     kind = type(error).__name__

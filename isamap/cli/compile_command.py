@@ -69,20 +69,20 @@ class CompileOptions(CommandOptions):
     kernel: str = argument("KERNEL", f"{KERNEL_HELP}; a model's .onnx file, or a graph.json.")
     hw: tuple[str, ...] = option(
         "--hw", "MACHINE",
-        f"{MACHINE_HELP}; @Q=8 behind it gives a length of vectors, @Q=any code for all that the description "
-        "names; several, each behind its own --hw, give code that picks one when it runs.",
+        f"{MACHINE_HELP}. Append @Q=8 to set the vector length. Append @Q=any for code that supports every "
+        "length in the description. Repeat --hw for code that selects a machine at run time.",
         WORDS,
     )  # fmt: skip
     sizes: tuple[str, ...] = SIZES.field()
     output: str | None = one_word(
         "-o, --output", "FOLDER",
-        "Where to; KERNEL-MACHINE by default. With --emit program or assembly, a file.",
+        "The output folder; KERNEL-MACHINE by default. With --emit program or assembly, the output file.",
     )  # fmt: skip
     force: bool = flag("--force", "Replace files of FOLDER that were changed since they were written.")
     emit: str = option(
         "--emit", "KIND",
-        "code, in C; or of a machine whose instructions have an encoding: program, a file of its words, "
-        "assembly, their listing, or commands, C that gives the words to it.",
+        "code: C. For machines with encoded instructions also program (binary), assembly (a listing) or "
+        "commands (C that sends the instructions).",
         choice("code", *ENCODED), default="code",
     )  # fmt: skip
     stop_after: str = option(
@@ -182,7 +182,7 @@ def _of_faster(request: Request, libraries: tuple[Library, ...], output: str | N
 
 
 def _reported(request: Request, seen: Seen | None, output: str | None, shown: Shown, force: bool) -> Answer:
-    """Return the files of a compilation, and beside them what is to be seen of it."""
+    """Return the files of a compilation, and its report and pictures."""
     from isamap.driver.compiling import compile_program
     from isamap.scheduler import start_early
 
@@ -202,7 +202,7 @@ def _reported(request: Request, seen: Seen | None, output: str | None, shown: Sh
 
 
 def _dump(folder: str | None) -> Seen | None:
-    """Return what writes the passes to a folder; None where none is named."""
+    """Return the function that writes the passes to a folder; None where no folder is named."""
     if folder is None:
         return None
     from isamap.driver.explaining import Dump
@@ -237,7 +237,7 @@ def _written(outcome: Outcome, output: str | None, report: str, force: bool) -> 
 
 
 def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
-    """Return what the pipeline has after a stage or a pass, as text."""
+    """Return the result of a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.length_versions import compile_request
     from isamap.driver.pipeline import unseen

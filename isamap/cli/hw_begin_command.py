@@ -93,7 +93,7 @@ def _parted(figure: str) -> tuple[str, str]:
 
 
 def _ask(name: str, question: str, usual: str, read: Callable[[str], T]) -> T:
-    """Return what is typed, or what is usual; asked again where it cannot be."""
+    """Return the value that a person types, or the usual one; ask again where it is not possible."""
     while True:
         complain(f"{name}, {question} [{usual}]:")
         word = sys.stdin.readline()

@@ -224,7 +224,7 @@ def _neighbours(axes: Sequence[Setting], cases: int) -> list[list[int]]:
 
 
 def _write(folder: Path, chain: tuple[File, ...], point: Mapping[str, str]) -> str:
-    """Return the path of the description at a point, with what it extends beside it."""
+    """Return the path of the description at a point, written next to the descriptions that it extends."""
     file = chain[0]
     for path, value in point.items():
         file = edited(file, path, value)

@@ -32,7 +32,7 @@ class ImportOptions(CommandOptions):
     model: str = argument("MODEL", "The path of an .onnx file.")
     sizes: tuple[str, ...] = SIZES.field()
     constant: tuple[str, ...] = CONSTANTS.field()
-    output: str | None = one_word("-o, --output", "FOLDER", "Where to; MODEL-graph by default.")
+    output: str | None = one_word("-o, --output", "FOLDER", "The output folder; MODEL-graph by default.")
     force: bool = flag("--force", "Replace files of FOLDER that were changed since they were written.")
 
 

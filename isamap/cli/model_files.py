@@ -122,7 +122,7 @@ def _how(machines: Sequence[str], choices: Choices, devices: str) -> How:
 
 
 def _told(dealt: Dealt) -> str:
-    """Return what devices do side by side, and what that is said to take beside one device."""
+    """Return a line on devices that run in parallel, and their predicted time compared with one device."""
     from isamap.report.mappings import time_text
 
     count = sum(len(phase) > 1 for phase in dealt.phases)

@@ -25,7 +25,8 @@ MACHINE_HELP = "A shipped machine's name, `host`, or the path of a description"
 KERNEL = Option((), "KERNEL", f"{KERNEL_HELP}.", WORD)
 MACHINE = Option(
     ("--hw",), "MACHINE",
-    f"{MACHINE_HELP}; @Q=8 behind it gives a length of vectors, @Q=any all that the description names.", WORD,
+    f"{MACHINE_HELP}. Append @Q=8 to set the vector length, or @Q=any for every length in the description.",
+    WORD,
 )  # fmt: skip
 MACHINE_ARGUMENT = Option((), "MACHINE", "A shipped machine's name, `host`, a path, or -.", WORD)
 SIZES = Option(

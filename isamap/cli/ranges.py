@@ -29,7 +29,7 @@ class Setting:
 
 
 def read_setting(text: str) -> Setting:
-    """Return what `--set` says. Raises: UsageProblem."""
+    """Return the ranges that `--set` gives. Raises: UsageProblem."""
     path, sign, values = text.partition("=")
     if not sign or not path.strip() or not values:
         raise _problem(f"--set takes PATH=VALUES, not `{text[:60]}`")

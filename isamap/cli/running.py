@@ -91,7 +91,7 @@ def run(words: Sequence[str]) -> int:
 
 
 def _answer(command: str, words: Sequence[str]) -> Answer:
-    """Return what a command answers, its failures included, with all that could not be kept."""
+    """Return the answer of a command, its failures included, with everything that could not be stored."""
     with _collected() as unkept:
         answer = _invoked(command, words)
     return replace(answer, findings=(*answer.findings, *unkept.values())) if unkept else answer
@@ -144,7 +144,7 @@ def _collected() -> Generator[dict[str, Finding]]:
 
 
 def _refused(words: Sequence[str], error: OSError) -> Answer:
-    """Return what the operating system refused: a lack of something, or else a mistake here."""
+    """Return the answer for an error of the operating system: something is missing, or isamap has a mistake."""
     let_go()
     if isinstance(error, BrokenPipeError):  # a help page whose reader closed the pipe
         return Answer(exit=write_answer("", 0))

@@ -268,7 +268,7 @@ def _hold_contest(
 
 
 def _show_best(request: Request, matched: Compilation, contest: Contest, progress: Progress) -> Explained:
-    """Return what is to be seen of the winner, with the cheapest schedules as runners-up."""
+    """Return the report of the best schedule, with the cheapest schedules as runners-up."""
     from isamap.driver.explaining import explain
     from isamap.driver.refining import RUNNERS_UP, rank_schedules
 

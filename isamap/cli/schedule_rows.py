@@ -65,7 +65,7 @@ def _schedule(request: Request) -> Done:
 
 
 def read_rows(request: Request, name: str) -> list[dict[str, Size]]:
-    """Return the sizes of every row: columns that the kernel knows, beside those that are the same for all."""
+    """Return the sizes of every row: the columns that the kernel knows, and the sizes that are the same for all."""
     from isamap.syntax import parse_kernel
 
     source = read_file(suite_path(name) if name in SUITES else Path(name), name)

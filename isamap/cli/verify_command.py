@@ -45,8 +45,8 @@ class VerifyOptions(CommandOptions):
     )
     hw: str | None = one_word(
         "--hw", "MACHINE",
-        f"{MACHINE_HELP}; @Q=8 behind it gives a length of vectors, @Q=any tries the program at all; with "
-        "--all also `x86-*`, or several with commas.",
+        f"{MACHINE_HELP}. Append @Q=8 to set the vector length, or @Q=any to test the program at every "
+        "length in the description. With --all also `x86-*`, or several with commas.",
     )  # fmt: skip
     every: bool = flag("--all", "Every shipped kernel on every shipped machine, or those that are named.")
     sizes: tuple[str, ...] = SIZES.field()

@@ -21,7 +21,7 @@ CONNECT_S = 10
 def done_on_cluster(
     do: Callable[[Work], Found], wanted: Sequence[Work], address: str
 ) -> Iterator[tuple[int, Found]]:
-    """Yield what is found for each piece of work with its number, in the order in which they end.
+    """Yield the result of each piece of work with its number, in the order in which they end.
 
     Raises: MissingTool without `distributed`; UsageProblem where no scheduler answers, or where workers have
     another isamap or none.

@@ -130,7 +130,7 @@ def describe(request: Request, made: Compilation) -> Outcome:
 
 
 def _report(made: Compilation, program: LoweredProgram) -> str:
-    """Return what was decided, of all versions."""
+    """Return the report on the decisions of all versions."""
     from isamap.report.compilation import Decided, compilation_report, versions_report
 
     every = tuple(
@@ -170,7 +170,7 @@ def _mapped(schedule: Schedule) -> list[dict[str, Any]]:
 
 
 def _priced(schedule: Schedule) -> dict[str, Any]:
-    """Return what is known about a schedule's cost."""
+    """Return the known costs of a schedule."""
     return {
         "cost": schedule.cost_ns,
         "lower_bound": schedule.lower_bound_ns,
@@ -187,7 +187,7 @@ def _priced(schedule: Schedule) -> dict[str, Any]:
 
 
 def _views(request: Request, made: Compilation, report: str) -> dict[str, str]:
-    """Return what is to be seen of the schedule, as files, and the report with what bounds it."""
+    """Return the pictures of the schedule, as files, and the report with its bottleneck."""
     import json
 
     from isamap.driver.explaining import explain

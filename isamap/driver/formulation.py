@@ -173,7 +173,7 @@ def canonical_form(
 
 
 def _share_ns(request: Request, canonical: Kernel, plan: Plan, written: Set[str]) -> float:
-    """Return what the statements take in a plan that write some arrays. Units: nanoseconds of the model."""
+    """Return the time of the statements in a plan that write some arrays. Units: nanoseconds of the model."""
     known = statements(canonical)
     costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
     nests = zip(plan.problem.nests, costs, strict=True)
@@ -221,7 +221,7 @@ def _cheapest(
     problem_of: ProblemOf,
     clock: Clock,
 ) -> Rewrite:
-    """Return what cannot be performed in any form is left to the pipeline, which says why."""
+    """Return the kernel as it is written, or the variant that the model finds fastest."""
     written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
     if not found:
@@ -247,7 +247,7 @@ def _cost_ns(
     heuristic: str,
     clock: Clock,
 ) -> float:
-    """Return what a heuristic's plan of a form costs. Units: nanoseconds of the model."""
+    """Return the cost of a heuristic's plan of a variant. Units: nanoseconds of the model."""
     try:
         canonical = _dense(bind(kernel, dict(sizes)), machine).kernel
     except (NoMapping, UsageProblem):
@@ -258,7 +258,7 @@ def _cost_ns(
 def plan_ns(
     request: Request, canonical: Kernel, problem_of: ProblemOf, heuristic: str, clock: Clock
 ) -> float:
-    """Return what a heuristic's plan costs; infinite where there is none. Units: nanoseconds of the model."""
+    """Return the cost of a heuristic's plan; infinite where there is none. Units: nanoseconds of the model."""
     plan = quick_plan(request, canonical, problem_of, heuristic, clock)
     return float("inf") if plan is None else plan.ns
 

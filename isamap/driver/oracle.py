@@ -75,7 +75,7 @@ def expect(
     fill: str,
     samples: int | None = None,
 ) -> dict[str, Expected]:
-    """Return what each output should hold after a run on the fill named.
+    """Return the values that each output should have after a run on the named fill.
 
     `samples` asks for that many elements only; by default very large kernels are sampled.
     """

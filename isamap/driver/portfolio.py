@@ -195,7 +195,7 @@ def _prepared(prepared: Prepared, kernel: Kernel, library: Installed, performed:
 
 
 def _wrong(theirs: Theirs) -> Diagnostic | None:
-    """Return what is wrong with a library's results, at the sizes measured and the least; None for nothing."""
+    """Return the error of a library's results, at the sizes measured and the smallest; None where they are right."""
     request = theirs.prepared.request
     parsed = parse_kernel(request.kernel)
     sizes = complete_sizes(parsed, whole_sizes(request.sizes))
@@ -327,7 +327,7 @@ def _lines(
     found: Sequence[Compared],
     told: Mapping[str, Any],
 ) -> list[str]:
-    """Return what the report says."""
+    """Return the text of the report."""
     name = prepared.compiled.interface.name
     lines = ["", f"portfolio: {told['chosen']} performs {name}"]
     if winner is not None:

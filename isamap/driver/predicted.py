@@ -105,7 +105,7 @@ def shipped_cases() -> tuple[Case, ...]:
 
 
 def predict(asked: Asked) -> Predicted:
-    """Return what the description promises; what refuses the kernel is part of the answer."""
+    """Return the performance that the description predicts, or the reason why it refuses the kernel."""
     request = Request(
         asked.case.kernel,
         asked.machine,
@@ -178,7 +178,7 @@ class Use:
 
 
 def uses_of(made: Compilation) -> tuple[Use, ...]:
-    """Return what performs the statements of a schedule that compute."""
+    """Return the instructions that perform the computing statements of a schedule."""
     assert made.schedule is not None, "the stages before have run"
     return tuple(use for nest in made.schedule.nests if (use := _use(made, nest)) is not None)
 
@@ -207,7 +207,7 @@ class Sent:
 
     @staticmethod
     def of(asked: Asked) -> Sent:
-        """Return what is asked of a description in a folder of its own."""
+        """Return the request for a description in its own folder, with the texts of that folder."""
         path = Path(asked.machine)
         texts = {file.name: file.read_text(encoding="utf-8") for file in sorted(path.parent.glob("*.yaml"))}
         return Sent(replace(asked, machine=path.name), tuple(texts.items()))

@@ -80,7 +80,7 @@ def remember_problem(key: str, problem: Problem) -> None:
 
 
 def _content(kind: str, key: str) -> bytes | None:
-    """Return what is kept under a key; None where nothing is, or nothing can be."""
+    """Return the cached entry of a key; None where there is none, or the cache is not usable."""
     with OnlyWarned(), suppress(OSError):
         path = Cache.open(kind).find(key)
         return path.read_bytes() if path is not None else None

@@ -45,7 +45,7 @@ def rank_schedules(request: Request, problem: Problem) -> Ranking:
 def evaluate_schedules(
     request: Request, trials: Sequence[Trial], evaluator: str | Evaluator, *, again: bool = False
 ) -> tuple[Evaluated, ...]:
-    """Return what an evaluator says of each schedule, each looked at once. Raises: UsageProblem, MissingTool."""
+    """Return an evaluator's result for each schedule, each evaluated once. Raises: UsageProblem, MissingTool."""
     from isamap.tune.evaluating import Log, Setting, evaluate_all
 
     versions = {"isamap": __version__, "state": program_state(), "ortools": ortools_version()}

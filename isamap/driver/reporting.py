@@ -161,7 +161,7 @@ def _with_links(shown: Explained, made: Made, found: Recorded) -> tuple[Roofline
 
 
 def _sentence(kernel: str, shown: Explained, schedule: Schedule, found: Recorded | None) -> str:
-    """Return what bounds it, and by how much."""
+    """Return the bottleneck, and by how much it limits the speed."""
     took = f" takes {time_text(schedule.cost_ns)} by the model" if schedule.cost_ns is not None else ""
     if found is not None:
         whole = found.simulation.total_ns

@@ -186,7 +186,7 @@ class Choices:
     cost_model: str = option(
         "--cost-model",
         "NAME",
-        "What schedules are chosen by.",
+        "The cost model that ranks schedules.",
         plugin("cost model"),
         default=DEFAULT_COST_MODEL,
         echo="always",

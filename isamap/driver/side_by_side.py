@@ -26,7 +26,7 @@ def all_jobs() -> int:
 def done_side_by_side(
     do: Callable[[Work], Found], wanted: Sequence[Work], jobs: int, *, here: bool = False
 ) -> Iterator[tuple[int, Found]]:
-    """Yield what is found for each piece of work with its number, in the order in which they end.
+    """Yield the result of each piece of work with its number, in the order in which they end.
 
     With `here`, this process is one of them, and takes pieces from the end.
     """

@@ -86,7 +86,7 @@ def _schedule(request: Request) -> Schedule:
 
 
 def _costs(request: Request, schedules: Sequence[Schedule]) -> list[float]:
-    """Return what schedules cost at a profile value; infinite where the model cannot say. Units: nanoseconds."""
+    """Return the costs of schedules at a profile value; infinite where the model has none. Units: nanoseconds."""
     named = {nest.mapping for schedule in schedules for nest in schedule.nests}
     problem = compile_kernel(request, "formulate", extent=tuple(sorted(named))).problem
     assert problem, "this stage has run"

@@ -77,7 +77,7 @@ def program_kernel(program: ProgramFile, source: Source) -> Kernel:
 
 
 def verify_program(program: ProgramFile, machine: Machine, kernel: Kernel, fill: str) -> Case:
-    """Return a program performed on one fill, and its results held against the oracle."""
+    """Return the result of comparing a program, performed on one fill, with the oracle."""
     arrays, scalars = make_arrays(kernel, fill), make_scalars(kernel, fill)
     try:
         found = execute_program(program, machine, arrays)

@@ -192,7 +192,7 @@ def compare(
     fill: str,
     guard: bool,
 ) -> Case:
-    """Return a result held against the oracle."""
+    """Return the comparison of a result with the oracle."""
     if result.status != 0:
         said = f"the program refused its arguments: {result.meaning}"
         refused = (Diagnostic("program-refused", said),)
@@ -222,7 +222,7 @@ def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Cas
 
 
 def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
-    """Yield what is compared: outputs as a whole, and those of a recurrence from the program's own state, too.
+    """Yield the comparisons: outputs as a whole, and those of a recurrence from the program's own state, too.
 
     Where the whole is too vague to tell anything, the iterations alone decide, which is as much.
     """
@@ -245,7 +245,7 @@ def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple
 
 
 def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
-    """Return what says that an output was compared with a bound that tells nothing."""
+    """Return the error that an output's bound is too large to detect a wrong result."""
     large = (
         f"its bound, {vague.bound:.3g}, is larger than a tenth of its values, which reach {vague.size:.3g}"
     )

@@ -19,7 +19,7 @@ MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is ju
 
 
 def judged(program: LoweredProgram, machine: Machine) -> LoweredProgram:
-    """Return the program, ready to be emitted: it touches nothing beside its tensors and buffers."""
+    """Return the program, ready to be emitted, after checking that it touches only its tensors and buffers."""
     outside = check_touched(program, machine, _sizes_at_ends(program))
     assert not outside, f"lowering broke its rules: {outside[0]}"
     return program

@@ -93,7 +93,7 @@ def part_text(name: str, emit: EmitCall) -> str:
 
 
 def _needs(name: str, text: str, n: str, known: Iterable[str]) -> tuple[str, ...]:
-    """Return what a text calls."""
+    """Return the functions that a text calls."""
     called = (f"{other}_{n}" for other in known if other != name and re.search(rf"\b{other}_{n}\(", text))
     return (f"type_{n}", *called)
 

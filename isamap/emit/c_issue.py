@@ -241,7 +241,7 @@ class Issuer:
         return self.machine.memories[operand.memory or ""].c_type(operand.dtype.name)
 
     def _param(self, value: Argument, here: Here, stays: bool = False) -> Text:
-        """Return a parameter; a constant that `stays` is not moved in front of the loops beside it by compilers."""
+        """Return a parameter; C compilers do not move a constant that `stays` out of the loops around it."""
         match value:
             case int():
                 return Text(str(value), PREFIX if value < 0 else POSTFIX)

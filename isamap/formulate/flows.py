@@ -207,14 +207,14 @@ def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: boo
 
 
 def _held_beginning(moves: _Moves, first: OperandTile) -> Supply | None:
-    """Return what sets registers to what sums start from, where an instruction holds them there."""
+    """Return the operand load that initialises sums in registers, where an instruction keeps them there."""
     if moves.suppliers.is_addressable(first.memory):
         return None
     return held_beginning(first, moves.suppliers)
 
 
 def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
-    """Return what sums start from: in registers that hold them, by the first product itself, or in a scratchpad."""
+    """Return how sums are initialised: in registers, by the first product itself, or in a scratchpad."""
     if begun_by(first, moves.tile, moves.suppliers):
         return []
     set_by = _held_beginning(moves, first)
@@ -229,7 +229,7 @@ def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut]:
 
 
 def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int]:
-    """Return how many registers of each memory the longest of these chains writes while sums are held."""
+    """Return the most registers of each memory that one of these chains writes while accumulators are in use."""
     most: dict[str, int] = {}
     for way in ways:
         made = Counter[str]()
@@ -275,7 +275,7 @@ def _issues(moves: _Moves) -> int:
 
 
 def _move_of(moves: _Moves, operand: OperandTile) -> TilesMove:
-    """Return what brings tiles into the scratchpad."""
+    """Return the instruction that moves tiles into the scratchpad."""
     found = tiles_move(operand, moves.tile, moves.home, moves.suppliers)
     assert found is not None, "homes are those that something moves to"
     return found

@@ -53,7 +53,7 @@ def fusions(
     profile: Mapping[str, int],
     memories: Memories,
 ) -> tuple[Fusion, ...]:
-    """Return what a tile of statement `number` can take along."""
+    """Return the statements that can be fused with a tile of statement `number`."""
     acc = tile.accumulator
     if acc is None or tile.held is not None:
         return ()

@@ -26,7 +26,7 @@ from isamap.transform import distinct_reads, reads, statements, symbols
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
-    """Return the option of a tile of statement `number`, with what it can take along; None where there is none."""
+    """Return the option of a tile of statement `number`, with what can be fused with it; None where there is none."""
     option = option_of(tile, frame.suppliers, frame.kernel, frame.profile)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None

@@ -1,7 +1,7 @@
 """Mappings with partially known costs: the rest is computed step by step, on demand.
 
     loops and intervals  ->  how operands come to registers  ->  what a copy of each input costs, one by one
-    ->  what copies of sums cost, what is taken along
+    ->  what copies of sums cost, what is fused
 
 The first steps take some 0.1 and 1 ms, a copy up to 10 ms. An outline holds an option whose figures
 are no larger than those of the whole one, so that a search with a schedule cheaper than anything the

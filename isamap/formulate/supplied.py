@@ -8,12 +8,12 @@ from isamap.source import added
 
 
 def supplied_ns(supply: Supply | Leaf | Location | None) -> float | None:
-    """Return all of them; None where there is no supply. Units: nanoseconds."""
+    """Return the time of an operand load; None where there is no load. Units: nanoseconds."""
     return None if supply is None else supply.cost_ns if isinstance(supply, Supply) else 0.0
 
 
 def intervals_ns(supply: Supply | Leaf | Location | None, suppliers: Suppliers) -> float:
-    """Return all of them, each as long as it keeps its unit, whatever part of a register it brings."""
+    """Return the time that an operand load keeps its units busy, whatever part of a register it fills."""
     if not isinstance(supply, Supply):
         return 0.0
     known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
@@ -22,7 +22,7 @@ def intervals_ns(supply: Supply | Leaf | Location | None, suppliers: Suppliers) 
 
 
 def unit_ns(supply: Supply | Leaf | Location | None, unit: str, suppliers: Suppliers) -> float:
-    """Return how long instructions of a supply keep one unit busy. Units: nanoseconds."""
+    """Return how long the instructions of an operand load keep one unit busy. Units: nanoseconds."""
     if not isinstance(supply, Supply) or not supply.cost_ns:  # what is supplied once costs nothing
         return 0.0
     inside = added(unit_ns(source, unit, suppliers) for _, source in supply.inputs)

@@ -102,7 +102,7 @@ def _scratch_ns(
 def with_reads(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel
 ) -> tuple[TileOperand, ...]:
-    """Return the operand; one computed from several arrays has their traffic beside it, and is never staged."""
+    """Return the operand, which is never staged if it is computed from several arrays, and those arrays' traffic."""
     if len(reads(operand.subject)) < 2 or described.direct_ns is None:
         return (described,)
     parts = (
@@ -262,7 +262,7 @@ def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None
 
 
 def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers) -> TileOperand:
-    """Return the operand with the unit that fills its buffer, or writes a result back, beside the instruction's."""
+    """Return the operand with the unit that fills its buffer, or writes a result back, if not the sum's."""
     home = described.homes[0]
     known = operand, tile, home, suppliers
     found = tiles_move(*known, back=described.is_accumulator) if home else None

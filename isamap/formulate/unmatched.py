@@ -80,7 +80,7 @@ def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
 
 
 def require_performed(nests: Sequence[NestProblem], kernel: Kernel, machine: Machine) -> None:
-    """Raise NoMapping for the first statement that has no mapping, and that no other takes along."""
+    """Raise NoMapping for the first statement that has no mapping, and is fused with no other."""
     taken = {fusion.statement for nest in nests for option in nest.options for fusion in option.fusions}
     for nest in nests:
         if not nest.options and nest.statement not in taken:

@@ -186,7 +186,7 @@ def _read(source: Source, folder: Path) -> Library:
 
 
 def _interface(node: Node, folder: Path, findings: Findings) -> Source | None:
-    """Return the text of an interface, beside the description or shipped."""
+    """Return the text of an interface, which lies next to the description or is shipped."""
     name = read_text(node, "an interface", findings)
     if name is None:
         return None

@@ -137,7 +137,7 @@ def block_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> B
 
 
 def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> tuple[Node, ...]:
-    """Return the loops of a copy that moves in blocks: of counters beside `counts` there is one block."""
+    """Return the loops of a copy that moves in blocks: counters outside `counts` have one block."""
     sizes = dict(block.sizes)
     trips = {c: Index.of(1) for c in sizes} | {c: n.floordiv(sizes.get(c, 1)) for c, n in counts.items()}
     return mover_loops(block, trips, names)

@@ -140,7 +140,7 @@ def _rows_of(dealt: Dealt) -> _Rows | None:
 
 
 def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
-    """Return what the trip at `place` performs."""
+    """Return the work that the trip at `place` performs."""
     if dealt.by_rows:
         return _share_of_rows(dealt, place, names)
     made, trips = dealt.make(), dealt.trips
@@ -166,7 +166,7 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
 
 
 def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
-    """Return what the trip at `place` performs of its rows: lines go round the trips of the loops around.
+    """Return the rows that the trip at `place` works on: lines go round the trips of the loops around.
 
     So an iteration of a sum has next to nothing to count, and all of its iterations have as many hints. Of
     lines that are fewer than those trips, each has a part of the rows: all of them in the first trips would

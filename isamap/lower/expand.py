@@ -30,7 +30,7 @@ Steps = tuple[Step, ...]
 
 
 def expand_nest(kernel: Kernel, tree: Tree, suppliers: Suppliers, names: Names) -> Nodes:
-    """Return the loops, copies and issues of one statement of a kernel, and of those that it takes along."""
+    """Return the loops, copies and issues of one statement of a kernel, and of the statements fused with it."""
     tile, nest = tree.tile, tree.schedule
     finish = finish_of(kernel, tile, nest, suppliers) if tile.accumulator else Finish((), ())
     seen = seen_where(kernel, tile.statement)

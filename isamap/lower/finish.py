@@ -78,7 +78,7 @@ def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Supplie
 def before_tiles(
     finish: Finish, tile: Tile, nest: NestSchedule, suppliers: Suppliers, names: Names
 ) -> tuple[Node, ...]:
-    """Return what is brought once, for what is computed of all tiles on their way out."""
+    """Return the loads that are made once, for all tiles of results."""
     acc = tile.accumulator
     home = next((s.memory for s in nest.stages if acc is not None and s.operand == acc.name), "")
     if acc is None or not home or finish.whole == finish.partial:
@@ -149,7 +149,7 @@ def copied_back(
 def in_case(
     measure: Index, zero: Callable[[], tuple[Node, ...]], more: Callable[[], tuple[Node, ...]]
 ) -> tuple[Node, ...]:
-    """Return what happens where a measure is 0, and where it is more: only one of them where it is known."""
+    """Return the code for a measure of 0 and for a larger one; only one of them where the measure is known."""
     if measure.value == 0:
         return zero()
     if _is_never_zero(measure):

@@ -129,7 +129,7 @@ class _Join:
     # --- bodies
 
     def block(self, bodies: Sequence[Nodes], which: Which) -> Nodes:
-        """Return what bodies have alike at their beginnings; what comes then, each under its own condition."""
+        """Return the common beginning of some bodies, then the remainder of each under its own condition."""
         front = self._alike(bodies, which)
         rests = [body[len(front) :] for body in bodies]
         if len(which) == 1:
@@ -154,7 +154,7 @@ class _Join:
         return tuple(found)
 
     def _tried(self, make: Callable[[], T]) -> T | None:
-        """Return what is made, or None, and nothing is known that was not before."""
+        """Return the result of `make`; None, with the names that it declared undone, where parts differ."""
         before = len(self.trail)
         try:
             return make()
@@ -394,7 +394,7 @@ def _all(kind: type[T], given: Sequence[object]) -> list[T]:
 
 
 def _same(given: Sequence[T]) -> T:
-    """Return what all of the given are. Raises: _NotAlike."""
+    """Return the value that all of them share. Raises: _NotAlike."""
     if any(one != given[0] for one in given):
         raise _NotAlike
     return given[0]
@@ -418,7 +418,7 @@ def _columns(
 
 
 def _note(nodes: Sequence[Issue] | Sequence[For] | Sequence[Parallel] | Sequence[Block]) -> str:
-    """Return what is said of all of them."""
+    """Return the note that all of them share; "" where they differ."""
     return nodes[0].note if all(n.note == nodes[0].note for n in nodes) else ""
 
 

@@ -65,7 +65,7 @@ def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
 
 
 def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
-    """Return what the last iteration of a loop has left in buffers, written back."""
+    """Return the write-back of the results that the last iteration of a loop has left in buffers."""
     nodes: list[Node] = []
     left = scope.place.left[step.loop.axis]
     last = left.ceildiv(step.loop.step) - 1
@@ -86,7 +86,7 @@ def of_turn(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
 
 
 def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
-    """Return what an iteration copies for another one: dealt to the loops inside, or performed at once."""
+    """Return the copies that an iteration makes for another one: interleaved with inner loops, or all at once."""
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
         turn = scope.place.trips[stage.depth - 1] + stage.ahead
@@ -120,7 +120,7 @@ def with_hints(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
 
 
 def shares(nest: Nest, step: Turns, scope: Scope) -> Nodes:
-    """Return what the body of a loop performs of work dealt to it."""
+    """Return the share of interleaved work that one iteration of a loop performs."""
     due = [work for work in scope.dealt if work.innermost == step.number]
     return tuple(node for work in due for node in share_of(work, scope.place, nest.names))
 
@@ -133,8 +133,10 @@ def _dealt(scope: Scope, works: Iterable[Dealt]) -> Scope:
 
 
 def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dealt:
-    """Return a prefetch dealt to the first loops inside: line by line of all rows where they go along them. Rows
-    along a sum are asked for one after the other: line by line they come a fifth slower.
+    """Return a prefetch interleaved with the first inner loops.
+
+    It takes all rows line by line where loops go along them. Rows along a sum are prefetched one after the
+    other: line by line they come a fifth slower.
     """
     axis = nest.loops[hosts[-1][0]].axis if hosts and hosts[-1][0] < nest.schedule.hold else ""
     lines = "side by side" if goes_along(_operand(nest.tile, prefetch.operand), axis) else "row by row"
@@ -142,7 +144,7 @@ def _at_first(nest: Nest, prefetch: Prefetch, scope: Scope, hosts: Hosts) -> Dea
 
 
 def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Dealt | None:
-    """Return a prefetch of pieces of rows dealt to the one loop inside `hold`, which goes from row to row; None
+    """Return a prefetch of pieces of rows interleaved with the loop inside `hold` that goes from row to row; None
     where there is no such loop.
     """
     hold = nest.schedule.hold
@@ -216,7 +218,7 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
 
 
 def _written(nest: Nest, step: Copies, scope: Scope, place: Place, turn: Index) -> Nodes:
-    """Return what an iteration has left in its copy of a buffer, written from there."""
+    """Return the write-back of an iteration's results, from its copy of the buffer."""
     known = nest.tile, nest.loops, place, nest.suppliers, nest.names
     return copied_back(nest.finish, _slot(nest, step, scope, turn), *known)
 

@@ -173,7 +173,7 @@ def configured(nodes: tuple[Node, ...], machine: Machine) -> tuple[Node, ...]:
 
 
 def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | None:
-    """Return what all numbered registers need together; None where some need another thing in another nest."""
+    """Return the configuration that all numbered registers need; None where two nests need different ones."""
     needs = needs_of(nodes, machine)
     found: dict[tuple[str, str], dict[int, int]] = {}
     declared = (node for node in walk(nodes) if isinstance(node, Declare))

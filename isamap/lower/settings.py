@@ -91,7 +91,7 @@ class _Pass:
             known = kept
 
     def setting(self, wanted: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
-        """Return the instructions that make fields what is wanted, and what is known behind them."""
+        """Return the instructions that set fields to these values, and the known values after them."""
         before: list[Node] = []
         for name, value in wanted.items():
             if known.get(name) == value:
@@ -188,5 +188,5 @@ def _params(
 
 
 def _values(setter: Instruction, params: Mapping[str, Index]) -> dict[Field, Index]:
-    """Return what fields hold behind an instruction."""
+    """Return the values of fields after an instruction."""
     return {_key(s.field): s.value.substitute(params) for s in setter.settings}

@@ -81,7 +81,7 @@ def overlap(tree: Tree) -> Tree:
 
 
 def peel(tree: Tree) -> Tree:
-    """Return what is left of a block is performed apart; so is the first iteration where it differs."""
+    """Return the tree in which the remainder of a block, or a differing first iteration, is performed apart."""
     nest = tree.schedule
 
     def peeled(step: Step) -> Step:

@@ -51,7 +51,7 @@ def counted(nodes: tuple[Node, ...], most: int = MOST_LOOPS) -> Counted:
 
 
 def spelled_out(share: Share) -> tuple[Node, ...]:
-    """Return a share by itself: which pieces it performs follows from its number alone."""
+    """Return the code of one share: its number alone determines the pieces that it performs."""
     parts = [counted((n,), depth) for n, depth in zip(share.body, share.depths, strict=True)]
     counts = [product(count for _, count in counters) for counters, _ in parts]
     pieces = sum(counts, start=ZERO)

@@ -27,8 +27,8 @@ End = Literal["least", "most"]
 def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> Nodes:
     """Return a register block, where some iteration of it may pass the statement's guard.
 
-    `inner` are the steps in it. What it takes along beside its sum, or copies for other iterations, has to be
-    done anyhow; so has what an ordered loop carries from one of its iterations to the next.
+    `inner` are the steps in it. What is fused with its sum, or copied for other iterations, has to be done
+    anyhow; so has what an ordered loop carries from one of its iterations to the next.
     """
     place = scope.place
     shared = any(work.work and work.innermost >= nest.schedule.hold for work in scope.dealt)
@@ -46,7 +46,7 @@ def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> 
 
 
 def _adding(assign: Assign) -> Expr | None:
-    """Return what holds in each iteration that changes a sum."""
+    """Return the conditions that hold in each iteration that changes a sum."""
     match assign.op, assign.value:
         case str() as op, Call("select", (guard, _, Const() as nothing)):
             return guard if nothing.value == identity_of(op, nothing.dtype).value else None

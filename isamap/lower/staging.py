@@ -211,7 +211,7 @@ def _windows_filled(
 
 
 def _pieces(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-    """Return the same with each move by itself as a piece of the work, to be dealt to iterations of loops."""
+    """Return the same with each move as a separate piece of work, to be interleaved with iterations of loops."""
     return tuple(Block("", (node,)) if isinstance(node, Issue) else node for node in nodes)
 
 
@@ -280,7 +280,7 @@ class _TileLoops:
         return nodes if divides(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
 
     def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
-        """Return the rows behind those that there are, which the last tile of a tap reads as well, set to zero."""
+        """Return the code that zeroes rows after the last one, which the last tile of a tap reads as well."""
         tile = self.tile.axis(axis).tile
         cell = prod(self.staged.operand.cell_shape) // tile
         reach = here.left[axis] - left
@@ -312,7 +312,7 @@ class _TileLoops:
         return here, [number for number in remaining if number not in chain[:-1]]
 
     def last(self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
-        """Return what is left behind the last whole step of a loop."""
+        """Return the code for the remainder after the last whole step of a loop."""
         axis, step = self.loops[number].axis, self.loops[number].step
         left = here.left[axis]
         whole = left.floordiv(step)

@@ -31,7 +31,7 @@ class Emitter:
     known: dict[Supply, Value] = field(default_factory=dict[Supply, Value])
 
     def value(self, supply: Supply | Leaf, bindings: Bindings, leaf: Value | None = None) -> Value:
-        """Return the register that a supply computes here, issued unless it is there already."""
+        """Return the register that an operand load fills here, issuing the load unless the value is there already."""
         if isinstance(supply, Leaf):
             assert leaf is not None, "a leaf stands for a register that the caller holds"
             return leaf
@@ -49,7 +49,7 @@ class Emitter:
         return value
 
     def reference(self, found: Supply | Leaf | Location, bindings: Bindings) -> OperandRef:
-        """Return what an issue names: the register that a chain computes here, or the place in memory."""
+        """Return the value that an issue names: the register that a chain fills here, or the place in memory."""
         if isinstance(found, Location):
             place = _bind_location(found, bindings)
             return MemoryRef(place.buffer, place.offset, place.strides)
@@ -83,7 +83,7 @@ def _has_leaf(supply: Supply | Location | Leaf) -> bool:
 
 
 def bind_supply(supply: Supply, bindings: Bindings) -> Supply:
-    """Return the supply at a place: positions and valid parts replaced by what they are there."""
+    """Return the operand load at a place, with the positions and valid parts of that place."""
     inputs: list[tuple[str, Supply | Location | Leaf]] = []
     for name, source in supply.inputs:
         match source:

@@ -119,5 +119,5 @@ def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
 
 
 def bindings_of(place: Place, partial: dict[str, Index]) -> dict[str, Index]:
-    """Return what positions and valid parts are at a place."""
+    """Return the values of positions and valid parts at a place."""
     return {f"@{a}": p for a, p in place.position.items()} | {f"#{a}": n for a, n in partial.items()}

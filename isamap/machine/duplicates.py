@@ -16,7 +16,7 @@ _WORD = re.compile(r"(?<!@ )\b[A-Za-z_][A-Za-z_0-9]*\b")
 
 
 def find_duplicates(machine: Machine) -> Iterator[Diagnostic]:
-    """Yield a warning for each instruction that is never chosen beside another one."""
+    """Yield a warning for each instruction that is never chosen because another one does the same."""
     known: dict[str, MachineInstruction] = {}
     for item in machine.instructions.values():
         other = known.setdefault(_meaning(item.instruction), item)

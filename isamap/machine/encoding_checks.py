@@ -86,7 +86,7 @@ def resolve_encoding(
 
 
 def _steps(known: Iterable[Quantity]) -> tuple[Quantity, ...]:
-    """Return what fields may hold beside what each issue decides, where the hardware has loops."""
+    """Return the quantities that fields may hold besides those of each issue, where the hardware has loops."""
     return tuple(Quantity("step", q.name) for q in known if q.kind == "address")
 
 

@@ -146,7 +146,7 @@ def _read_field(name: Scalar, node: Node, findings: Findings) -> FieldSpec | Non
 
 
 def read_program(node: Node | None, findings: Findings) -> ProgramSpec | None:
-    """Return what `program` says."""
+    """Return the value of `program`."""
     if node is None:
         return None
     keys = read_mapping(node, "`program`", PROGRAM, findings)

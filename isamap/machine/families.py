@@ -94,7 +94,7 @@ def check_variables(rows: tuple[Row, ...], texts: Iterable[Scalar], findings: Fi
 
 
 def describe_row(row: Row) -> tuple[str, ...]:
-    """Return what to note beside a finding in a member of a family; nothing for an instruction of its own."""
+    """Return the note for a finding in a member of a family; nothing for a single instruction."""
     return (f"in the member {', '.join(f'{k}={v}' for k, v in row.items())} of this family",) if row else ()
 
 

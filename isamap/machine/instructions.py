@@ -408,7 +408,7 @@ class _Turned:
         return EmitStep(c_type, value, call)
 
     def nested(self, call: Nested) -> Nested:
-        """Return a call with the names of values and places as this turn has them."""
+        """Return a call with this iteration's names of values and places."""
         return replace(call, args=tuple(self.written(a) for a in call.args))
 
     def written(self, arg: Written) -> Written:

@@ -160,7 +160,7 @@ def _whole(entry: MachineInstruction, calls: Mapping[str, Emission]) -> MachineI
 
 
 def _is_overwritten(o: Operand, assign: Assign, loop: Loop) -> bool:
-    """Return whether nothing is left of what an operand held: of a merging move, once all lanes are on."""
+    """Return whether a merging move overwrites all of an operand once all lanes are on."""
     extents = {Index.of(axis.name): axis.extent for axis in loop.axes}
     covered = len(set(assign.target.index)) == len(o.shape) and all(
         extents.get(at) == size for at, size in zip(assign.target.index, o.shape, strict=False)

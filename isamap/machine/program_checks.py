@@ -55,7 +55,7 @@ def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
 
 
 def stand_in(spec: ProgramSpec) -> ProgramFormat:
-    """Return what instructions are held against where `program` was refused, so that no more is said than once."""
+    """Return the format to check instructions against where `program` was refused, to report each error once."""
     queues = tuple(TokenQueue(q.giver.text, q.taker.text, q.depth) for q in spec.queues)
     bundle = None
     if spec.bundle is not None:

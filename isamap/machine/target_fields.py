@@ -83,7 +83,7 @@ TARGET = Keys(
 
 
 def read_target(node: Node | None, findings: Findings) -> TargetSpec:
-    """Return what a `target` says."""
+    """Return the value of a `target`."""
     if node is None:
         return TargetSpec()
     keys = read_mapping(node, "`target`", TARGET, findings)

@@ -46,7 +46,7 @@ MODEL_KEYS = figure_keys(ModelFigures)
 
 
 def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | None:
-    """Return what a link's `rows` says."""
+    """Return the value of a link's `rows`."""
     found = _read(RowTimes, node, "`rows`", findings, ROWS)
     if found is not None:
         _check_together(found, "`rows`", ("short_start_ns", "short_bytes"), findings)
@@ -64,7 +64,7 @@ def read_row_times(node: Node | None, findings: Findings) -> Stated[RowTimes] | 
 
 
 def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTimes] | None:
-    """Return what a link's `streams` says."""
+    """Return the value of a link's `streams`."""
     found = _read(StreamTimes, node, "`streams`", findings, STREAMS)
     if found is not None:
         _check_order(found, "hinted_computing_factor", "computing_factor", findings)
@@ -74,17 +74,17 @@ def read_stream_times(node: Node | None, findings: Findings) -> Stated[StreamTim
 
 
 def read_tlb(node: Node | None, findings: Findings) -> Stated[Tlb] | None:
-    """Return what `tlb` says."""
+    """Return the value of `tlb`."""
     return _read(Tlb, node, "`tlb`", findings, TLB)
 
 
 def read_loop_times(node: Node | None, findings: Findings) -> Stated[LoopTimes] | None:
-    """Return what `loops` says."""
+    """Return the value of `loops`."""
     return _read(LoopTimes, node, "`loops`", findings, LOOPS)
 
 
 def read_model(node: Node | None, findings: Findings) -> Stated[ModelFigures] | None:
-    """Return what `model` says."""
+    """Return the value of `model`."""
     found = _read(ModelFigures, node, "`model`", findings, MODEL_KEYS)
     if found is not None:
         for name in ("leak_factor", "stream_leak_factor"):

@@ -118,7 +118,7 @@ def compile_program_of(
 
 
 def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
-    """Return the steps dealt to devices, by the machine's figures as they were measured here."""
+    """Return the partition of the steps among devices, by the machine's parameters as measured here."""
     name = machine_of(how.machine)
     machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
     costs = {kernel: one.cost_ns for kernel, one in made.items()}

@@ -34,7 +34,7 @@ class Dealt:
 def deal(
     program: Program, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
 ) -> Dealt:
-    """Return the steps dealt; `costs` are kernels' prices by name. Units: nanoseconds, seconds of wall clock."""
+    """Return the partition of the steps; `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
     problem = problem_of(program, costs, machine, devices)
     plan = dealt(problem, limit_s)
     wrong = check_device_plan(problem, plan)

@@ -34,7 +34,7 @@ def sweep_of(statement: int, outer: str, inner: str) -> str:
 
 
 def parallel_of(statement: int, axis: str) -> str:
-    """Return how many parts of an axis are dealt to threads; 1 when it is not dealt."""
+    """Return how many parts of an axis are distributed to threads; 1 when it is not distributed."""
     return f"nest{statement}.parallel.{axis}"
 
 

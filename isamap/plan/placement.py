@@ -31,7 +31,7 @@ class Buffer:
 def check_placement(
     buffers: Sequence[Buffer], offsets: Mapping[str, int], capacity_bytes: int
 ) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a placement: () when nothing is.
+    """Return the errors in a placement; () when it is right.
 
     Quadratic on purpose, and written without what the packers share, so that it is obviously right.
     """

@@ -111,7 +111,7 @@ def lifetime_of(steady: Steady, pipeline: Pipeline) -> int:
 
 
 def check_pipeline(steady: Steady, pipeline: Pipeline) -> Iterator[Diagnostic]:
-    """Yield what is wrong with an answer."""
+    """Yield the errors in an answer."""
     starts, interval = pipeline.starts, pipeline.interval
     if len(starts) != len(steady.operations) or interval < 1 or min(starts, default=0) < 0:
         yield _wrong(f"{len(steady.operations)} operations need as many starts, and an interval of 1 or more")

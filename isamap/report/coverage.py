@@ -102,7 +102,7 @@ class Coverage:
 
 
 def coverage_of(machine: Machine, found: Iterable[Matched], mode: str) -> Coverage:
-    """Return the matrix of kernels that were matched; statements that only move have no row beside others."""
+    """Return the matrix of matched kernels; statements that only move have no row where others have one."""
     instructions = computing_instructions(machine)
     rows = [row for matched in found for row in _rows(matched, frozenset(instructions))]
     return Coverage(machine.name, mode, instructions, tuple(rows))

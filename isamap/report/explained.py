@@ -103,7 +103,7 @@ def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
 
 
 def bound_sentence(spent: Sequence[Spent]) -> str:
-    """Return what bounds a schedule, in one sentence."""
+    """Return the bottleneck of a schedule, in one sentence."""
     named = [s for s in spent if s.parts]
     if not named:
         return "the model does not split its cost into parts"

@@ -381,7 +381,7 @@ _CPU = 1
 
 
 def dlpack_code(dtype: DType) -> int:
-    """Return what DLPack calls a type beside its bits; -1 for none."""
+    """Return DLPack's code for the kind of a type; -1 for none."""
     if dtype.name == "bf16":
         return _BFLOAT
     return _CODES[dtype.kind] if not dtype.is_float or dtype.bits >= 16 else -1

@@ -322,7 +322,7 @@ def _ended(
     emulator: Emulator | None,
     inherited: dict[str, int],
 ) -> IsamapError:
-    """Return what an abnormal end means."""
+    """Return the meaning of an abnormal end."""
     if code > 0:
         last = errors.strip().splitlines()[-1:] or [f"it ended with exit code {code}"]
         return _problem("program-failed", f"could not be run: {last[0][:300]}", subject)

@@ -403,7 +403,7 @@ def _scalar_bytes(dtype: Any, value: Any) -> bytes:
 
 
 def _compare(machine: Machine, trial: _Trial, image: list[bytes], shared: mmap.mmap) -> str | None:
-    """Return what is wrong with the results of a trial, or None."""
+    """Return the error in the results of a trial; None when they are right."""
     found: dict[str, NDArray[Any]] = {}
     for o, before, (offset, size, _, _) in zip(trial.form.passed, image, trial.places, strict=False):
         after = shared[offset : offset + size]

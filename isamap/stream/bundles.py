@@ -143,7 +143,7 @@ def expand(runs: Sequence[Run], bundle: Bundle, words: Sequence[int]) -> tuple[P
 
 
 def moved(command: Command, steps: Steps, iteration: int) -> Command:
-    """Return a command as it is in a iteration of its loop."""
+    """Return a command as it is in an iteration of its loop."""
     if not steps or not iteration:
         return command
     grown = dict(steps)

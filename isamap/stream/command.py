@@ -68,7 +68,7 @@ def quantities(
 
 
 def command_of(instruction: Instruction, found: Mapping[Quantity, int]) -> Command:
-    """Return the command that decides this much; what is not held is fixed by the instruction."""
+    """Return the command with these field values; the instruction fixes those that no field holds."""
     params = tuple((p.name, _held(p, found)) for p in instruction.params)
     bound = bound_instruction(instruction, integers(instruction, params))
     operands = tuple((o.name, _where(o, bound, found)) for o in instruction.operands)

@@ -174,5 +174,5 @@ def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
 
 
 def refused(at: int, said: str) -> VerificationFailed:
-    """Return what is wrong at a word."""
+    """Return the error at a word."""
     return VerificationFailed(Diagnostic("program-word", f"word {at}: {said}"))

@@ -23,7 +23,7 @@ Clock = tuple[int, ...]
 
 
 def later(one: Clock, other: Clock) -> Clock:
-    """Return what both know together."""
+    """Return the later of two clocks, component by component."""
     return tuple(map(max, one, other))
 
 

@@ -140,7 +140,7 @@ class QueueRun:
                 raise self.wrong(number, f"does not wait for word {self.placed[other].at}")
 
     def wrong(self, number: int, said: str) -> VerificationFailed:
-        """Return what is wrong at a command."""
+        """Return the error at a command."""
         one = self.placed[number]
         named = one.command.instruction if one.command.instruction == END else f"`{one.command.instruction}`"
         return VerificationFailed(Diagnostic("program-tokens", f"word {one.at}, {named}: {said}"))

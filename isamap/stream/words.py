@@ -176,7 +176,7 @@ class _Touched:
     readers: dict[str, Array] = field(default_factory=dict[str, Array])
 
     def earliest(self, access: Access) -> int:
-        """Return the first word for an access: behind what it reads, beside the reader of what it overwrites."""
+        """Return the first word for an access: after the writers of its bytes; with their readers at the earliest."""
         if not access.at.size:
             return 0
         first = int(_of(self.writers, access).max()) + 1

@@ -355,7 +355,7 @@ def _side(e: ast.ExprSyntax, wanted: DType, *, bound: bool) -> str:
 
 
 def _cast_text(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
-    """Return the expression in the wanted type, as `_cast_help` proposes it first."""
+    """Return the expression converted to the expected type, as `_cast_help` proposes it first."""
     if wanted == BOOL:
         return f"({e.span.text}) != 0"
     if _computed_narrow(found, wanted, e):

@@ -163,7 +163,7 @@ GATES: Mapping[str, int] = {"gru": 3, "lstm": 4, "rnn_tanh": 1, "rnn_relu": 1}
 
 
 def with_whole_layers(module: Any, inputs: Sequence[Any]) -> Any:
-    """Return a module of Dynamo in which recurrent layers are whole, where no gradient is wanted of it."""
+    """Return a module of Dynamo with recurrent layers undivided, where no gradient of it is needed."""
     torch: Any = import_module("torch")
     if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in inputs):
         return module

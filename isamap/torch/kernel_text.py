@@ -217,7 +217,7 @@ class _Made:
         *,
         whole: bool = False,
     ) -> str:
-        """Return an element that is read; `whole` keeps axes of one element, beside which may be read."""
+        """Return an element that is read; `whole` keeps axes of one element, where a read may go past the element."""
         if whole and any(size > 1 and stride == 0 for size, stride in zip(sizes, strides, strict=True)):
             raise NotTaken("a padded tensor that is repeated")
         walk = _walk(sizes, strides, whole)

@@ -194,7 +194,7 @@ def _reach(index: Index, s: Statement, row: str, span: Span) -> Span:
 
 
 def _filling(s: Statement, members: Members, n: int, held: Span) -> Span:
-    """Return the rows of a statement that write some element that is held."""
+    """Return the rows of a statement that write some element in the buffer."""
     name = members.rows[n]
     index = s.assign.target.index[members.shrunk[s.assign.target.buffer]]
     step, extent = _step(index, name), next(_extent_of(a) for a in s.axes if a.name == name)

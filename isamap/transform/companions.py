@@ -90,7 +90,7 @@ def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
 def _is_needed(
     written: Read, s: Statement, others: Sequence[Statement], carried: Sequence[Read], of: Conflicts
 ) -> bool:
-    """Return whether others, or later iterations of the sum s, depend on elements that are written beside it."""
+    """Return whether others, or later iterations of the sum s, read elements that a compensation term would write."""
     if any(may_be_one(written, s, r, s, of, in_turn=False) for r in carried):
         return True
     return any(may_be_one(written, s, r, t, of, in_turn=False) for t in others for r in _needed_by(t))

@@ -127,7 +127,7 @@ def assigns(stmt: Stmt) -> Iterator[Assign]:
 
 
 def free_name(kernel: Kernel, wanted: str) -> str:
-    """Return the wanted name, with `_` behind it as long as it has a meaning already."""
+    """Return this name, with `_` appended until it is free."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     taken |= {let.name for let in kernel.lets} | RESERVED
     taken |= {a.name for s in statements(kernel) for a in (*s.axes, *s.sequence)}

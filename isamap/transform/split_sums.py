@@ -224,7 +224,7 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
 
 
 def _parted_dimension(given: tuple[Statement, ...], number: int) -> int | None:
-    """Return the dimension of a sum's array of which a later statement beside it needs one value only."""
+    """Return a dimension of a sum's array of which a later statement in the same loops needs one value only."""
     s = given[number]
     if s.assign.op is None or not s.reduction_axes or s.assign.guard is not None:
         return None
@@ -250,7 +250,7 @@ def _axis_at(s: Statement, dimension: int) -> tuple[int, str] | None:
 def _parted(
     kernel: Kernel, given: tuple[Statement, ...], s: Statement, dimension: int
 ) -> tuple[Statement, ...]:
-    """Return the statements with those beside `s` that write its array parted, each as late as it can stand."""
+    """Return the statements, with writes of the array in the loops of `s` split, each as late as possible."""
     of, buffer = Conflicts.of(kernel), s.assign.target.buffer
     found: list[Statement] = []
     moved: list[Statement] = []

@@ -207,7 +207,7 @@ class Apart:
 
 
 def compare(machine: Machine, profile: Profile) -> tuple[Apart, ...]:
-    """Return every measured figure of instructions, caches and links beside the stated one."""
+    """Return every measured parameter of instructions, caches and links together with the stated one."""
     found: list[Apart] = []
     for figure in profile.instructions:
         entry = machine.instructions.get(figure.instruction)

@@ -72,7 +72,7 @@ class Near:
         return max(self.piece_ns[together], computing_ns + self.far_lines_ns)
 
     def computing_ns(self, together: int, computing_factor: float) -> float:
-        """Return what shows of computing on a piece, beside its lines."""
+        """Return the exposed computing time of a piece, besides its lines."""
         return computing_factor * (self.piece_ns[together] - self.lines_ns)
 
 
@@ -136,7 +136,7 @@ def row_figure(
 
 
 def _traffic_shown(few: Took, computing_factor: float, lines_ns: float) -> float:
-    """Return how much of what lines take counts beside what shows of computing.
+    """Return the share of the lines' time that counts besides exposed computing.
 
     All of it at most: what is beyond that is late. Units: nanoseconds of the lines of a piece.
     """

@@ -156,7 +156,7 @@ class Winners:
         return count
 
     def size_bytes(self) -> int:
-        """Return what the file and those beside it take."""
+        """Return the size of the database, with the log files next to it."""
         paths = [self.path, *(self.path.with_name(f"{NAME}{end}") for end in ("-wal", "-shm"))]
         return sum(path.stat().st_size for path in paths if path.exists())
 

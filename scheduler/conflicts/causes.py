@@ -32,7 +32,7 @@ class Cause:
 
 
 def cause_of(space: Space) -> Cause:
-    """Return what the fixed decisions of a space have against each other or against the machine."""
+    """Return why the fixed decisions of a space conflict with each other or with the machine."""
     found = (cause(space) for cause in CAUSES)
     return next((cause for cause in found if cause is not None), _unnamed(space))
 

@@ -83,7 +83,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
     """Why there is no schedule, for each statement that has none; nothing where each has one."""
     found: list[Diagnostic] = []
     for nest in problem.nests:
-        if not nest.options:  # it has no nest of its own, but may be taken along
+        if not nest.options:  # it has no nest of its own, but may be fused
             continue
         own = {name: fixed[name] for name in fixed_names(fixed, nest.statement)}
         question = Question(problem, nest)
@@ -95,7 +95,7 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
 
 
 def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
-    """Return no schedule with nothing fixed but the mapping: the machine is too small, or lacks a move."""
+    """Return the error where no decisions have a schedule: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
     supplied = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
     if not supplied:

@@ -66,7 +66,7 @@ class Choice:
 
 
 def choices_of(space: Space, blocks: Sequence[RegisterBlock]) -> Iterator[Choice]:
-    """Yield what may be decided beside each of these register blocks, in the order in which it is: sizes first."""
+    """Yield the decisions besides the register block, in the order in which they are made: sizes first."""
 
     def alike(name: str, values: Sequence[int]) -> Choice:
         return Choice.of((name,), [[(value,) for value in values]], [0] * len(blocks), [(0,)])

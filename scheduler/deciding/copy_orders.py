@@ -25,7 +25,7 @@ TOGETHER_BYTES = 512
 
 
 def order_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return what may be decided, by decision; nothing where what is fixed cannot be."""
+    """Return the decisions with their values; none where the fixed value is not possible."""
     return {name: _values(space, name, operand) for name, operand in _named(space).items()}
 
 

@@ -41,7 +41,7 @@ def crossing(space: Choices) -> tuple[TileOperand, ...]:
 
 
 def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
-    """Return what may be decided about an operand; nothing where what is fixed cannot be.
+    """Return the values that an operand's decision may have; none where the fixed value is not possible.
 
     Parts that threads perform have their buffers filled at once.
     """
@@ -54,7 +54,7 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
 
 
 def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return what may be decided about crossing, by decision."""
+    """Return the decisions about software pipelining, with their values."""
     return {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
 
 
@@ -71,7 +71,7 @@ def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
 
 
 def crossing_constraints(space: Choices) -> Iterator[Constraint]:
-    """Yield what crosses iterations is staged per block, with iterations around to cross; late sums are whole."""
+    """Yield the constraints of operands that are copied across iterations."""
     for operand in crossing(space):
         yield from _constraints(space, operand)
 
@@ -132,7 +132,7 @@ def _is_dealt(space: Choices) -> bool:
 
 
 def still(space: Choices) -> dict[str, int]:
-    """Return what is left open about crossing, decided: nothing does. Empty where nothing is left open."""
+    """Return 0, which pipelines nothing, for each decision about software pipelining that is still open."""
     found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
     return {name: 0 for name, values in found.items() if len(values) > 1}
 
@@ -141,7 +141,7 @@ def still(space: Choices) -> dict[str, int]:
 
 
 def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
-    """Return the nest with what is decided to cross iterations."""
+    """Return the nest with the decided copies across iterations."""
     crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
     if not crossed:
         return nest
@@ -172,12 +172,12 @@ def _with_turns(nest: NestSchedule, space: Choices) -> int:
 
 
 def _last_sum(nest: NestSchedule) -> str:
-    """Return the axis of the innermost loop over a sum while it is held."""
+    """Return the axis of the innermost loop that runs while the accumulators are in registers."""
     return [loop.axis for loop in nest.loops[nest.hold :] if loop.counts][-1]
 
 
 def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
-    """Return the decisions that a nest stands for; more than one iteration ahead is none of them."""
+    """Return the decisions that a nest corresponds to; none of them copies more than one iteration ahead."""
     ahead = {s.operand: BESIDE if s.into else 1 for s in nest.stages if s.ahead}
     return {
         name_of(space, o): int(spread_in(nest, o.name) is not None)

@@ -77,7 +77,7 @@ def part_of(option: NestOption, parts: Mapping[str, int]) -> NestOption | None:
 
 
 def _dealable(option: NestOption) -> list[TileAxis]:
-    """Return the axes that may be dealt: those with the most issues.
+    """Return the axes that may be distributed to threads: those with the most issues.
 
     None where operands are staged in a scratchpad, of which it is not known how cores share it.
     """
@@ -126,7 +126,7 @@ def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
 
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:
-    """Return what a part sees of the machine while others run: its share of what cores have in common."""
+    """Return the problem of one thread's part while others run: with its share of common resources."""
     sharing = min(_count(option), problem.threads)
     if sharing == 1:
         return problem

@@ -75,12 +75,12 @@ KINDS: tuple[PerOperand, ...] = (
 
 
 def open_values(space: Choices) -> Values:
-    """Return what may be decided, by decision."""
+    """Return the decisions, with their values."""
     return {name: values for kind in KINDS for name, values in kind.values(space).items()}
 
 
 def constraints_of(space: Choices) -> Iterator[Constraint]:
-    """Yield what such decisions have to keep."""
+    """Yield the constraints on such decisions."""
     for kind in KINDS:
         yield from kind.constraints(space)
 
@@ -110,7 +110,7 @@ def decided_in(space: Choices, nest: NestSchedule) -> dict[str, int]:
 
 
 def first_values(space: Choices) -> dict[str, int]:
-    """Return what searches begin with: what is fixed, and of what is open the first value."""
+    """Return the initial values of a search: the fixed ones, and the first value of each open decision."""
     return {
         name: kind.first(values) if values else 0
         for kind in KINDS
@@ -119,7 +119,7 @@ def first_values(space: Choices) -> dict[str, int]:
 
 
 def least_values(space: Choices) -> dict[str, int]:
-    """Return what is fixed, and of what is open the value that needs nothing of other decisions."""
+    """Return the fixed values, and for each open decision the value that needs nothing of other decisions."""
     return {name: min(values, default=0) for name, values in open_values(space).items()}
 
 

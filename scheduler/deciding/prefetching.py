@@ -33,7 +33,7 @@ from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, 
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:
-    """Return what may be decided, by decision; nothing where what is fixed cannot be."""
+    """Return the decisions with their values; none where the fixed value is not possible."""
     return {name: _values(space, name, operand) for name, operand in _named(space).items()}
 
 
@@ -51,7 +51,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
 
 
 def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
-    """Yield what is asked for early has a loop to be ahead of, and whole rows are asked for where a register block
+    """Yield the constraints that a prefetch has a loop to be ahead of, and takes whole rows where a register block
     has no loop over them: hints for parts of rows are late there.
     """
     rows = sweeping_axis(space.option)

@@ -65,7 +65,7 @@ def _buffer_bytes(nest: NestSchedule, stage: Stage, operand: TileOperand, option
 
 
 def capacities(space: Choices) -> Iterator[AtMost]:
-    """Yield what is staged in a scratchpad fits into it."""
+    """Yield the constraints that all buffers of a scratchpad fit into it."""
     by_home: dict[str, list[Cost]] = {}
     for operand in space.option.operands:
         if operand.homes[0] in space.scratchpads:
@@ -75,7 +75,7 @@ def capacities(space: Choices) -> Iterator[AtMost]:
 
 
 def scratch_bytes(space: Choices, operand: TileOperand) -> Cost:
-    """Return what an operand's buffers in a scratchpad take, all copies; 0 where it has none."""
+    """Return the bytes of an operand's buffers in a scratchpad, all copies; 0 where it has none."""
     copies = Const(1)
     if operand in crossing(space):
         copies = Cases(name_of(space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))

@@ -46,7 +46,7 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
 
 
 def sum_constraints(space: Choices) -> Iterator[Constraint]:
-    """Yield a sum that is cut into blocks rests in a buffer where its tensor is too narrow for it."""
+    """Yield the constraint that partial sums have a buffer where the tensor's type is too narrow for them."""
     for operand in space.option.operands:
         if operand.is_accumulator and operand.stage_whole:
             stage = space.stage(operand)

@@ -200,7 +200,7 @@ def reloads(
 
 
 def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
-    """Return how often the last cache loads anew what finds room in it beside all that the body touches."""
+    """Return how often the last cache reloads data that fits into it together with all that the body touches."""
     *nearer, cache = caches
     points = kept_points(space, cache)
     if not points:

@@ -46,7 +46,7 @@ class AnalyticModel:
         )
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return what `expression` is never below, in some tens of microseconds."""
+        """Return a lower bound of `expression`, found in some tens of microseconds."""
         return min(_least_ns(way) for way in ways(problem, option)) * ROUNDED
 
 

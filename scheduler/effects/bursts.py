@@ -57,7 +57,7 @@ def shown(tiling: Tiling, problem: Problem, missed: Sequence[Misses]) -> Cost:
 def _of_input(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
 ) -> Cost:
-    """Return what shows of an input; of one that streams, `streams` says it.
+    """Return the exposed load time of an input. Streamed inputs are priced by `streams`.
 
     What hints have brought near comes from there.
     """
@@ -77,7 +77,7 @@ def _of_input(
 def _of_levels(
     tiling: Tiling, problem: Problem, operand: TileOperand, position: int, missed: Sequence[Misses]
 ) -> Iterator[tuple[Misses, Cost]]:
-    """Yield what shows of an input out of each level."""
+    """Yield the exposed load time of an input from each level."""
     space = tiling.space
     element_bytes = max(operand.staged_bytes, operand.tensor_bytes)
     axes = [axis for axis in space.axes if axis.name not in operand.axes]
@@ -117,13 +117,13 @@ class _Byte:
     hides: float
 
     def part(self, issues_ns: float) -> float:
-        """Return which part of its time is left beside such issues, beyond that of a nearer memory."""
+        """Return the exposed part of its time, given such issues, beyond that of a nearer memory."""
         left = max(0.0, self.hides * self.ns - max(self.before_ns, issues_ns))
         return min(self.ns - self.before_ns, left) / self.ns
 
 
 def _left(space: Space, axes: Sequence[TileAxis], byte: _Byte, issue_ns: float) -> Cost:
-    """Return which part of the time for a byte is left, by what is unrolled."""
+    """Return the exposed part of the time for a byte, by unroll factors."""
     if not axes:
         return Const(byte.part(issue_ns))
     axis, *others = axes

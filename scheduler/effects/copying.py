@@ -47,7 +47,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _at_once(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return all copies per block of an operand, both ways of an accumulator, made when they are needed."""
+    """Return the time of an operand's copies per block that are made when needed; an accumulator's go both ways."""
     once = (2 if operand.is_accumulator else 1) * _filled(tiling, operand) * operand.pack_ns_per_element
     once += copying_afar(tiling, operand, problem)
     again = _again(tiling, operand)
@@ -65,7 +65,7 @@ def _filled(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
-    """Return the copies per block that other units make beside the sum."""
+    """Return the time of copies per block that other units make in parallel with the sum."""
     return (
         beside_the_sum(tiling, operand, _at_once(tiling, operand, problem), problem)
         if operand.beside
@@ -100,13 +100,13 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) 
 
 
 def least_packing(way: Way) -> float:
-    """Return one copy of what is staged, sums both ways: of what a unit moves by itself, what shows of it."""
+    """Return the least time to copy every staged operand once, accumulators in both directions."""
     leak = way.problem.model.leak_factor
     return added(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
 def least_beside(way: Way) -> float:
-    """Return what bringing inputs and copies beside the sum take at least together, which other units do.
+    """Return the least time of operand loads and of copies that other units make in parallel with the sum.
 
     But for what shows of the copies anyhow: made when they are needed, they take no more than that, on top.
     """

@@ -124,7 +124,7 @@ def _through_banks(tiling: Tiling, memory: str) -> Iterator[Cost]:
 
 
 def _of_block(tiling: Tiling) -> Cost:
-    """Return what is computed of one register block, beside which nothing else is done at either end."""
+    """Return the time to compute one register block, which overlaps with nothing at either end."""
     option, space = tiling.space.option, tiling.space
     unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
     issues = prod(issues_along(axis) for axis in option.axes if axis.is_reduction)

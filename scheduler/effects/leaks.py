@@ -26,5 +26,5 @@ def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Probl
 
 
 def least_leak(way: Way) -> float:
-    """Return what shows of bringing inputs."""
+    """Return the exposed part of the operand loads' time."""
     return way.problem.model.leak_factor * least_supply(way)

@@ -102,7 +102,7 @@ def added(missed: Sequence[Misses]) -> Iterator[tuple[Misses, float]]:
 
 
 def added_in_pieces(missed: Sequence[Misses], *, hinted: bool = False) -> Iterator[tuple[Misses, float]]:
-    """Return the same of the part of that time which counts beside computing on pieces of rows."""
+    """Return the same for the part of that time that counts besides computing on pieces of rows."""
     return _added((m, m.hinted_traffic_factor if hinted else m.traffic_factor) for m in missed)
 
 

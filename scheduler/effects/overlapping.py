@@ -60,7 +60,7 @@ def copied(
 
 
 def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
-    """Return how long units that do not sum are busy with copies dealt to the sum."""
+    """Return how long other units are busy with copies that are interleaved with the sum."""
     if not operand.beside or operand.is_accumulator or operand not in crossing(tiling.space):
         return Const(0)
     nothing, made = Const(0), total([at_once, _counted(tiling, problem)])
@@ -68,7 +68,7 @@ def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem:
 
 
 def _counted(tiling: Tiling, problem: Problem) -> Cost:
-    """Return what it takes to deal work to each step of a sum."""
+    """Return the cost of interleaving work with each step of a sum."""
     steps = (tiling.steps[axis.name] for axis in tiling.space.axes)
     return times(problem.model.share_turns_count * problem.loops.turn_ns, *steps)
 
@@ -81,7 +81,7 @@ def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
-    """Return how long a unit of its own is busy with what crosses iterations."""
+    """Return how long a separate unit is busy with copies across iterations."""
     if not operand.mover or operand not in crossing(tiling.space):
         return Const(0)
     once = _elements(tiling, operand) * operand.moved_ns_per_element
@@ -105,7 +105,7 @@ def _elements(tiling: Tiling, operand: TileOperand) -> int:
 
 
 def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
-    """Return the time of sums that come in when they are needed: only their way back crosses iterations."""
+    """Return the time to load sums when they are needed: only their write-back is across iterations."""
     if not operand.is_accumulator:
         return Const(0)
     both = 2 * operand.pack_ns_per_element

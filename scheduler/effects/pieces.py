@@ -26,7 +26,7 @@ from isamap.scheduler.effects.same_sets import if_kept
 
 
 def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:
-    """Return the time of pieces with what of computing shows beside. Units: nanoseconds."""
+    """Return the time of pieces, with the exposed time of computing. Units: nanoseconds."""
     return largest(
         total([*lines, if_followed(tiling, problem, Const(0), times(level.computing_factor, computing))])
         for level in missed

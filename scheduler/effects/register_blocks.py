@@ -43,7 +43,7 @@ def _loads(space: Space, operand: TileOperand, loops: LoopTimes) -> Cost:
 
 
 def _busy(space: Space, operand: TileOperand) -> Cost:
-    """Return what of an operand's loads keeps the unit busy that computes."""
+    """Return how long an operand's loads keep the computing unit busy."""
     if not operand.direct_busy_ns and not operand.staged_busy_ns:
         return Const(0)
     tiles = _unrolled(space, operand.axes)
@@ -93,7 +93,7 @@ def loops_ns(space: Space, loops: LoopTimes) -> Cost:
 
 
 def chains(tiling: Tiling) -> Cost:
-    """Return the chains of sums, one after the other, when nothing else fills them."""
+    """Return the time in which sums wait for their own results, one after the other."""
     if not any(axis.is_reduction for axis in tiling.space.axes):
         return Const(0)
     return times(tiling.space.option.latency_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))

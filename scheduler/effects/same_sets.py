@@ -28,7 +28,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, rows_h
 
 
 def pieces_at_least(tiling: Tiling, problem: Problem) -> Cost:
-    """Return what pieces of inputs take at least that evict each other. Units: nanoseconds."""
+    """Return the least time of conflict misses among pieces of inputs. Units: nanoseconds."""
     if not problem.caches or not problem.rows_behind[0].crowded_piece_ns:
         return Const(0)
     return total(_of_input(tiling, operand, problem) for operand in tiling.space.option.operands)

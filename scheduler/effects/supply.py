@@ -20,7 +20,7 @@ def loads(tiling: Tiling, operand: TileOperand) -> Cost:
 
 
 def busy(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return what of these loads keeps the unit busy that computes."""
+    """Return how long these loads keep the computing unit busy."""
     if not operand.direct_busy_ns and not operand.staged_busy_ns:
         return Const(0)
     return _each_tile(tiling, operand, operand.direct_busy_ns, operand.staged_busy_ns)

@@ -20,7 +20,7 @@ Answer = TypeVar("Answer")
 def ask_for(
     kind: type[Answer], job: object, limit_s: float, command: Command = COMMAND
 ) -> Answer | Diagnostic | None:
-    """Return what the process decides; where it fails, the warning that says why. Units: seconds of wall clock."""
+    """Return the decision of a process; if it fails, the warning that says why. Units: seconds of wall clock."""
     deadline = time.monotonic() + limit_s + GRACE_S
     try:
         with borrowed(command) as child:

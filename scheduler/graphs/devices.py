@@ -39,12 +39,12 @@ class Stretch:
 
 
 def ask_apart(stretch: Stretch) -> DevicePlan | Diagnostic | None:
-    """Return what a process of its own decides; where it fails, the warning that says why."""
+    """Return the decision of a separate process; if it fails, the warning that says why."""
     return ask_for(DevicePlan, stretch, stretch.limit_s)
 
 
 def dealt(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> DevicePlan:
-    """Return the best deal that is found. Units: seconds of wall clock."""
+    """Return the best partition that is found. Units: seconds of wall clock."""
     stop = time.monotonic() + limit_s
     count = len(problem.jobs)
     stretches = [range(at, min(at + STRETCH, count)) for at in range(0, count, STRETCH)]
@@ -68,7 +68,7 @@ def dealt(problem: DeviceProblem, limit_s: float, ask: Ask = ask_apart) -> Devic
 
 
 def least_ns(problem: DeviceProblem) -> float:
-    """Return what no deal is below: an equal share for each device, and the longest chain of needs."""
+    """Return a lower bound of all partitions: an equal share for each device, and the longest chain of needs."""
     ends: list[float] = []
     for job, needs in zip(problem.jobs, needs_of(problem.jobs), strict=True):
         ends.append(job.cost_ns + max((ends[n] for n in needs), default=0.0))
@@ -133,7 +133,7 @@ class _Model:
 
 
 def deal(stretch: Stretch) -> DevicePlan | None:
-    """Return the best deal of a stretch within its effort; None where nothing was found."""
+    """Return the best partition of a stretch within its effort; None where nothing was found."""
     from ortools.sat.python import cp_model
 
     problem = stretch.problem

@@ -57,7 +57,7 @@ def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
 
 
 def better_start(none: GraphPlan, greedy: GraphPlan, room_bytes: int) -> GraphPlan:
-    """Return where to start from: the greedy rule's plan, or that without fusion where it is cheaper and has room.
+    """Return the plan to start from: the greedy rule's, or the one without fusion if that is cheaper and fits.
 
     Values that are computed late keep what they read alive: for long recurrences the rule may lose.
     Units: bytes.
@@ -211,7 +211,7 @@ def _better(
 
 
 def ask_apart(window: Window, command: Command = COMMAND) -> Decided | Diagnostic | None:
-    """Return what a process of its own decides; where it fails, the warning that says why."""
+    """Return the decision of a separate process; if it fails, the warning that says why."""
     return ask_for(Decided, window, window.limit_s, command)
 
 

@@ -32,7 +32,7 @@ from isamap.source import added
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:
     """Return the cost of each statement, in the order of the problem; None where the model cannot say.
 
-    Units: nanoseconds. A statement that another one takes along costs nothing by itself.
+    Units: nanoseconds. A statement that is fused with another one costs nothing by itself.
     """
     nests = {nest.statement: nest for nest in schedule.nests}
     return tuple(

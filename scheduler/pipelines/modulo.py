@@ -73,7 +73,7 @@ def find_pipeline(steady: Steady, limit_s: float) -> Solved | None:
 
 
 def least_interval(steady: Steady) -> int:
-    """Return what no interval undercuts: work per copy of each unit, and delay per iteration around each circle."""
+    """Return a lower bound of the interval: work per copy of a unit, delay per iteration around a circle."""
     counts = dict(steady.units)
     work: dict[str, int] = {}
     for operation in steady.operations:
@@ -303,7 +303,7 @@ class _Table:
 
 
 def _by_rule(steady: Steady, interval: int) -> Pipeline | None:
-    """Return what waits for nothing of its own iteration is placed last, directly before what waits for it."""
+    """Return a pipeline in which operations that wait for nothing of their own iteration are placed last."""
     count = len(steady.operations)
     within = [w for w in steady.dependences if not w.distance]
     waiting = {w.target for w in within}

@@ -30,7 +30,7 @@ class Answer:
 
 
 def ask_apart(job: Search, command: Command = COMMAND) -> Answer:
-    """Return what the solver finds in a process of its own, within the job's limit."""
+    """Return the solver's result from a separate process, within the job's limit."""
     stop = time.monotonic() + job.limits.wall_s
     heard: list[Found | None] = [None]
     try:

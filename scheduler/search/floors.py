@@ -18,7 +18,7 @@ MAX_OPERANDS = 4  # of an option whose stagings are bounded one by one
 
 
 def floors_of(cost: Cost, space: Space, blocks: Sequence[RegisterBlock]) -> tuple[float, ...]:
-    """Return what no schedule with each of these register blocks undercuts. Units: nanoseconds.
+    """Return a lower bound for the schedules with each of these register blocks. Units: nanoseconds.
 
     Each way of staging the operands is bounded by itself, as far as there are not too many: what is cheap in
     place and what is cheap from a buffer do not come together.

@@ -22,7 +22,7 @@ from isamap.scheduler.search.assembling import ROUNDING, STATUSES, Solved
 from isamap.scheduler.search.candidates import Candidate, OpenOption, fixed_names, open_options
 from isamap.source import Infeasible, added
 
-# With more statements to take along than this, choices are the first one, the first two, ...
+# With more statements to fuse than this, choices are the first one, the first two, ...
 MAX_CHOSEN_FREELY = 8
 
 Solve = Callable[[NestProblem, tuple[OpenOption, ...], int], Solved]
@@ -32,7 +32,7 @@ Solve = Callable[[NestProblem, tuple[OpenOption, ...], int], Solved]
 def solve_all(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
 ) -> tuple[Solved, ...]:
-    """Return the answer for every nest that is not taken along, in the order of the problem.
+    """Return the answer for every nest that is not fused with another one, in the order of the problem.
 
     Raises: Infeasible as `solve` does.
     """
@@ -44,7 +44,7 @@ def solve_all(
 def solve_groups(
     problem: Problem, model: CostModel, fixed: Assignment, solve: Solve, stop: float = inf
 ) -> tuple[Group, ...]:
-    """Each nest that no other may take along, with those that it may. Raises: Infeasible as `solve` does.
+    """Each nest that no other may fuse, with those that it may. Raises: Infeasible as `solve` does.
 
     `stop` as in `open_options`.
     """
@@ -54,7 +54,7 @@ def solve_groups(
     groups: list[Group] = []
     for position, nest in enumerate(sorted(problem.nests, key=lambda n: n.statement not in offered)):
         options = open_options(problem, nest, model, fixed, stop)
-        # A nest that is not asked about stays as it is, and so is not taken along.
+        # A nest that is not asked about stays as it is, and so is not fused.
         alone = {s: found[s] for s in _offered(nest) if s in found}
         choices = [c for o in options if (c := _cheapest(o, alone, fixed)) is not None] if alone else []
         if alone:
@@ -62,7 +62,7 @@ def solve_groups(
             options = tuple(sorted(widened, key=lambda o: (o.floor_ns, o.number)))
         left = len(problem.nests) - position
         if nest.statement in offered:
-            with suppress(Infeasible):  # it has no nest of its own, but may be taken along
+            with suppress(Infeasible):  # it has no nest of its own, but may be fused
                 found[nest.statement] = None
                 found[nest.statement] = _beside_others(solve(nest, options, left), nest.others_ns)
         else:
@@ -81,7 +81,7 @@ def _beside_others(solved: Solved, others_ns: float) -> Solved:
 
 
 def _offered(nest: NestProblem) -> list[int]:
-    """Statements that some option of a nest can take along."""
+    """Statements that some option of a nest can fuse."""
     return sorted({f.statement for o in nest.options for f in o.fusions})
 
 
@@ -103,8 +103,8 @@ class Group:
     def parts(self, answer: Solved, chosen: Choice | None = None) -> tuple[Solved, ...]:
         """Return an answer for the nest as the nests that are left, each with its own cost.
 
-        `chosen` is what it takes along, the cheapest choice where none is given. Their bounds come to what is
-        proven of all together: another choice may leave others alone.
+        `chosen` are the statements that it fuses, the cheapest choice where none is given. Their bounds
+        add up to the bound of all together: another choice may leave others alone.
         """
         if not self.choices:
             return (answer,)
@@ -154,9 +154,9 @@ def _cheapest(option: OpenOption, alone: Mapping[int, Solved | None], fixed: Ass
 def choices_of(
     option: OpenOption, alone: Mapping[int, Solved | None], fixed: Assignment
 ) -> tuple[Choice, ...]:
-    """Return all that an option may take along of the statements in `alone`.
+    """Return all choices of statements in `alone` that an option may fuse.
 
-    A statement without an answer of its own has to be taken along.
+    A statement without an answer of its own has to be fused.
     """
     offered = {f.statement: f for f in option.space.option.fusions if f.statement in alone}
     costs = {s: part.candidate.cost_ns for s, part in alone.items() if part is not None}
@@ -174,7 +174,7 @@ def choices_of(
 
 
 def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
-    """Statements that may be taken along together: none without what it needs."""
+    """Statements that may be fused together: none without what it needs."""
     numbers = [f.statement for f in offered]
     free = len(offered) <= MAX_CHOSEN_FREELY
     for count in range(len(offered) + 1):
@@ -193,9 +193,9 @@ def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed:
 
 
 def _settled(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Solved:
-    """Return the answer with the cost of its own nest only, and what it takes along.
+    """Return the answer with the cost of its own nest only, and of the statements that it fuses.
 
-    The bound holds whatever is taken along: a nest left alone may cost as little as its own bound.
+    The bound holds whatever is fused: a nest left alone may cost as little as its own bound.
     """
     option, assignment = chosen.option, answer.candidate.assignment
     own_ns = float(evaluate(option.cost, assignment)) + chosen.extra_ns

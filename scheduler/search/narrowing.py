@@ -63,7 +63,7 @@ def narrow_problem(
     assert isinstance(model, FlooredModel), "only floors say what may be left out"
     frame = Frame.of(kernel, machine, sizes, threads, matches, packed)
     given, bare = statements(kernel), frame.problem(())
-    # A sum may save what the statements cost that it takes along: they are priced before.
+    # A sum may save the cost of the statements that are fused with it: they are priced before.
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
     priced: dict[int, _Priced] = {}
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
@@ -117,7 +117,7 @@ class _Judge:
     saved_ns: float
 
     def least_ns(self, option: NestOption) -> float:
-        """Return what a mapping costs at least, in parts or undivided."""
+        """Return the lower bound of a mapping's cost, in parts or undivided."""
         once = self.floor(self.bare, option) / self.frame.threads
         return self.frame.turns[self.number] * once
 
@@ -139,7 +139,7 @@ class _Judge:
         return floor, greedy_candidate(opened) if floor <= limit_ns else None
 
     def _raised_ns(self, option: OpenOption, limit_ns: float) -> float:
-        """Return what no schedule of an option undercuts, at most the limit: less where one is met on the way."""
+        """Return a lower bound of an option's schedules, at most the limit: less where one is met on the way."""
         floors = floors_of(option.cost, option.space, option.register_blocks)
         return min(raised_floors(option, floors, limit_ns, most=MOST_BOXES).floors_ns)
 
@@ -192,7 +192,7 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
 
 
 def _start(place: int, best: Candidate) -> Start:
-    """Return what greedy made of an option, for callers that want its schedule."""
+    """Return the greedy schedule of an option."""
     return Start(place, best.option.space.option.parts, tuple(best.assignment.items()))
 
 

@@ -11,7 +11,7 @@ from isamap.scheduler.search.greedy import all_moves
 
 
 def neighbours(candidate: Candidate) -> Iterator[Candidate]:
-    """Yield what differs in one decision, or in its register block."""
+    """Yield the candidates that differ in one decision, or in the register block."""
     option = candidate.option
     for move in all_moves(option, candidate.assignment):
         assignment = {**candidate.assignment, **move}

@@ -32,7 +32,7 @@ from isamap.source import added
 
 # How many changes are drawn before a point counts as one without neighbours.
 DRAWS = 32
-# Shares of changes that take another mapping, or set of statements to take along, and another register block.
+# Shares of changes that take another mapping, or set of statements to fuse, and another register block.
 JUMPS, BLOCKS = 0.1, 0.3
 
 
@@ -223,7 +223,7 @@ def changed_kinds(one: Point, other: Point) -> frozenset[str]:
 def _as_in(
     schedule: Schedule, problem: Problem, group: Group, options: Mapping[int, Sequence[OpenOption]]
 ) -> dict[int, Solved]:
-    """Return the answers for statements that may be taken along: as a schedule has them, where it does."""
+    """Return the answers for statements that may be fused: those of the schedule, where it has a nest for them."""
     nests = {nest.statement: nest for nest in schedule.nests}
     found = dict(group.alone)
     for statement in found.keys() & nests.keys():
@@ -236,7 +236,7 @@ def _as_in(
 
 
 def _ways(group: Group, options: Sequence[OpenOption], fixed: Assignment) -> tuple[Way, ...]:
-    if not group.choices:  # nothing to take along
+    if not group.choices:  # nothing to fuse
         return tuple(Way(option, Choice(option, (), 0.0, 0.0)) for option in options)
     own = (choice.option for choice in group.choices)
     choices = (choice for option in own for choice in choices_of(option, group.alone, fixed))

@@ -130,7 +130,7 @@ def _is_size(space: Space, choice: Choice) -> bool:
 
 
 def _clauses(space: Space) -> dict[str, list[Facts]]:
-    """Return what decisions have to keep, by each decision that it is about."""
+    """Return the constraints on decisions, by each decision that they are about."""
     found: dict[str, list[Facts]] = {}
     for facts in space.rules.clauses():
         for name in {name for fact in facts for name in names_in(fact)}:
@@ -139,7 +139,7 @@ def _clauses(space: Space) -> dict[str, list[Facts]]:
 
 
 def _keeping(clauses: Mapping[str, Sequence[Facts]], made: Made, names: Sequence[str]) -> Mask:
-    """Return where decisions that have just been made keep what they have to with those made before."""
+    """Return where new decisions meet their constraints, given the decisions made before."""
     points, count = {name: (values, values) for name, values in made.items()}, len(next(iter(made.values())))
     found = np.ones(count, np.bool_)
     for facts in dict.fromkeys(facts for name in names for facts in clauses.get(name, ())):

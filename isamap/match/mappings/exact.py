@@ -170,7 +170,7 @@ class _Writer:
         return [f"[{sizes}] -> {{ [{points}] : {body} and {one} }}" for one in differ]
 
     def _compared(self, index: Index, relation: str, other: Index, second: Mapping[str, str]) -> str | None:
-        """Return a subscript at the first lane beside one at the second."""
+        """Return the comparison of a subscript at the first lane with one at the second."""
         primed = {a: Index.of(b) for a, b in second.items()}
         there = other.substitute(self.bindings).substitute(primed)
         return self.compare(index.substitute(self.bindings), relation, there)
@@ -192,7 +192,7 @@ class _Writer:
         ]
 
     def _linked(self, group: AxisGroup, second: Mapping[str, str]) -> str | None:
-        """Return both lanes count along the fused axes from one position on, which is not negative."""
+        """Return the condition that both lanes count along fused axes from one position, which is not negative."""
         fused = self._number(group.kernel_axes, [self.extents[x] for x in group.kernel_axes])
         most = Index.of(1)
         for x in group.kernel_axes:

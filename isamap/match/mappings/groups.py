@@ -111,7 +111,7 @@ def groups_of(
 
 
 def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: GroupMapping) -> object:
-    """Return the least of a mapping's images under the symmetries of all that is wanted of the instruction."""
+    """Return the least image of a mapping under the symmetries of all required statements of the instruction."""
     return mapping.unused, min(
         tuple((p.statement, image(p, axes, operands)) for p in mapping.parts)
         for axes, operands in symmetries(instruction, chosen)
@@ -190,7 +190,7 @@ def _longest(pattern: Pattern, axis: str) -> int | None:
 
 
 def _order_holds(parts: tuple[_Part, ...], kernel: tuple[Statement, ...]) -> bool:
-    """Return whether performing the parts together, one after the other, leaves what the kernel leaves.
+    """Return whether performing the parts together, one after the other, gives the kernel's result.
 
     Two parts may share a written tensor only element by element and in the kernel's order; a statement
     between them in the kernel that is not among them may not touch what they write, nor write what they read.

@@ -106,7 +106,7 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
 
 
 def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> Iterator[Condition]:
-    """Yield what must hold of every two reads of one operand: where they meet, they stand for one value."""
+    """Yield the condition on every two reads of one operand: where they meet, they stand for one value."""
     for one, other in combinations(bindings, 2):
         if one.name != other.name:
             continue
@@ -170,7 +170,7 @@ def with_lanes(group: AxisGroup) -> tuple[AxisGroup, frozenset[str]]:
 
 @lru_cache(maxsize=65536)
 def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdict:
-    """Return whether wanted subscripts are equal wherever the given ones are, of these groups with lanes as `%i`."""
+    """Return whether, in groups with lanes as `%i`, equal given subscripts imply equal required subscripts."""
     if sides.other is not None:
         return _judge_reads(sides, sides.other, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
@@ -265,7 +265,7 @@ def _product(lengths: Iterator[int | None]) -> int | None:
 
 
 def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Return whether one step of one group is seen on the wanted side and not on the given one."""
+    """Return whether a step of one group changes the required side and not the given one."""
     lengths, extents = dict(space.lengths), dict(space.extents)
     used = frozenset(s for i in sides.given for s in i.symbols)
     for group in groups:
@@ -283,7 +283,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> 
 
 
 def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Return whether steps that leave the given side as it is leave the wanted one: both are linear.
+    """Return whether steps that leave the given side unchanged leave the required one so: both are linear.
 
     Only where each lane axis runs over one kernel axis, so that both take the same steps. Those of the given
     side are numbers; those of the wanted side may be sizes.

@@ -148,7 +148,7 @@ def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple
 
 
 def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
-    """Return where it lies, if a chain reads it there, and through a buffer; the one that is done first."""
+    """Return the ways to read an input, in place or through a buffer; the preferred one is first."""
     direct = _direct(operand, tile, suppliers)
     if direct is not None and direct.kind != "gathered" and not every:
         return (direct,)

@@ -100,7 +100,7 @@ def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers
 def stored_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
 ) -> WayOut | None:
-    """Return how it gets there from scratchpad `home`, in which the sums lie; None where nothing does it."""
+    """Return how results leave the scratchpad `home` of their sums; None where no instruction moves them."""
     copy, counts = _tile_out(acc, written, tile, home, suppliers)
     at_once = find_dma(copy, counts, suppliers)
     if at_once is not None:
@@ -111,7 +111,7 @@ def stored_way_out(
 def held_way_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
 ) -> WayOut | None:
-    """Return how it gets there from registers that hold the sums; None where none do, or sums leave as they are."""
+    """Return how results leave registers; None where no sums are there, or one move takes them out unchanged."""
     if suppliers.is_addressable(acc.memory):
         return None
     copy, counts = _tile_out(acc, written, tile, home, suppliers)
@@ -289,7 +289,7 @@ def counted(read: Read, copy: Copy) -> tuple[str, ...]:
 
 
 def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
-    """Return what a copy reads beside the buffer of tiles."""
+    """Return the arrays that a copy reads, other than the buffer of tiles."""
     return tuple(read for read in distinct_reads(copy.value) if read.buffer != cells)
 
 

@@ -25,7 +25,7 @@ def array_of(operand: OperandTile) -> str:
 
 
 def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False) -> str:
-    """Return what is missing where neither a chain in place nor one through a buffer exists; `back` of a result."""
+    """Return the missing move where an operand can be read neither in place nor from a buffer; `back` of a result."""
     machine = suppliers.machine.name
     register = _shown(operand.dtype.name, operand.shape)
     if (lacking := uncleared(tile, suppliers)) is not None:

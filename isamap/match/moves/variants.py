@@ -134,7 +134,7 @@ def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
 def _tail(
     tile: Tile | None, chosen: tuple[Movement, ...], suppliers: Suppliers
 ) -> tuple[Tail, tuple[tuple[str, Const], ...]]:
-    """Return what happens at the edges of a tile whose operands move as chosen."""
+    """Return how the operands of a tile are treated at its edges, with moves as chosen."""
     if tile is None or any(m.kind == "none" for m in chosen):
         return "none", ()
     cut = [a for a in tile.axes if a.tile > 1 and not _divides(a)]

@@ -148,7 +148,7 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:
-    """Yield an operand that is read twice at one subscript must stand for the same thing there."""
+    """Yield the bindings with a new one, if an operand read twice at one subscript stands for one value there."""
     for old in bound:
         if old.name == new.name and old.pattern == new.pattern:
             if old == new:

@@ -94,7 +94,7 @@ def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
 def determined(
     subscripts: Sequence[Index], extents: Mapping[str, Index], wanted: Iterable[str]
 ) -> bool | None:
-    """Return whether equal subscripts mean equal axes `wanted`, all that is not in `extents` being the same.
+    """Return whether equal subscripts imply that the axes `wanted` are equal, other symbols being fixed.
 
     `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.

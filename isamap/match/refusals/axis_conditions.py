@@ -152,7 +152,7 @@ def _nothing_like_it(case: Case, axis: Axis, wanted: Signature, missing: _Homele
 
 
 def _utilisation(axes: tuple[Axis, ...]) -> str:
-    """Return what is busy when these axes have length one."""
+    """Return a note on the share of lanes that are busy when these axes have length one."""
     lanes = 1
     for axis in axes:
         lanes *= axis.extent.value or 1

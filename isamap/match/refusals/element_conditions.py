@@ -127,7 +127,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
 
 
 def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
-    """Return what the operand that it is about stands for, beside the reads that stand for it."""
+    """Return, for each read of the operand in question, the expression that it stands for."""
     assert case.pattern is not None
     own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
     wanted = [(violation.operand, index) for index in violation.reads]
@@ -136,7 +136,7 @@ def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[B
 
 
 def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
-    """Return one element of an operand would be two of the statement's, for it is read at two subscripts."""
+    """Return the cause that one element of an operand would be two of the statement's, as it is read twice."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
     first, second = brief(one.subject), brief(other.subject)
     message = (

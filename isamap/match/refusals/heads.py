@@ -62,7 +62,7 @@ def refuse_heads(case: Case) -> Cause | None:
 
 
 def verb(op: str | None) -> str:
-    """Return what a statement with `op=` does."""
+    """Return the verb for a statement with `op=`."""
     words = {"add": "sums up", "mul": "multiplies up", "max": "takes the maximum", "min": "takes the minimum"}
     return "assigns" if op is None else words.get(op, f"reduces by `{op}`")
 

@@ -176,7 +176,7 @@ def _cause_of_padding(case: Case, group: AxisGroup, axes: list[Axis], step: int)
 
 
 def refuse_preconditions(case: Case) -> Cause | None:
-    """Return what the instruction demands of parameters or of an operand's layout, and no mapping gives."""
+    """Return the precondition on parameters, or on an operand's layout, that no mapping meets."""
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     if not pattern.instruction.where or not case.performed:

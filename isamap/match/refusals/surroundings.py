@@ -100,7 +100,7 @@ def _held(operand: Operand) -> Held:
 
 
 def refuse_around(case: Case, around: Surroundings) -> Cause | None:
-    """Return what is missing in the machine for an instruction that has mappings."""
+    """Return why the machine cannot perform an instruction that has mappings."""
     assert case.pattern is not None
     return (
         _placement(case, around)

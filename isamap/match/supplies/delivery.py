@@ -62,7 +62,7 @@ def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
 def _try_delivery(
     suppliers: Suppliers, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
 ) -> Supply | None:
-    """Return a writing instruction laid over the value, its register operand of the shape that is wanted."""
+    """Return the store of a value by this instruction; None if its register operand cannot have that shape."""
     params = fit_shape(operand, want.shape)
     own = [b for b in reads(pattern.value) if b.buffer == operand.name]
     if params is None or len(own) != 1:

@@ -70,7 +70,7 @@ def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
 
 
 def rows_beside(suppliers: Suppliers, want: Want) -> int | None:
-    """Return how long the rows are that all lanes hold, one beside the other; None where lanes lie otherwise."""
+    """Return the length of the rows that lanes hold one after the other; None where elements lie otherwise."""
     places, apart = _places(suppliers, want), lanes_apart(suppliers, want)
     if want.used is not None or places is None or apart is None:
         return None

@@ -48,7 +48,7 @@ def find_place(
 
 
 def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
-    """Return the cheapest chain that makes the wanted register behind so many moves; None when there is none."""
+    """Return the cheapest chain that fills the requested register after so many moves; None when there is none."""
     if suppliers.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(want):

@@ -50,7 +50,7 @@ class Written:
 
 
 def with_held(value: Expr, held: Expr) -> Expr:
-    """Return the value with the held sum put in, converted to the type of the sum's array."""
+    """Return the value with the accumulator's element put in, converted to the type of the sum's array."""
 
     def put(read: Read) -> Expr:
         if read.buffer != HELD:
@@ -74,7 +74,7 @@ def own_sum(tile: Tile) -> Written:
 
 
 def written_by(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
-    """Return what is written of a finished tile; None where a value has no place in the tile."""
+    """Return the expression that is written of a finished tile; None where a value has no place in the tile."""
     found = [_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
     return tuple(replace(w, alone=len(found) == 1) for w in known) if len(known) == len(found) else None

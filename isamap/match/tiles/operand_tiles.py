@@ -68,7 +68,7 @@ class OperandTile:
     def want(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
     ) -> Want:
-        """Return the register wanted when axes in `partial` have only so many valid elements left."""
+        """Return the load request for when axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
         return Want(
             expr if expr is not None else self.elements,
@@ -113,7 +113,7 @@ class Tile:
 def bring(
     suppliers: Suppliers, tile: Tile, operand: OperandTile, want: Want
 ) -> Supply | Leaf | Location | None:
-    """Return how an operand of an issue comes to hold what is wanted: a chain, or the place where it lies."""
+    """Return how an operand of an issue is loaded: a chain of instructions, or the place where it lies."""
     if not suppliers.is_addressable(operand.memory):
         return find_supply(suppliers, want)
     return find_place(suppliers, tile.pattern.instruction, operand.name, want, dict(tile.params))

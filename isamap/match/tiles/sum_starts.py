@@ -37,7 +37,7 @@ def begun_by(first: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
 
 
 def held_beginning(first: OperandTile, suppliers: Suppliers) -> Supply | None:
-    """Return what sets registers to what sums start from, where that is in no memory; None where nothing does."""
+    """Return the operand load that initialises sums without memory; None where no instruction does it."""
     found = None if reads(first.subject) else find_supply(suppliers, first.want({}))
     return found if isinstance(found, Supply) else None
 

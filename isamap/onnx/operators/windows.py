@@ -84,7 +84,7 @@ def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bo
 
 
 def kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
-    """Return an index in which places of an image stay, as they may lie beside it."""
+    """Return an index in which axes of length 1, from `first` on, keep their counter."""
     return [
         i if n >= first or size != 1 else "0" for n, (i, size) in enumerate(zip(index, shape, strict=True))
     ]

@@ -16,7 +16,7 @@ from isamap.source import Diagnostic
 
 
 def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield what is wrong with stages ahead and write-backs that are spread."""
+    """Yield the errors in stages ahead and in deferred write-backs."""
     operands = {operand.name: operand for operand in option.operands}
     stages = {stage.operand: stage for stage in nest.stages}
     for stage in nest.stages:
@@ -36,7 +36,7 @@ def check_overlap(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
 
 
 def check_prefetches(nest: NestSchedule, option: NestOption, hinted: tuple[str, ...]) -> Iterator[Diagnostic]:
-    """Yield what is wrong with prefetches, into caches that the machine has hints for."""
+    """Yield the errors in prefetches, into caches that the machine has hints for."""
     operands = {operand.name: operand for operand in option.operands}
     for prefetch in nest.prefetches:
         if prefetch.operand in operands:
@@ -148,7 +148,7 @@ def _check_spread(
 
 
 def _check_hosts(nest: NestSchedule, depth: int, axis: str, name: str) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the loops, down to the one over an axis, that are to share some work."""
+    """Yield the errors in the loops, down to the one over an axis, that are to share some work."""
     inside = [loop for loop in nest.loops[depth:] if loop.counts]
     axes = [loop.axis for loop in inside]
     if axis not in axes:

@@ -10,7 +10,7 @@ from isamap.source import Diagnostic
 
 
 def check_carried(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield what is wrong with what a nest says that it carries along an ordered loop."""
+    """Yield the errors in the loop-carried values of a nest."""
     offered = option.carried.axis if option.carried is not None else ""
     if nest.carried and nest.carried != offered:
         yield Diagnostic(
@@ -28,7 +28,7 @@ def check_carried(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
 
 
 def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the statements that a nest fuses."""
+    """Yield the errors in the statements that a nest fuses."""
     offered = {fusion.statement: fusion for fusion in option.fusions}
     for number in nest.fused:
         if number not in offered:
@@ -51,7 +51,7 @@ def check_fused(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
 
 
 def check_packed(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield what is wrong with what a nest says of operands that are packed, and of those that are not."""
+    """Yield the errors in a nest's packed and unpacked operands."""
     stages = {stage.operand: stage for stage in nest.stages}
     for operand in option.operands:
         stage = stages.get(operand.name)

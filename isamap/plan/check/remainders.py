@@ -18,7 +18,7 @@ MAX_ISSUES = 4096
 
 
 def check_rests(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the pieces in which a nest performs rests."""
+    """Yield the errors in the pieces in which a nest performs remainders."""
     whole = issues = 1
     for axis in option.axes:
         loops = [loop for loop in nest.loops if loop.axis == axis.name]

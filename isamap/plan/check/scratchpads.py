@@ -14,7 +14,7 @@ from isamap.source import Diagnostic
 
 
 def check_scratch(nest: NestSchedule, option: NestOption, problem: Problem) -> Iterator[Diagnostic]:
-    """Yield what is wrong with where the stages of a nest lie."""
+    """Yield the errors in the memories of a nest's stages."""
     operands = {operand.name: operand for operand in option.operands}
     capacities = problem.room(option)
     for stage in nest.stages:

@@ -22,7 +22,7 @@ MAX_PARTS = 4096
 
 
 def check_parallel(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
-    """Yield what is wrong with the parallel loops of a nest."""
+    """Yield the errors in the parallel loops of a nest."""
     dealt = [loop for loop in nest.loops if loop.is_dealt]
     if not dealt:
         return

@@ -116,7 +116,7 @@ class _Code:
 
 
 def _loop(name: str, last: _Scope, nest: Nest) -> _Scope:
-    """Return one of the schedule's loops: of several over an axis, those with one turn are not written."""
+    """Return one of the schedule's loops: of several over an axis, those with one iteration are not written."""
     axis = _axis(name, nest)
     loops = list(_written(axis, nest))
     depth = last.depths.get(axis, 0)

@@ -38,7 +38,7 @@ class Nest:
 
     @property
     def statements(self) -> Names:
-        """Names of the statement and those that it takes along."""
+        """Names of the statement and those fused with it."""
         return tuple(f"s{n}" for n in sorted((self.schedule.statement, *self.schedule.fused)))
 
     @property
