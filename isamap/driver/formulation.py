@@ -221,7 +221,7 @@ def _cheapest(
     problem_of: ProblemOf,
     clock: Clock,
 ) -> Rewrite:
-    """Return the kernel as it is written, or the variant that the model finds fastest."""
+    """Return the kernel as it is written, or the variant whose plan costs least."""
     written = Rewrite(kernel, ())
     found = improving_rewrites(kernel, machine)[: MOST_FORMS - 1]
     if not found:

@@ -95,7 +95,7 @@ def given_form(name: str, value: object) -> str | None:
 
 
 def read_form(word: str, _flag: str) -> str:
-    """Return what `--transform` names: `best`, or a number. Raises: UsageProblem."""
+    """Return the variant that `--transform` names: `best`, or a number. Raises: UsageProblem."""
     if word == BEST_FORM or (is_digits(word) and len(word) < 9 and 1 <= int(word) <= MOST_FORMS):
         return word
     raise UsageProblem(

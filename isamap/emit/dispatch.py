@@ -56,7 +56,7 @@ class Variant:
 
 
 def variant_name(kernel: str, machine: str) -> str:
-    """Return what the program of a kernel for a machine is called among others."""
+    """Return the name of a kernel's program for a machine, among those for other machines."""
     return f"{spell(kernel)}_on_{spell(machine)}"
 
 
@@ -199,7 +199,7 @@ def _own_arguments(interface: Interface, made: str) -> list[str]:
 
 
 def _pool(interface: Interface, variant: Variant) -> str:
-    """Return what a variant is given for a pool: one that runs on one thread takes none."""
+    """Return the pool argument of a variant: one that runs on one thread takes none."""
     if variant.emitted.interface.takes_pool:
         return "pool"
     return "NULL" if interface.takes_pool else f"({variant.emitted.name}_pool *)pool"

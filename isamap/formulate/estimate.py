@@ -146,7 +146,7 @@ def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
 
 
 def open_compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
-    """Return what a mapping's instructions take where axes that are left open count as long; infinite if unknown."""
+    """Return the time of a mapping's instructions, open axes being long; infinite if unknown."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
     fixed = numbered(statement, {}, ENOUGH)
     found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None

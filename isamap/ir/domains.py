@@ -33,7 +33,7 @@ def index_values(routine: Routine, arrays: Mapping[str, Array]) -> dict[str, Arr
 
 
 def largest_value(index: Index) -> Index:
-    """Return what an index is at most, whatever data says: each element of an array at the end of its range."""
+    """Return an upper bound of an index, whatever data says: each array element at the end of its range."""
     return _end_of(index, upper=True)
 
 

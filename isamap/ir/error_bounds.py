@@ -63,7 +63,7 @@ class Measure:
         return np.where(over, np.inf, magnitudes) if over.any() else magnitudes
 
     def narrowing(self, magnitudes: Array, values: Callable[[], Array], dtype: DType) -> Array:
-        """Return what a rounding to a type adds to magnitudes: nothing to small integers, where those are exact."""
+        """Return the rounding error of a type, given magnitudes: none for small integers, where those are exact."""
         if self.exact_below:
             return np.where(magnitudes < 2.0**dtype.mantissa_bits, 0.0, self.exact_below)
         if dtype.mantissa_bits >= self.mantissa_bits:

@@ -181,7 +181,7 @@ def _shift(e: Index, facts: Facts) -> Index | None:
 
 
 def _next_atom(e: Index, facts: Facts) -> Atom | None:
-    """Return what to replace next: divisions first, outermost first, then axes, innermost first."""
+    """Return the atom to replace next: divisions first, outermost first, then axes, innermost first."""
     atoms = {a for m, _ in e.terms for a in m}
     for name in reversed(facts.extents):  # an end that data says stands beside other elements of that array
         if name in atoms and has_elements(facts.extents[name]):

@@ -99,7 +99,7 @@ def where_last(tile: Tile, place: Place) -> Index:
 
 
 def at_end(finish: Finish, tile: Tile, place: Place, write: Write) -> tuple[Node, ...]:
-    """Return what is written behind a place: finished sums, or partial ones."""
+    """Return the stores after a place: of finished sums, or of partial ones."""
     if finish.whole == finish.partial:
         return write(finish.whole)
     return in_case(where_last(tile, place), lambda: write(finish.whole), lambda: write(finish.partial))
@@ -135,7 +135,7 @@ def copied_back(
     suppliers: Suppliers,
     names: Names,
 ) -> tuple[Node, ...]:
-    """Return what is written from the buffer of a staged accumulator."""
+    """Return the stores from the buffer of a staged accumulator."""
 
     def write(every: tuple[Written, ...]) -> tuple[Node, ...]:
         copies = (copy_tiles(staged, tile, loops, place, suppliers, names, back=w) for w in every)

@@ -37,7 +37,7 @@ Nodes = tuple[Node, ...]
 
 
 def check_join(joint: LoweredProgram, programs: Sequence[LoweredProgram]) -> str:
-    """Return what differs at which length; "" where nothing does."""
+    """Return the first difference and its length; "" where nothing differs."""
     assert joint.lengths is not None
     for n, own in enumerate(programs):
         at = joint.lengths.at(n)

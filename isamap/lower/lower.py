@@ -135,7 +135,7 @@ def lower_versions(
 def versions_behind(
     name: str, kernel: Kernel, machine: Machine, versions: Sequence[Version]
 ) -> tuple[State, ...]:
-    """Return what a pass leaves of each version."""
+    """Return the result of a pass for each version."""
     names = names_of(kernel)
     return tuple(
         next(state for own, state in _lowering(version, machine, names) if own == name)

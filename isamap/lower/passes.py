@@ -197,7 +197,7 @@ def registers(program: LoweredProgram, setting: Setting) -> LoweredProgram:
 
 
 def configure(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """Return what those registers need loaded, and given back; fields that instructions require, set."""
+    """Return the program with registers loaded and released, and with the fields set that instructions require."""
     packs = tuple(configure(pack, setting) for pack in program.packs)
     body = with_settings(configured(program.body, setting.machine), setting.machine)
     return replace(program, body=body, packs=packs)

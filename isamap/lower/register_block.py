@@ -181,7 +181,7 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
 
 
 def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, places: list[Place]) -> Nodes:
-    """Return what is written of finished sums, through a scratchpad, out of the registers that hold them."""
+    """Return the stores of finished sums, through a scratchpad, from the registers that hold them."""
     nodes: Nodes = ()
     for place in places:
         value, staged = held[key_of(acc, place)], scope.staged[acc.name]

@@ -113,7 +113,7 @@ class _Pass:
         return tuple(before), known
 
     def wanted_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
-        """Return what all issues in a loop that require something of a field require alike, in each iteration."""
+        """Return the field values that all issues in a loop require alike, in each iteration."""
         found: dict[Field, set[Index]] = {}
         inside = {variable}
         for node in walk(body):

@@ -47,7 +47,7 @@ Said = Iterator[str]
 
 
 def check_program(program: LoweredProgram, machine: Machine) -> tuple[str, ...]:
-    """Return what is wrong with the form of a program, a sentence each; () when nothing is."""
+    """Return the errors in the form of a program, a sentence each; () when it is right."""
     return tuple(_program(program, machine))
 
 
@@ -104,7 +104,7 @@ def _array(array: Tensor | Buffer, sizes: frozenset[str], machine: Machine) -> S
 
 
 def _nodes(nodes: Iterable[Node], around: _Around) -> Said:
-    """Return what is wrong with nodes, each of which sees the values that those before it declare."""
+    """Return the errors in nodes, each of which sees the values that those before it declare."""
     values, begun = dict(around.values), set(around.begun)
     here = _Around(around.machine, around.symbols, around.arrays, values, begun, around.in_parallel)
     for node in nodes:
@@ -216,7 +216,7 @@ def _issue(issue: Issue, around: _Around) -> Said:
 
 
 def _operand(what: str, ref: OperandRef, memory: str, around: _Around) -> Said:
-    """Return what is wrong with an operand that lies in a memory, or in a view of it."""
+    """Return the errors in an operand that lies in a memory, or in a view of it."""
     match ref:
         case RegisterRef(name):
             value = around.values.get(name)
@@ -303,7 +303,7 @@ def _unknown(index: Index, known: frozenset[str], what: str) -> Said:
 
 
 def check_tree(tree: Tree) -> tuple[str, ...]:
-    """Return what is wrong with the steps of a nest, a sentence each; () when nothing is."""
+    """Return the errors in the steps of a nest, a sentence each; () when it is right."""
     return tuple(f"nest {tree.schedule.statement}: {said}" for said in _steps(tree))
 
 

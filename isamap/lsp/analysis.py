@@ -54,7 +54,7 @@ class Analysis:
 
 @lru_cache(maxsize=16)
 def analyse(source: Source, path: Path | None) -> Analysis:
-    """Return what is known of a text."""
+    """Return the facts about a text."""
     name = path.name if path is not None else source.name
     return _description(source, path) if name.endswith(SUFFIXES) else _kernel(source)
 

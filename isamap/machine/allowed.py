@@ -216,12 +216,12 @@ def permission_numbers() -> dict[str, int]:
 
 
 def shown_flags() -> tuple[str, ...]:
-    """Return what people call the compiler flags that are allowed."""
+    """Return the usual name of the compiler flags that are allowed."""
     return tuple(shown for family in families() for shown in family.flags)
 
 
 def shown_types() -> str:
-    """Return what people call the C types that are allowed."""
+    """Return the usual name of the C types that are allowed."""
     return ", ".join(family.shown_types for family in families() if family.shown_types)
 
 

@@ -187,7 +187,7 @@ def _halves(box: Ranges) -> list[Ranges]:
 
 
 def names_in(expr: Expr) -> frozenset[str]:
-    """Return what a cost depends on."""
+    """Return the names that a cost depends on."""
     return frozenset(part.name for part in walk(expr) if isinstance(part, Scalar))
 
 

@@ -199,7 +199,7 @@ class _Writer:
         return "\n".join([*lines, "  return status;", "}", ""])
 
     def _begun(self) -> list[str]:
-        """Return what stands before the steps of a function."""
+        """Return the lines before the steps of a function."""
         weights = ["  const unsigned char *weights = inputs->weights;"] if self.apart else []
         return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
 

@@ -66,14 +66,14 @@ def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict
 
 
 def reads_of(step: Open) -> Sequence[Passed]:
-    """Return what a step reads."""
+    """Return the arrays that a step reads."""
     if isinstance(step, Pointwise):
         return step.inputs
     return step.reads if isinstance(step, Move) else tuple(step.reads.values())
 
 
 def writes_of(step: Open) -> Sequence[Passed]:
-    """Return what a step writes."""
+    """Return the arrays that a step writes."""
     if isinstance(step, Pointwise):
         return (step.output,)
     return step.writes if isinstance(step, Move) else tuple(step.writes.values())

@@ -106,7 +106,7 @@ def compiled(request: Request) -> Compiled:
 
 
 def _price(request: Request) -> Price | None:
-    """Return what the greedy schedule of a kernel costs."""
+    """Return the price of a kernel's greedy schedule."""
     try:
         made = compiled(request)
     except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours

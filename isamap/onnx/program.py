@@ -67,10 +67,10 @@ class Program:
 
 
 def reads_of(step: Step) -> Iterator[Passed]:
-    """Yield what a step reads."""
+    """Yield the arrays that a step reads."""
     yield from step.reads.values() if isinstance(step, Call) else step.reads
 
 
 def writes_of(step: Step) -> Iterator[Passed]:
-    """Yield what a step writes."""
+    """Yield the arrays that a step writes."""
     yield from step.writes.values() if isinstance(step, Call) else step.writes

@@ -12,7 +12,7 @@ from isamap.scheduler.graphs.improving import planned
 
 
 def parted_view(name: str, part: Partition) -> GraphView:
-    """Return what a partition chose."""
+    """Return the view of a partition's groups and plan."""
     parted = part.parted
     assert parted is not None, "it was called"
     offsets, size = packed(parted.problem, parted.plan)

@@ -50,7 +50,7 @@ _SPELLED = {"int4": "i4", "uint4": "u4"}
 
 
 def type_of(array: Array) -> str:
-    """Return what the type of an array is called; "" for one that no kernel computes with."""
+    """Return the name of an array's type; "" for one that no kernel computes with."""
     return _type_of(array.dtype)
 
 

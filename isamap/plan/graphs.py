@@ -87,7 +87,7 @@ class GraphProblem:
         return {root: tuple(numbers) for root, numbers in found.items()}
 
     def room_bytes(self, tensor: str) -> int:
-        """Return what a tensor takes of the workspace. Units: bytes."""
+        """Return how much of the workspace a tensor needs. Units: bytes."""
         return 0 if tensor in self.results else self.sizes[tensor]
 
 

@@ -69,7 +69,7 @@ class Spent:
 def spent_by_statement(
     schedule: Schedule, problem: Problem, machine: Machine, times: Sequence[NestTime | None]
 ) -> tuple[Spent, ...]:
-    """Return what each statement spends, of those that have a nest and a price."""
+    """Return the time of each statement that has a nest and a price."""
     mappings = {nest.statement: nest.mapping for nest in schedule.nests}
     return tuple(
         _spent(time, mappings[nest.statement], machine)

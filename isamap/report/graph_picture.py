@@ -43,7 +43,7 @@ class GraphView:
     workspace_bytes: int
 
     def nodes(self, number: int) -> list[str]:
-        """Return what a group computes, in order."""
+        """Return the operations of a group, in order."""
         group = self.problem.groups[number]
         return [self.problem.nodes[n].name for n in (*group.inner, group.root)]
 

@@ -60,7 +60,7 @@ def _changes(
 
 
 def memory_text(memory: Memory) -> str:
-    """Return what a memory is, with sizes as people read them."""
+    """Return a memory's kind and size, as people read them."""
     kind = f"view of {memory.base}" if memory.base is not None else memory.kind
     size, one, count = memory.capacity_bytes, memory.register_bytes, memory.count
     if size is None or one is None:

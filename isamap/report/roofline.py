@@ -46,7 +46,7 @@ class Roofline:
         return self.operations / slope.moved_bytes if slope.moved_bytes > 0 else None
 
     def allowed_per_ns(self, slope: Slope) -> float:
-        """Return what a level's bandwidth and the peak allow."""
+        """Return the rate that a level's bandwidth and the peak allow."""
         intensity = self.intensity(slope)
         if intensity is None:
             return self.peak_per_ns
@@ -99,7 +99,7 @@ def roofline_rows(roofline: Roofline) -> list[Row]:
 
 
 def roofline_sentence(roofline: Roofline) -> str:
-    """Return what is reached of the peak: `201 of 229 GOP/s of fma_zmm_f32, 88 %`."""
+    """Return the reached share of the peak: `201 of 229 GOP/s of fma_zmm_f32, 88 %`."""
     share = 100 * roofline.reached_per_ns / roofline.peak_per_ns
     reached, peak = rate_text(roofline.reached_per_ns), rate_text(roofline.peak_per_ns)
     return f"{reached} of {peak} GOP/s of {roofline.instruction}, {share:.0f} %"

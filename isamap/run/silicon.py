@@ -223,7 +223,7 @@ def _compile(
 def _at_its_place(
     refused: CompilerRefused, forms: tuple[Form, ...], library: Callable[[tuple[Form, ...]], object]
 ) -> CompilerRefused:
-    """Return what a compiler said, at the instruction that it does not accept even alone.
+    """Return the compiler's message at the instruction that it does not accept even alone.
 
     It names a place itself, unless it failed while it made code: then halves are tried, and halves of those.
     """

@@ -52,7 +52,7 @@ class Scope:
         return (*self.indices, *self.scalars, *self.operands)
 
     def meaning(self, name: str) -> str | None:
-        """Return what a name stands for, in words, or None."""
+        """Return the meaning of a name, in words, or None."""
         if name in self.indices:
             words = {"let": "a named expression", "axis": "a loop axis", "constant": "a machine constant"}
             return words.get(

@@ -51,7 +51,7 @@ class Options:
         return replace(self, heuristic=heuristic, portfolio=False)
 
     def asked(self) -> dict[str, Any]:
-        """Return what `isamap.compile` is asked besides the kernel and the machine."""
+        """Return the options of `isamap.compile` besides the kernel and the machine."""
         return {"heuristic": self.heuristic, "threads": self.threads, "limit_s": self.limit_s}
 
 
@@ -76,7 +76,7 @@ def compile_ahead(wanted: Sequence[Wanted]) -> None:
 
 
 def _asked(wanted: Wanted) -> dict[str, Any]:
-    """Return what `isamap.compile` is asked."""
+    """Return the options of `isamap.compile`."""
     text, options, packed = wanted
     own = {"kernel": text, "packed": packed, "transform": has_temporaries(text)}
     return {"machine": options.machine, **own, **options.asked()}

@@ -33,7 +33,7 @@ class Translation:
     names: dict[Any, str] = field(default_factory=dict[Any, str])
 
     def name(self, node: Any) -> str:
-        """Return what the value of a node is called."""
+        """Return the name of a node's value."""
         if node in self.known and node.name not in self.constants:
             self.constants[node.name] = array_of(self.known[node])
         return self.names.get(node, str(node.name))

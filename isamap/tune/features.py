@@ -158,7 +158,7 @@ def _block(nest: _Nest, axis: TileAxis) -> int:
 
 
 def _loops(problem: Problem, nest: _Nest) -> dict[str, float]:
-    """Return what the loops are like: how many, around how much, and where sums stand in them."""
+    """Return the features of the loops: their number, the work inside, and the places of sums."""
     option, chosen = nest.option, nest.chosen
     left = {axis.name: axis.extent for axis in option.axes}
     roles = {axis.name: _role(axis, option) for axis in option.axes}
@@ -191,7 +191,7 @@ def _loops(problem: Problem, nest: _Nest) -> dict[str, float]:
 
 
 def _axes(nest: _Nest) -> dict[str, float]:
-    """Return what is decided about the axes of each role, together."""
+    """Return the decisions about the axes of each role, together."""
     found: dict[str, float] = {f"{role}.{what}": 0.0 for role in AXES for what in _OF_AXES}
     for axis in nest.option.axes:
         role, unroll, block = _role(axis, nest.option), _unroll(nest, axis), _block(nest, axis)

@@ -165,7 +165,7 @@ def measured_streams(link: Link, profile: Profile) -> Link:
 
 
 def _found_or(found: float | None, stated: float | None) -> float | None:
-    """Return what was measured, or what is stated where nothing was."""
+    """Return the measured value; the stated one if nothing was measured."""
     return stated if found is None else found
 
 

@@ -334,7 +334,7 @@ def _asked_for(problem: Problem, number: int) -> Problem:
 
 
 def _tiles(option: NestOption) -> dict[str, int]:
-    """Return what an issue covers of each axis."""
+    """Return how many elements of each axis an issue covers."""
     return {axis.name: axis.tile for axis in option.axes}
 
 
@@ -345,7 +345,7 @@ def _issues(option: NestOption, rows: int, columns: int) -> int:
 
 
 def _piece(one: Product, problem: Problem, chosen: Schedule) -> tuple[float, int]:
-    """Return what all issues on a piece of a row take by themselves, and its elements."""
+    """Return the time of all issues on a piece of a row, and the piece's number of elements."""
     (nest,) = chosen.nests
     option = next(o for o in problem.nests[0].options if (o.mapping, o.choose) == (nest.mapping, nest.choose))
     swept = [loop.step for loop in nest.loops[: nest.hold] if loop.axis == "n"]

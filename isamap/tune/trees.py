@@ -56,7 +56,7 @@ class Forest:
     trees: tuple[Tree, ...]
 
     def values(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what is predicted of each row. Shapes: rows [row, feature]."""
+        """Return the prediction for each row. Shapes: rows [row, feature]."""
         found = np.full(len(rows), self.start)
         for tree in self.trees:
             found += tree.values(rows)

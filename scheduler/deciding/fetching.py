@@ -91,7 +91,7 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
 
 
 def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
-    """Return what an iteration of a loop reads of an input."""
+    """Return the bytes of an input that an iteration of a loop reads."""
     _, spans = _turns(option, nest.loops[: loop + 1])
     return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
 

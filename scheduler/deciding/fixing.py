@@ -97,7 +97,7 @@ def _ambiguous(word: str, names: list[str]) -> Diagnostic:
 
 
 def unknown(name: str, known: list[str]) -> Diagnostic:
-    """Return what to say of a name that no decision has."""
+    """Return the error for a name that no decision has."""
     full = name if name.startswith("nest") else f"nest0.{name}"
     near = get_close_matches(full.replace(".tile.", ".block."), known, n=1, cutoff=0.5)
     help_ = f"did you mean `{near[0]}`?" if near else None

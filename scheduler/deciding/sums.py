@@ -37,7 +37,7 @@ def sums_going_on(space: Choices) -> Iterator[tuple[str, Not]]:
     summed = summed_axis(space.option)
 
     def one(axis: TileAxis) -> Cost:
-        """Return what one iteration of the sum covers."""
+        """Return the number of elements that one iteration of the sum covers."""
         return times(axis.tile, Decision(space.unroll(axis))) if axis == summed else Const(axis.tile)
 
     for axis in space.axes:

@@ -214,7 +214,7 @@ def _while_kept(space: Space, loop: Loop, caches: Sequence[Cache]) -> Cost:
 
 
 def usable_bytes(cache: Cache) -> int:
-    """Return what working sets may take of a cache. Units: bytes.
+    """Return the part of a cache that working sets may use. Units: bytes.
 
     Of one that cores share, half as much: what runs on the others takes its part, and loops that come back to
     little lose next to nothing where nothing does (docs/decisions/0020-memory-model.md).

@@ -43,7 +43,7 @@ def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
 
 
 def _line_ns(problem: Problem) -> float:
-    """Return what a line takes out of the second cache: of rows that share sets, where that is known."""
+    """Return the time of a line from the second cache: of rows that share sets, where that is known."""
     nearest, *farther = problem.caches
     bytes_per_ns = farther[0].bandwidth_bytes_per_ns if farther else problem.memory_bandwidth_bytes_per_ns
     return problem.rows_behind[0].crowded_piece_ns or nearest.line_bytes / bytes_per_ns

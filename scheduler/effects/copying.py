@@ -120,12 +120,12 @@ def _may_be_beside(operand: TileOperand) -> bool:
 
 
 def _copied_ns(operand: TileOperand) -> float:
-    """Return what copying an element once takes, shared by all iterations that a copy serves. Units: nanoseconds."""
+    """Return the time to copy an element once, shared by all iterations that use the copy. Units: nanoseconds."""
     return operand.pack_ns_per_element / operand.turns_of_copy
 
 
 def _least_ns(operand: TileOperand, leak: float) -> float:
-    """Return what copying an element shows at least. Units: nanoseconds."""
+    """Return the least exposed time to copy an element. Units: nanoseconds."""
     at_once = (2 if operand.is_accumulator else 1) * _copied_ns(operand)
     if _may_be_beside(operand):
         return leak * at_once

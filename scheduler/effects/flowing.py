@@ -306,7 +306,7 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
 
 
 def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield what is brought of an input before anything is computed: a block, or all of it."""
+    """Yield the time of an input's initial load, before anything is computed: a block, or all of it."""
     space, whole_ns = tiling.space, longest_ns(flow.begun)
     taps = {window.tap for window in operand.windows}  # which share what one of them brings
     moved = [a for a in space.option.axes if a.name in operand.axes and a.name not in taps]

@@ -46,7 +46,7 @@ class Misses:
 
 
 def misses(tiling: Tiling, problem: Problem) -> tuple[Misses, ...]:
-    """Return what each cache misses that does not hold all tensors, the nearest first."""
+    """Return the misses of each cache that does not hold all tensors, the nearest first."""
     space = tiling.space
     nest = loops(tiling)
     found: list[Misses] = []
@@ -83,7 +83,7 @@ def _fresh_ns(space: Space, operand: TileOperand, nearer: Sequence[Cache], bandw
 
 
 def sources(problem: Problem) -> tuple[tuple[str, float], ...]:
-    """Return what lies behind each cache, and its bandwidth. Units: bytes per nanosecond."""
+    """Return the level behind each cache, and its bandwidth. Units: bytes per nanosecond."""
     behind = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]
     return (*behind, ("memory", problem.memory_bandwidth_bytes_per_ns))[: len(problem.caches)]
 

@@ -28,7 +28,7 @@ def between_parts(tiling: Tiling, flow: Flow, unit: str) -> Cost:
 
 
 def in_parts(tiling: Tiling, flow: Flow, computing: Cost) -> Cost:
-    """Return what is computed where registers hold only parts of sums at once; 0 where they hold all.
+    """Return the time of computing where registers hold only parts of sums at once; 0 where they hold all.
 
     What sums begin with is there before, and they are finished while the last part is computed, a register
     block after the other. Those of one block alone go out and come back before the next part of them.

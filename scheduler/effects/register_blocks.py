@@ -24,7 +24,7 @@ def block_sums(space: Space, loops: LoopTimes) -> Cost:
 
 
 def _parts_of_sums(space: Space, loops: LoopTimes) -> list[Cost]:
-    """Return what one step of all summing axes takes in a register block."""
+    """Return the time of one step of all summing axes in a register block."""
     option = space.option
     inputs = [operand for operand in option.operands if not operand.is_accumulator]
     chain = option.latency_ns if any(axis.is_reduction for axis in space.axes) else 0.0

@@ -119,17 +119,17 @@ def _stated(problem: Problem) -> StreamTimes:
 
 
 def _stated_or(stated: float | None, otherwise: float) -> float:
-    """Return what is stated, or what stands for it where nothing is."""
+    """Return the stated value; its substitute if there is none."""
     return otherwise if stated is None else stated
 
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
-    """Return what rows take that are hinted: where there is no room for as many, hints gain nothing, and cost."""
+    """Return the time of hinted rows: where there is no room for them, hints gain nothing, and cost."""
     return Threshold(_turn_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
 
 
 def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Return what a register block reads of an input whose rows lie along a sum."""
+    """Return the bytes that a register block reads of an input whose rows lie along a sum."""
     axes = {axis.name: axis for axis in tiling.space.option.axes}
     parts = [
         (tiling.block if axes[name].is_reduction else tiling.step).get(name, Const(axes[name].extent))

@@ -98,14 +98,14 @@ CROWDED = Figure(
 
 
 def _traffic(context: Context) -> Iterator[Part]:
-    """Yield what caches miss, out of each memory behind them."""
+    """Yield the time of cache misses, for each memory that serves them."""
     for level in context.missed:
         for operand, cost in zip(context.option.operands, level.costs, strict=True):
             yield Part(cost, operand.name, level.source)
 
 
 def _moved(context: Context) -> Iterator[Part]:
-    """Yield what units that copy by themselves take."""
+    """Yield the time of units that copy by themselves."""
     for unit, costs in context.moved:
         for operand, cost in zip(context.option.operands, costs, strict=True):
             yield Part(cost, operand.name, unit)

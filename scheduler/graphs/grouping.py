@@ -52,7 +52,7 @@ class Edges:
         return Edges(nodes, makers, {t: frozenset(r) for t, r in readers.items()}, results)
 
     def reads(self, cone: Cone) -> tuple[str, ...]:
-        """Return what a group reads from memory, each once."""
+        """Return the tensors that a group reads from memory, each once."""
         members = cone.members
         found = dict.fromkeys(t for n in sorted(members) for t in self.nodes[n].reads)
         return tuple(t for t in found if self.makers.get(t, -1) not in members)

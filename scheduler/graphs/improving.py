@@ -138,7 +138,7 @@ def _window(
 
 
 def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
-    """Return what a stretch pays for what is not near."""
+    """Return the time that a stretch spends on values that are not near."""
     reads = (t for n in stretch for t in problem.groups[plan.order[n]].reads)
     return sum(far_ns(problem, t) for t in reads if t not in plan.near)
 

@@ -34,7 +34,7 @@ def floors_of(cost: Cost, space: Space, blocks: Sequence[RegisterBlock]) -> tupl
 
 
 def costs_of(cost: Cost, current: Assignment, moves: Sequence[Assignment]) -> list[float]:
-    """Return what an assignment costs after each of these changes. Units: nanoseconds."""
+    """Return the cost of an assignment after each of these changes. Units: nanoseconds."""
     values: dict[str, Some] = {name: float(value) for name, value in current.items()}
     for name in {name for move in moves for name in move}:
         values[name] = np.array([move.get(name, current.get(name, 0)) for move in moves], np.float64)

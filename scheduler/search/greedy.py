@@ -171,7 +171,7 @@ def _improved(
 
 
 def _changes(current: Assignment, move: Assignment) -> Changes:
-    """Return what a move changes: two that come to the same are one."""
+    """Return the changes of a move: two moves with the same changes are one."""
     return frozenset([pair for pair in move.items() if current.get(pair[0]) != pair[1]])
 
 

@@ -67,7 +67,7 @@ def _solved(candidate: Candidate) -> Solved:
 
 
 def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[Candidate, ...]:
-    """Return what descent finds for each of the most promising register blocks, cheapest first."""
+    """Return the results of descent for the most promising register blocks, cheapest first."""
     found: list[Candidate] = []
     for option, number in _promising(options, LOOKED_AT * count):
         start = first_assignment(option.space, option.register_blocks[number])

@@ -127,7 +127,7 @@ def _accumulates_only(case: Case, mine: Assign, theirs: Assign) -> Cause:
 
 
 def _added(assign: Assign, op: str) -> Call | Access | None:
-    """Return what is combined with the old value of the target."""
+    """Return the expression that is combined with the old value of the target."""
     value = assign.value
     if not isinstance(value, Call) or value.op != op or len(value.args) != 2:
         return None

@@ -203,7 +203,7 @@ def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
 
 
 def _layout(operand: Operand) -> str:
-    """Return what the instruction expects of the strides."""
+    """Return the strides that the instruction expects, in words."""
     if operand.strides is None:
         return "neighbours without a gap"
     return f"strides({', '.join('any' if s is None else str(s) for s in operand.strides)})"

@@ -184,7 +184,7 @@ def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
 
 
 def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
-    """Return what the piece has to write, over its axes `%a`."""
+    """Return the value that the piece has to write, over its axes `%a`."""
     extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
     moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
     return laid_over(want.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)

@@ -243,7 +243,7 @@ def _register_want(
     reach: dict[Digits, Index | None],
     fill: Const | None,
 ) -> Want | None:
-    """Return what a register operand must hold, over its own coordinates."""
+    """Return the load request of a register operand, over its own coordinates; None where its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None

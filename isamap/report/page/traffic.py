@@ -52,7 +52,7 @@ def memory_of_arrays(program: LoweredProgram, machine: Machine) -> Mapping[str, 
 def levels_by_program(
     recorded: Recorded, program: LoweredProgram, machine: Machine
 ) -> tuple[LevelBytes, ...]:
-    """Return what all issues together read and write in each memory, the memory of tensors first."""
+    """Return the bytes that all issues read and write in each memory, the memory of tensors first."""
     memory = memory_of_arrays(program, machine)
     found: dict[str, dict[str, list[int]]] = {home_of(machine): {}}
     for carried in recorded.carried:
