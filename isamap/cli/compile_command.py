@@ -138,7 +138,9 @@ def _of_kernel(asked: CompileOptions) -> Answer:
             said = "`several --hw` applies to C code, and `--emit` asks for encoded instructions"
             raise UsageProblem(Diagnostic("usage", said, help="leave out one of them"))
         refuse(
-            asked, [*_OF_CODE, "--packed"], "applies to C code, and `--emit` asks for encoded instructions"
+            asked,
+            [*_OF_CODE, "--packed", "--model"],
+            "applies to C code, and `--emit` asks for encoded instructions",
         )
     elif len(hw) > 1:
         refuse(asked, [*_OF_CODE, "--schedule"], f"is about one machine, and `--hw` names {len(hw)}")
