@@ -89,13 +89,13 @@ class Stranger:
 
 @pytest.mark.parametrize("value", [Stranger(), [1], {1, 2}, b"1"])
 def test_only_plans_are_written(value: object) -> None:
-    with pytest.raises(ValueError, match="is no dataclass of plans or schedulers"):
+    with pytest.raises(ValueError, match="is no dataclass that `write` takes"):
         write(value)
 
 
 @pytest.mark.parametrize("name", ["os:system", "isamap.plan.plugins:load_heuristic", "isamap.plan.cost:x"])
 def test_nothing_but_dataclasses_of_plans_is_made(name: str) -> None:
-    with pytest.raises(ValueError, match="is no dataclass of plans or schedulers"):
+    with pytest.raises(ValueError, match="is no dataclass that `write` takes"):
         read(f'{{"classes": ["{name}"], "objects": [[0, "x"]], "root": {{"is": 0}}}}')
 
 
