@@ -22,10 +22,10 @@ import numpy as np
 from models import drawn, in_turns, pairs
 from small_graphs import NETWORKS
 
+from isamap.graph.compiling import How, compile_program_of, partition_of
+from isamap.graph.graph_file import constants_of
+from isamap.graph.partition import METHODS
 from isamap.onnx import CompiledModel, import_model
-from isamap.onnx.compiling import How, compile_program_of, partition_of
-from isamap.onnx.graph_file import constants_of
-from isamap.onnx.partition import METHODS
 
 REPEATS = 20
 """Calls between two looks at the clock."""

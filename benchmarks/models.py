@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 from convnets import NETWORKS, saved
 
+from isamap.graph.graph_file import constants_of
 from isamap.ir import DTYPES
 from isamap.onnx import compile_model
-from isamap.onnx.graph_file import constants_of
 
 CALLS = 5  # of a turn
 

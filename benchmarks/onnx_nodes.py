@@ -29,9 +29,9 @@ from zlib import crc32
 
 import numpy as np
 
-from isamap.onnx.compiling import compile_model
-from isamap.onnx.importing import Imported, lower_model
-from isamap.onnx.reading import parse_model
+from isamap.graph.compiling import compile_model
+from isamap.graph.importing import Imported, lower_model
+from isamap.graph.reading import parse_model
 from isamap.source import IsamapError
 
 STORED = {"int4": "int8", "uint4": "uint8"}

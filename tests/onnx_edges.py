@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from onnx_models import Described
 
-from isamap.onnx.graph import Array
+from isamap.graph.graph import Array
 
 
 class Edge(NamedTuple):

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from isamap.graph.graph import Array
+from isamap.graph.importing import Imported, lower_model
+from isamap.graph.program import Call
+from isamap.graph.reading import parse_model
 from isamap.ir import interpret
-from isamap.onnx.graph import Array
-from isamap.onnx.importing import Imported, lower_model
-from isamap.onnx.program import Call
-from isamap.onnx.reading import parse_model
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 

@@ -15,7 +15,7 @@ from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
-    from isamap.onnx.partition import Method
+    from isamap.graph.partition import Method
 
 ENDS = (".svg", ".html")
 
@@ -37,8 +37,8 @@ class ShowOptions(CommandOptions):
 
 def show_command(asked: ShowOptions) -> Answer:
     """Show how a model's operations become kernels, what these cost, and where tensors lie."""
-    from isamap.onnx.compiling import How, partition_of
-    from isamap.onnx.shown import parted_view, program_view
+    from isamap.graph.compiling import How, partition_of
+    from isamap.graph.shown import parted_view, program_view
     from isamap.report.graph_picture import graph_json, graph_page, graph_picture, graph_text
 
     output = asked.output

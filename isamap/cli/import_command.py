@@ -15,8 +15,8 @@ from isamap.driver.options import WORDS, Option
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
-    from isamap.onnx.fusing import Fuse
-    from isamap.onnx.importing import Imported
+    from isamap.graph.fusing import Fuse
+    from isamap.graph.importing import Imported
 
 SIZES = Option(("-D",), "NAME=VALUE", "Sizes that the model leaves open.", WORDS, ())
 CONSTANTS = Option(
@@ -39,7 +39,7 @@ class ImportOptions(CommandOptions):
 def import_command(asked: ImportOptions) -> Answer:
     """Write a model of ONNX as kernels, a graph file and weights."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
-    from isamap.onnx.graph_file import folder_files
+    from isamap.graph.graph_file import folder_files
 
     model, output = asked.model, asked.output
     folder = Path(output if output is not None else f"{Path(model).stem}-graph")
@@ -65,9 +65,9 @@ def imported(
     model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None = None
 ) -> Imported:
     """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
-    from isamap.onnx.fusing import fused
-    from isamap.onnx.graph_file import constants_of
-    from isamap.onnx.importing import import_model
+    from isamap.graph.fusing import fused
+    from isamap.graph.graph_file import constants_of
+    from isamap.graph.importing import import_model
 
     numbers: dict[str, int] = {}
     for name, value in _pairs(sizes, "-D").items():

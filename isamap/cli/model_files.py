@@ -16,11 +16,11 @@ from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 
 if TYPE_CHECKING:
-    from isamap.onnx.compiling import How, Library
-    from isamap.onnx.devices import Dealt
-    from isamap.onnx.fusing import Fuse
-    from isamap.onnx.partition import Method
-    from isamap.onnx.program import Program
+    from isamap.graph.compiling import How, Library
+    from isamap.graph.devices import Dealt
+    from isamap.graph.fusing import Fuse
+    from isamap.graph.partition import Method
+    from isamap.graph.program import Program
 
 FUSION = "greedy"
 FUSIONS = ("none", "greedy", "cpsat")
@@ -73,8 +73,8 @@ def compile_whole(
     """Return the files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.onnx.compiling import compile_program_of, fuse_of, warnings_of
-    from isamap.onnx.partition import no_room
+    from isamap.graph.compiling import compile_program_of, fuse_of, warnings_of
+    from isamap.graph.partition import no_room
 
     how, method, room = _how(machines, choices, asked.devices), asked.fusion, asked.workspace
     if output is not None:
@@ -104,7 +104,7 @@ def compile_whole(
 
 def _how(machines: Sequence[str], choices: Choices, devices: str) -> How:
     """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
-    from isamap.onnx.compiling import MAX_DEVICES, How, refuse_both
+    from isamap.graph.compiling import MAX_DEVICES, How, refuse_both
 
     if len(machines) > 1:
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"
@@ -162,7 +162,7 @@ def _program(model: str, sizes: Sequence[str], constants: Sequence[str], fuse: F
 
 def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is_fused: bool) -> Program:
     """Return the program of a graph file. Raises: UsageProblem, also for options that are about an import."""
-    from isamap.onnx.graph_file import read_folder
+    from isamap.graph.graph_file import read_folder
 
     refused = {"-D": sizes, "--constant": constants, "--fusion": is_fused}
     for name, value in refused.items():

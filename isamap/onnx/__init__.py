@@ -1,13 +1,13 @@
 """Models in ONNX: read, lowered to kernels of the language, and compiled to one library.
 
 import isamap.onnx
-model = isamap.onnx.compile("model.onnx", "host")
+model = isamap.onnx.compile_model("model.onnx", "host")
 outputs = model({"x": x})
 """
 
 from __future__ import annotations
 
-from isamap.onnx.compiling import CompiledModel, compile_model
-from isamap.onnx.importing import import_model
+from isamap.graph.compiling import CompiledModel, compile_model
+from isamap.graph.importing import import_model
 
 __all__ = ["CompiledModel", "compile_model", "import_model"]

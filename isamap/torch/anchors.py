@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
-from isamap.models.terms import NotTaken
+from isamap.graph.terms import NotTaken
 from isamap.torch.convolutions import convolution, convolution_backward
 from isamap.torch.recurrent import RECURRENT
 from isamap.torch.writing import Axes, Filled, Several, Writer, own_axes, shape_of, wide_of

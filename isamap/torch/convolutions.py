@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from isamap.adjoint import gradient
+from isamap.graph.terms import NotTaken
 from isamap.ir import Kernel, print_stmt
-from isamap.models.terms import NotTaken
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.torch.writing import Axes, Writer, own_axes, wide_of

@@ -9,7 +9,7 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from isamap.models.terms import NotTaken
+from isamap.graph.terms import NotTaken
 from isamap.torch.anchors import ANCHORS, SEVERAL
 from isamap.torch.pointwise import is_pointwise, terms_of
 from isamap.torch.terms import TYPES

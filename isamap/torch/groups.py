@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from isamap.models.patterns import broadcast, reshaped
+from isamap.graph.patterns import broadcast, reshaped
 from isamap.torch.graph import base_of, is_anchor, is_result, is_view, lying, name_of, refusal
 from isamap.torch.pointwise import is_pointwise, terms_of
 from isamap.torch.terms import first_of

@@ -14,9 +14,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from isamap.graph.patterns import Sizes, Strides, broadcast, merged, reshaped
+from isamap.graph.terms import NotTaken, Term, cast, number
 from isamap.ir import print_routine
-from isamap.models.patterns import Sizes, Strides, broadcast, merged, reshaped
-from isamap.models.terms import NotTaken, Term, cast, number
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.torch.anchors import ANCHORS, SEVERAL

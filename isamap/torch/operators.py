@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from isamap.graph.graph import Array, Attribute, Node
+from isamap.graph.terms import NotTaken
+from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES, OPS
-from isamap.models.terms import NotTaken
-from isamap.onnx.graph import Array, Attribute, Node
-from isamap.onnx.types import NUMBERS
 from isamap.torch.convolutions import for_each_axis
 from isamap.torch.graph import RESHAPES, is_result, lying, name_of
 from isamap.torch.terms import first_of

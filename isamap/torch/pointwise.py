@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide
 from isamap.ir import DTYPES, OPS
-from isamap.models.terms import NotTaken, Term, cast, limit, number, wide
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from importlib import import_module
 from operator import attrgetter
 from typing import Any
 
+from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
-from isamap.models.terms import NotTaken
 from isamap.source import IsamapError, OnlyWarned
 from isamap.source.cache import digest
 from isamap.torch.anchors import SEARCHED

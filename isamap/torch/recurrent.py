@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from isamap.onnx.operators.recurrent import MOST_AHEAD
+from isamap.graph.operators.recurrent import MOST_AHEAD
 from isamap.torch.terms import TYPES
 from isamap.torch.writing import Several, Writer, shape_of, wide_of
 

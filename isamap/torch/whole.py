@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from isamap.models.terms import NotTaken
-from isamap.onnx.compiling import CompiledModel, How, compile_whole
-from isamap.onnx.graph import Attribute, Graph, Model, Node, Signature
-from isamap.onnx.importing import lower_model
+from isamap.graph.compiling import CompiledModel, How, compile_whole
+from isamap.graph.graph import Attribute, Graph, Model, Node, Signature
+from isamap.graph.importing import lower_model
+from isamap.graph.terms import NotTaken
 from isamap.source import IsamapError
 from isamap.torch.graph import is_result, is_view, lying, name_of, seen_through
 from isamap.torch.kernels import Options

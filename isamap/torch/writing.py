@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from isamap.models.terms import wide
+from isamap.graph.terms import wide
 from isamap.torch.terms import TYPES, first_of
 
 Axes = Sequence[str]

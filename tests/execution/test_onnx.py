@@ -17,8 +17,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import Described, evaluated, imported, make
 
 from isamap.cli import main
+from isamap.graph.graph import Array
 from isamap.onnx import compile_model
-from isamap.onnx.graph import Array
 from isamap.source import UsageProblem
 
 RNG = np.random.default_rng(0)

@@ -14,11 +14,11 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import evaluated, imported, make
 
 from isamap.cli.running import run
+from isamap.graph import devices
+from isamap.graph.compiling import CompiledModel, How, Library, compile_model, compile_program_of
+from isamap.graph.devices import places_of
+from isamap.graph.program import Program
 from isamap.machine import Machine
-from isamap.onnx import devices
-from isamap.onnx.compiling import CompiledModel, How, Library, compile_model, compile_program_of
-from isamap.onnx.devices import places_of
-from isamap.onnx.program import Program
 from isamap.plan.devices import DeviceProblem
 from isamap.source import UsageProblem
 

@@ -13,8 +13,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_edges import EDGES, OF_ONNXRUNTIME, Edge
 from onnx_models import evaluated, imported, make
 
+from isamap.graph.graph import Array
 from isamap.onnx import compile_model
-from isamap.onnx.graph import Array
 
 MACHINE = "generic-c"
 

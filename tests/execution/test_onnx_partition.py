@@ -18,13 +18,13 @@ from onnx_models import Described, evaluated, make
 
 from isamap.cli.running import run
 from isamap.formulate.hierarchy import Memories
+from isamap.graph.compiling import CompiledModel, How, compile_model, compile_program_of, partition_of
+from isamap.graph.fusing import Fuse
+from isamap.graph.importing import Imported, lower_model
+from isamap.graph.partition import Partition
+from isamap.graph.pricing import Price, Prices, near_of
+from isamap.graph.reading import parse_model
 from isamap.machine import load_machine
-from isamap.onnx.compiling import CompiledModel, How, compile_model, compile_program_of, partition_of
-from isamap.onnx.fusing import Fuse
-from isamap.onnx.importing import Imported, lower_model
-from isamap.onnx.partition import Partition
-from isamap.onnx.pricing import Price, Prices, near_of
-from isamap.onnx.reading import parse_model
 from isamap.scheduler.graphs.improving import ask_apart
 from isamap.source import UsageProblem
 

@@ -17,8 +17,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import evaluated, imported, make
 
 from isamap.cli import main
+from isamap.graph.graph import Array
 from isamap.onnx import compile_model
-from isamap.onnx.graph import Array
 
 U8, S8 = np.uint8, np.int8
 Nodes = list[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]

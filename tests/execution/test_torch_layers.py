@@ -11,7 +11,7 @@ torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 layers = torch.nn
 
 import isamap.torch as backend  # noqa: E402 - after the skip
-from isamap.onnx.operators import recurrent as onnx_recurrent  # noqa: E402 - after the skip
+from isamap.graph.operators import recurrent as onnx_recurrent  # noqa: E402 - after the skip
 from isamap.torch import recurrent  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy", "pack": True}

@@ -88,8 +88,8 @@ def make_folder(folder: Path) -> None:
 
 def read_onnx(data: bytes, folder: Path) -> None:
     """Read a model and lower its nodes; a program of it has names for C only."""
-    from isamap.onnx.importing import lower_model
-    from isamap.onnx.reading import parse_model
+    from isamap.graph.importing import lower_model
+    from isamap.graph.reading import parse_model
 
     program = lower_model(parse_model(data, folder / "x.onnx"), "x", {}, {}).program
     if program is not None:
@@ -109,7 +109,7 @@ def onnx_seeds() -> list[bytes]:
 
 def read_graph(data: bytes, folder: Path) -> None:
     """Read a graph file with the files beside it."""
-    from isamap.onnx.graph_file import read_folder
+    from isamap.graph.graph_file import read_folder
 
     (folder / "graph.json").write_bytes(data)
     program = read_folder(folder / "graph.json")
@@ -129,7 +129,7 @@ def _check_names(*names: str) -> None:
 
 def read_array(data: bytes, folder: Path) -> None:
     """Read the array of a constant."""
-    from isamap.onnx.graph_file import constants_of
+    from isamap.graph.graph_file import constants_of
 
     (folder / "x.npy").write_bytes(data)
     constants_of({"w": str(folder / "x.npy")})

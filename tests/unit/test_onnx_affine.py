@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from isamap.onnx.graph import Array, Graph, Node, Signature
-from isamap.onnx.importing import with_folded_channels
+from isamap.graph.graph import Array, Graph, Node, Signature
+from isamap.graph.importing import with_folded_channels
 
 RNG = np.random.default_rng(0)
 CONSTANTS: dict[str, Array] = {

@@ -12,8 +12,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, evaluated, interpreted, make
 
-from isamap.onnx.graph import Array
-from isamap.onnx.operators.elementwise import ELEMENTWISE
+from isamap.graph.graph import Array
+from isamap.graph.operators.elementwise import ELEMENTWISE
 
 N = np.nan
 X = np.array(

@@ -15,8 +15,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import make
 
-from isamap.onnx.importing import lower_model
-from isamap.onnx.reading import parse_model
+from isamap.graph.importing import lower_model
+from isamap.graph.reading import parse_model
 from isamap.source import UsageProblem
 
 ONNX: Any = import_module("onnx")

@@ -16,8 +16,8 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 from onnx_models import imported, make
 
 from isamap.cli import main
-from isamap.onnx.importing import import_model, lower_model
-from isamap.onnx.reading import parse_model
+from isamap.graph.importing import import_model, lower_model
+from isamap.graph.reading import parse_model
 from isamap.source import UsageProblem
 
 X = np.zeros((2, 3), np.float32)

@@ -12,7 +12,7 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import imported, interpreted, make
 
-from isamap.onnx.graph import Array
+from isamap.graph.graph import Array
 from isamap.source import UsageProblem
 
 RNG = np.random.default_rng(3)

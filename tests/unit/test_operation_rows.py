@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from isamap.adjoint.partials import partials
+from isamap.graph.operators.elementwise import ELEMENTWISE
 from isamap.ir import DTYPES, F64, OPS, Call, Op, Scalar
 from isamap.ir.evaluate import Env, evaluate_expr
 from isamap.ir.ops import WORDS
-from isamap.onnx.operators.elementwise import ELEMENTWISE
 from isamap.source import Source
 from isamap.syntax import parse_expression
 from isamap.torch.operators import OPERATIONS

@@ -12,10 +12,10 @@ import pytest
 
 from isamap.bench.kept_rows import ROWS_FILE, open_rows
 from isamap.bench.simulated import SimulatedRow
+from isamap.graph.graph_file import constants_of, read_folder
+from isamap.graph.types import in_type
 from isamap.libraries.description import read_library
 from isamap.machine import load_machine
-from isamap.onnx.graph_file import constants_of, read_folder
-from isamap.onnx.types import in_type
 from isamap.source import SpecProblem, UsageProblem
 from isamap.source.cache import Cache, damaged
 from isamap.tune.features import FEATURES, FEATURES_VERSION

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from isamap.models.patterns import broadcast, merged, reshaped
-from isamap.models.terms import NotTaken, Term, cast, number
+from isamap.graph.patterns import broadcast, merged, reshaped
+from isamap.graph.terms import NotTaken, Term, cast, number
 from isamap.source import IsamapError
 from isamap.torch import explain
 

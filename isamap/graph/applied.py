@@ -1,0 +1,229 @@
+"""A node with its inputs resolved: the argument of operators.
+
+def relu(o: Applied) -> Value:
+    return o.map("max({0}, 0)", o[0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from isamap.graph.graph import Array, Graph, Node
+from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted
+from isamap.graph.pending import Pointwise
+from isamap.graph.program import Passed
+from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.ir import DTYPES, round_to
+
+
+class NeedsConstant(NotTaken):
+    """A node whose code depends on an input that is known only when the model runs."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"its input `{name}` decides sizes or steps, and is not known before the model runs")
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """A node, the version of its operators, its inputs, and the program that it adds to."""
+
+    node: Node
+    opset: int
+    making: Making
+    inputs: tuple[Value | None, ...]
+
+    # --- inputs ---
+
+    def __getitem__(self, number: int) -> Value:
+        """Return an input that has to be there. Raises: NotTaken."""
+        found = self.optional(number)
+        if found is None:
+            raise NotTaken(f"its input {number} is missing")
+        return found
+
+    def optional(self, number: int) -> Value | None:
+        """Return an input, None where it is left out."""
+        return self.inputs[number] if number < len(self.inputs) else None
+
+    @property
+    def all(self) -> tuple[Value, ...]:
+        """All inputs, of which none may be left out."""
+        return tuple(self[n] for n in range(len(self.inputs)))
+
+    def known(self, number: int) -> Array | None:
+        """Return the array of an input that is known, None where it is left out. Raises: NeedsConstant."""
+        found = self.optional(number)
+        if found is None:
+            return None
+        if found.known is None:
+            raise NeedsConstant(self.node.inputs[number])
+        return found.known
+
+    def integers(self, number: int) -> tuple[int, ...] | None:
+        """Return the whole numbers of an input, in their order."""
+        array = self.known(number)
+        return tuple(int(i) for i in array.reshape(-1)) if array is not None else None
+
+    # --- attributes ---
+
+    def has(self, name: str) -> bool:
+        """Return whether an attribute is given."""
+        return self.node.attributes.get(name) is not None
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """Return the value of an attribute."""
+        found = self.node.attributes.get(name)
+        return default if found is None else found
+
+    def integer(self, name: str, default: int) -> int:
+        """Return an attribute that is a whole number. Raises: NotTaken."""
+        found = self.attribute(name, default)
+        if not isinstance(found, int):
+            raise NotTaken(f"its attribute `{name}` is no whole number")
+        return found
+
+    def real(self, name: str, default: float) -> float:
+        """Return an attribute that is a number. Raises: NotTaken."""
+        found = self.attribute(name, default)
+        if not isinstance(found, int | float):
+            raise NotTaken(f"its attribute `{name}` is no number")
+        return float(found)
+
+    def word(self, name: str, default: str) -> str:
+        """Return an attribute that is a text. Raises: NotTaken."""
+        found = self.attribute(name, default)
+        if not isinstance(found, str):
+            raise NotTaken(f"its attribute `{name}` is no text")
+        return found
+
+    def list(self, name: str) -> tuple[int, ...] | None:
+        """Return an attribute that is a list of whole numbers; None where it is not given. Raises: NotTaken."""
+        found = self.attribute(name)
+        if found is None:
+            return None
+        if not isinstance(found, tuple) or not all(isinstance(one, int) for one in tuple_of(found)):
+            raise NotTaken(f"its attribute `{name}` is no list of whole numbers")
+        return tuple_of(found)
+
+    def graph(self, name: str) -> Graph:
+        """Return an attribute that is a graph. Raises: NotTaken."""
+        found = self.attribute(name)
+        if not isinstance(found, Graph):
+            raise NotTaken(f"its attribute `{name}` is no graph")
+        return found
+
+    def axis(self, axis: int, rank: int) -> int:
+        """Return an axis counted from the front. Raises: NotTaken."""
+        if not -rank <= axis < max(rank, 1):
+            raise NotTaken(f"the axis {axis} of a tensor of {rank} dimensions")
+        return axis % max(rank, 1)
+
+    @property
+    def results(self) -> int:
+        """How many results are asked for; those that are left out behind the last do not count."""
+        return max((n + 1 for n, name in enumerate(self.node.outputs) if name), default=0)
+
+    # --- steps ---
+
+    def text(self) -> Text:
+        """Return a kernel for this node."""
+        return Text(self.making, self.node.op.lower())
+
+    def map(
+        self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
+    ) -> Value:
+        """Return a kernel of single elements: a text of `{0}`, `{1}`, …, which are repeated to one size.
+
+        They are computed in the type `inside`, by default that of the first one, or f32 where that is
+        narrower, and the text, which has the type `result`, by default that one, is cast to `dtype`, by
+        default the type of the first.
+        """
+        if not values:
+            raise NotTaken("it has no inputs")
+        first = values[0]
+        dtype = dtype or first.dtype
+        inside = inside or wide(first.dtype)
+        return self.formed(
+            lambda given: template.format(*(cast(t, inside).text for t in given)),
+            values,
+            dtype,
+            result or inside,
+        )
+
+    def formed(
+        self,
+        form: Callable[[Sequence[Term]], str],
+        values: Sequence[Value],
+        dtype: str,
+        inside: str,
+    ) -> Value:
+        """Return the same by a function of terms, whose text has the type `inside`.
+
+        The result lies as the first value does that has all its sizes.
+        """
+        shape = broadcast_shape([v.shape for v in values])
+        order = next((v.order for v in values if v.shape == shape), ())
+        terms: list[Term] = []
+        inputs: list[Passed] = []
+        for value in values:
+            literal = scalar_of(value)
+            if literal is None:
+                inputs.append(self._passed(value, len(shape), order))
+                literal = Term(f"«{len(inputs) - 1}»", value.dtype)
+            terms.append(literal)
+        expression = cast(Term(form(terms), inside), dtype).text
+        result = self.making.fresh(dtype, shape).ordered(order)
+        if result.count:
+            name, output = self.node.op.lower(), self._passed(result, len(shape), order)
+            self.making.steps.append(Pointwise(name, tuple(inputs), output, expression))
+        return result
+
+    def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
+        """Return a value as a step reads it: with so many axes in such an order, or where that is none, its own."""
+        if not order:
+            return self.making.passed(self.making.plain(value))
+        whole = value if value.rank == rank else self.making.plain(value)
+        whole = self.making.laid(whole.shaped((1,) * (rank - whole.rank) + whole.shape), order)
+        return replace(self.making.passed(whole), shape=permuted(whole.shape, order))
+
+
+def tuple_of(value: Any) -> tuple[Any, ...]:
+    """Return what is known to be a tuple."""
+    return tuple(value)
+
+
+def element(text: Text, value: Value, axes: Sequence[str]) -> Term:
+    """Return an element of a value that is repeated to larger sizes: a literal, where it is one known number."""
+    literal = scalar_of(value)
+    if literal is not None:
+        return literal
+    operand = text.read(value)
+    return operand.term(broadcast_index(value.shape, axes))
+
+
+def scalar_of(value: Value) -> Term | None:
+    """Return the number of a value of one element that is known, as text; None where it is not.
+
+    One that was learnt is none, but an array: kernels that differ in it alone are one.
+    """
+    if value.known is None or value.count != 1 or not value.dtype:
+        return None
+    known = DTYPES[value.dtype]
+    found = value.known.reshape(-1)[0]
+    if value.dtype == "bool":
+        return cast(number(bool(found)), "bool")
+    if known.is_integer:
+        return cast(number(int(found)), value.dtype)
+    with np.errstate(over="ignore"):
+        short = float(round_to(np.asarray(float(f"{float(found):.4g}")), known))
+    return cast(number(float(found)), value.dtype) if short == float(found) else None  # nor is NaN
+
+
+def known_value(array: Array | Sequence[int] | Sequence[float], dtype: str) -> Value:
+    """Return a value that is known, of such a type."""
+    return Value(dtype, np.shape(array), known=np.asarray(array, DTYPES[dtype].numpy()))

@@ -1,0 +1,527 @@
+"""Compile a model to a library: distinct kernels once, in parallel; then joined, built, and called."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isamap.driver.ahead import compile_ahead
+from isamap.driver.inputs import find_profile, machine_of, with_profile
+from isamap.driver.kept import key_of, recall_emitted
+from isamap.driver.options import given_count
+from isamap.driver.passes import form_of
+from isamap.driver.request import MAX_THREADS, Request
+from isamap.driver.runnable import is_model
+from isamap.driver.side_by_side import all_jobs, done_side_by_side
+from isamap.emit.c import EmittedC
+from isamap.formulate.packable import require_packable
+from isamap.graph.devices import Dealt, deal, places_of
+from isamap.graph.emitting import Emitted, emit
+from isamap.graph.fusing import Fuse, finished, fused
+from isamap.graph.graph import Array
+from isamap.graph.importing import Imported, import_model
+from isamap.graph.partition import METHODS, Method, Partition
+from isamap.graph.pitches import find_pitches
+from isamap.graph.planning import LINE_BYTES, plan
+from isamap.graph.pricing import Prices, compiled
+from isamap.graph.program import Call, Passed, Program, reads_of
+from isamap.graph.types import size_bytes, stored
+from isamap.ir import DTYPES, bind
+from isamap.machine import Machine, at_one_length, load_machine, missing_features
+from isamap.machine.allowed import permission_numbers
+from isamap.run.blame import Emissions
+from isamap.run.child import permission_refused
+from isamap.run.in_process import large_room
+from isamap.run.runner import Packer, compile_packers_together, pack_in_process
+from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
+from isamap.run.worker import ThreadPool, ask_permission, load_library
+from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
+from isamap.syntax import parse_kernel
+from isamap.transform import make_guards_explicit, reads, statements
+
+MAX_DEVICES = 16
+LEAST_AHEAD = 4
+"""Kernels for which processes are started: each needs a second or two before its first one."""
+SOURCE = "kernel"
+"""The name of a text, as in `isamap.compile`, which has the same results."""
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """Options for compiling the kernels of a model."""
+
+    machine: str = "host"
+    heuristic: str = "greedy"
+    limit_s: float = 10.0
+    jobs: int = 0
+    cache: bool = True
+    threads: int = 1
+    devices: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """A model in C, and the machine that it is for."""
+
+    emitted: Emitted
+    machine: Machine
+    model: bool
+    kernels: int
+    is_cut_short: bool
+    dealt: Dealt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A kernel of a model. Units: bytes of its workspace; nanoseconds by the cost model."""
+
+    emitted: EmittedC
+    workspace_bytes: int
+    cost_ns: float
+    is_cut_short: bool
+
+
+def compile_program_of(
+    program: Program,
+    how: How,
+    watch: Callable[[str], None] = lambda _: None,
+    *,
+    runs: bool = False,
+    apart: bool = False,
+) -> Library:
+    """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
+    machine, model = _machine(how, runs=runs)
+    requests = _requests(program, how, runs=runs)
+    names = list(program.kernels)
+    jobs = how.jobs or (all_jobs() if len(requests) >= LEAST_AHEAD else 1)
+    made: dict[str, Made] = {}
+    found = done_side_by_side(_compiled, requests, jobs, here=True)
+    for done, (number, one) in enumerate(found):
+        watch(f"kernel {done + 1} of {len(requests)}: {names[number]}")
+        made[names[number]] = one
+    watch("pack")
+    program = with_packed(program, {n: one.emitted for n, one in made.items()}, machine, model=model)
+    kernels = {name: replace(one.emitted, packs=()) for name, one in made.items()}
+    _check_calls(program, kernels)
+    shared = _dealt(program, made, how) if how.devices > 1 else None
+    program, phases = (shared.program, shared.phases) if shared else (program, ())
+    needed = {name: one.workspace_bytes for name, one in made.items()}
+    placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
+    emitted = emit(program, kernels, placed, machine, apart=apart, phases=phases)
+    return Library(emitted, machine, model, len(made), any(m.is_cut_short for m in made.values()), shared)
+
+
+def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
+    """Return the partition of the steps among devices, by the machine's parameters as measured here."""
+    name = machine_of(how.machine)
+    machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
+    costs = {kernel: one.cost_ns for kernel, one in made.items()}
+    return deal(program, costs, machine, how.devices, how.limit_s)
+
+
+def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
+    """Return the machine, and whether a plain-C model of it is what runs here."""
+    machine = at_one_length(load_machine(machine_of(how.machine)))
+    return machine, runs and is_model(machine, missing_features(machine), None)
+
+
+def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
+    """Return what is asked of each kernel. Weights are packed where this processor runs what packs them."""
+    name = machine_of(how.machine)
+    machine, model = _machine(how, runs=runs)
+    here = model or not is_model(machine, missing_features(machine), None)
+    packed, profile = packed_of(program) if here else {}, find_profile("default", name)
+    return [
+        Request(
+            Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
+            profile=profile, cache=how.cache, threads=how.threads, packed=packed.get(kernel, ()),
+            transform=form_of(text),
+        )
+        for kernel, text in program.kernels.items()
+    ]  # fmt: skip
+
+
+def fuse_of(
+    method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
+) -> Fuse:
+    """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
+    if method != "cpsat":
+        return fused if method == "greedy" else finished
+    return partition_of(method, how, workspace_bytes, watch)
+
+
+def partition_of(
+    method: Method, how: How, workspace_bytes: int = 0, watch: Callable[[str], None] = lambda _: None
+) -> Partition:
+    """Return the same by prices of a machine, with what it costs. Units: bytes, 0 for no limit."""
+    name = machine_of(how.machine)
+    request = Request(
+        Source(SOURCE, ""), name, {}, heuristic="greedy", profile=find_profile("default", name),
+        cache=how.cache, threads=how.threads,
+    )  # fmt: skip
+    prices = Prices(request, at_one_length(load_machine(name)), how.jobs or all_jobs(), watch)
+    return Partition(method, prices, how.limit_s, workspace_bytes)
+
+
+def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
+    """Nothing, where each kernel takes what it is called with. Raises: UsageProblem."""
+    for step in program.steps:
+        if not isinstance(step, Call):
+            continue
+        interface = kernels[step.kernel].interface
+        taken = {t.name: (t.role, t.dtype.name, tuple(s.value for s in t.shape)) for t in interface.tensors}
+        given = {name: ("in", p.dtype, p.shape or (1,)) for name, p in step.reads.items()}
+        given |= {name: ("out", p.dtype, p.shape or (1,)) for name, p in step.writes.items()}
+        wrong = sorted(name for name in taken.keys() | given.keys() if taken.get(name) != given.get(name))
+        if wrong or interface.scalars or interface.symbols:
+            what = f"`{wrong[0]}`" if wrong else "a size or a scalar"
+            said = f"the kernel `{step.kernel}` takes {what} otherwise than the graph says"
+            raise UsageProblem(Diagnostic("graph-damaged", said, help="mend the kernel, or the graph file"))
+
+
+def _compiled(request: Request) -> Made:
+    """Return the C of a kernel, what it needs and takes, and whether the clock cut its schedule short."""
+    try:
+        made = compiled(request)
+    except NoMapping:
+        if not request.packed:
+            raise
+        made = compiled(replace(request, packed=()))  # each mapping reads its weights in place
+    summary: Mapping[str, Any] = made.outcome.summary
+    size, cost = int(summary["workspace"]["fixed_bytes"]), float(summary["schedule"]["cost"])
+    return Made(made.emitted, size, cost, made.outcome.is_cut_short)
+
+
+class CompiledModel:
+    """A model that is called with its inputs by name, and gives its results by name.
+
+    It may be called from several threads at once: each call has a workspace of its own. `warnings` say why it
+    is perhaps not as fast as it could be.
+    """
+
+    def __init__(self, library: Library, threads: int = 1, warnings: tuple[Diagnostic, ...] = ()) -> None:
+        self.library = library
+        self.warnings = warnings
+        self.emitted = library.emitted
+        self._pool: ThreadPool | None = None
+        if self.emitted.takes_pool and threads > 1:
+            self._pool = ThreadPool(str(build_pool(find_compiler(()))), threads)
+        path = build_model(self.emitted, library.machine, library.model)
+        for permission in () if library.model else library.machine.target.permissions:
+            if not ask_permission(permission_numbers()[permission]):
+                raise permission_refused()
+        self._loaded = load_library(str(path))
+        self._run: Any = self._loaded[f"{self.emitted.name}_run"]
+        self._run.argtypes = (ctypes.c_void_p,) * 3
+        self._rooms: list[Room] = []
+        self._weights = Kept.of(self.emitted.weights) if self.emitted.is_apart else None
+
+    @property
+    def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Types and sizes of inputs by name."""
+        return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.inputs}
+
+    @property
+    def outputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
+        """Types and sizes of results by name."""
+        return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.outputs}
+
+    def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Return the results for such inputs. Raises: UsageProblem for other names, types or sizes."""
+        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
+        unknown = [name for name in inputs if name not in self.inputs]
+        if unknown:
+            raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
+        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        self.call_at([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
+
+    def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
+        """Return a call without arguments, prepared for these inputs: its status. Its results go nowhere.
+
+        Raises: as a call.
+        """
+        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
+        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        room, run = self._room(), self._run
+        room.point([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        kept = (given, made, room)  # they live as long as the call
+        return lambda kept=kept: int(run(*room.places))
+
+    def _room(self) -> Room:
+        first: list[int | None] = [self._weights.start] if self._weights is not None else []
+        if self.emitted.takes_pool:
+            first.append(self._pool.address if self._pool else None)
+        return Room.of(
+            first,
+            inputs=len(self.emitted.inputs),
+            outputs=len(self.emitted.outputs),
+            workspace_bytes=self.emitted.workspace_bytes,
+        )
+
+    def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
+        """A call by the addresses of its inputs and of its results, dense arrays in their order.
+
+        Raises: UsageProblem where an index among the inputs lies outside.
+        """
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = self._room()
+        room.point(given, made)
+        status = self._run(*room.places)
+        self._rooms.append(room)
+        if status:
+            said = f"`{self.emitted.name}_run` returned {status}"
+            help_ = "an index among its inputs is out of range" if status == 100 else None
+            raise UsageProblem(Diagnostic("program-refused", said, help=help_))
+
+    def _given(self, name: str, inputs: Mapping[str, Any]) -> Array:
+        if name not in inputs:
+            raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
+        dtype, shape = self.inputs[name]
+        array = np.asarray(inputs[name])
+        wanted = DTYPES[dtype].numpy()
+        if array.shape != shape or not (
+            array.dtype == wanted or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
+        ):
+            said = f"`{name}` is an array {dtype}{list(shape)}, and {array.dtype}{list(array.shape)} is given"
+            raise _wrong(said)
+        return stored(array, dtype)
+
+
+def compile_model(
+    model: str | Path | Imported,
+    machine: str = "host",
+    *,
+    sizes: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    heuristic: str = "greedy",
+    limit_s: float = 10.0,
+    jobs: int = 0,
+    threads: int = 1,
+    fusion: Method = "greedy",
+    devices: int = 1,
+) -> CompiledModel:
+    """Return a model of a file, or one that was imported, compiled for a machine.
+
+    `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
+    processes kernels are compiled, 0 for as many as there are cores; so many `threads` share each kernel.
+    `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
+    `devices` are cores to which whole kernels are dealt instead.
+    Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
+    """
+    if fusion not in METHODS:
+        raise _wrong(f"`fusion` is {', '.join(METHODS)}, not `{fusion}`")
+    how = How(
+        machine, heuristic, limit_s, jobs=1,
+        threads=given_count("threads", threads, 1, MAX_THREADS),
+        devices=given_count("devices", devices, 1, MAX_DEVICES),
+    )  # fmt: skip
+    refuse_both(how)
+    fuse = fuse_of(fusion, how)
+    found = (
+        model
+        if isinstance(model, Imported)
+        else import_model(model, sizes=sizes, constants=constants, fuse=fuse)
+    )
+    return compile_whole(found.whole(), how, jobs, warnings=warnings_of(fuse))
+
+
+def compile_whole(
+    program: Program,
+    how: How,
+    jobs: int = 0,
+    *,
+    apart: bool = False,
+    warnings: tuple[Diagnostic, ...] = (),
+) -> CompiledModel:
+    """Return a program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
+
+    Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
+    """
+    _compile_ahead(program, how, jobs or all_jobs())
+    library = compile_program_of(program, how, runs=True, apart=apart)
+    warnings += library.dealt.plan.warnings if library.dealt else ()
+    return CompiledModel(library, max(how.threads, how.devices), warnings)
+
+
+def refuse_both(how: How) -> None:
+    """Nothing, where a core is either one of several threads or a device. Raises: UsageProblem."""
+    if how.threads > 1 and how.devices > 1:
+        said = "threads share each kernel, devices have kernels of their own: a core is one or the other"
+        help_ = "give one of both; docs/graphs.md compares them"
+        raise UsageProblem(Diagnostic("argument-mismatch", said, help=help_))
+
+
+def warnings_of(fuse: Fuse | None) -> tuple[Diagnostic, ...]:
+    """Why a model's partition is perhaps not as good as it could be; a rule has no such reasons."""
+    return fuse.warnings if isinstance(fuse, Partition) else ()
+
+
+def _compile_ahead(program: Program, how: How, jobs: int) -> None:
+    """Compiles kernels that are not kept, by commands: a caller's program is not begun anew."""
+    if jobs == 1 or len(program.kernels) < LEAST_AHEAD:
+        return
+    with suppress(IsamapError):  # which is said where each of them is asked for
+        new = [r for r in _requests(program, how, runs=True) if recall_emitted(key_of(r)) is None]
+        if len(new) >= LEAST_AHEAD:
+            compile_ahead([_asked(request) for request in new], jobs)
+
+
+def _asked(request: Request) -> dict[str, Any]:
+    """Return a kernel as the command is asked for it, which builds none: the model is built as a whole."""
+    return {
+        "kernel": request.kernel.text, "machine": request.machine, "heuristic": request.heuristic,
+        "limit_s": request.limit_s, "threads": request.threads, "packed": request.packed,
+        "model": request.model, "builds": False, "transform": bool(request.transform),
+    }  # fmt: skip
+
+
+def _wrong(said: str, *notes: str) -> UsageProblem:
+    return UsageProblem(Diagnostic("argument-mismatch", said, notes=notes))
+
+
+# The emitted files of a model as a shared library, from the cache where it was built before.
+
+
+def build_model(emitted: Emitted, machine: Machine, model: bool) -> Path:
+    """Return the library. `model` says that kernels are plain C. Raises: MissingTool, CompilerRefused."""
+    flags = MODEL_FLAGS if model else machine.target.flags
+    features = () if model else machine.target.features
+    found = find_compiler(flags, COMPILERS if model else machine.target.toolchains, None, features)
+    apart = (
+        f"{emitted.name}.weights" if emitted.is_apart else ""
+    )  # another file of them makes no other library
+    files = {name: content for name, content in emitted.files.items() if name != apart}
+    return build(found, flags, files, emitted.sources, None if model else Emissions(machine))
+
+
+# Where a call of a model works: its pointers and its workspace, kept from one call to the next.
+#
+# room = Room.of(first, inputs=2, outputs=1, workspace_bytes=4096)
+# room.point([x, y], [z]); run(*room.places)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The state that one call at a time uses; `places` are addresses of the function's arguments."""
+
+    inputs: Any
+    outputs: Any
+    space: Any
+    first: int
+    places: tuple[int, int, int]
+
+    @staticmethod
+    def of(first: Sequence[int | None], *, inputs: int, outputs: int, workspace_bytes: int) -> Room:
+        """Return a room for such a model; `first` are what lies in front of the pointers to its inputs."""
+        given = (ctypes.c_void_p * (len(first) + inputs + 1))(*first)
+        made = (ctypes.c_void_p * (outputs + 1))()
+        space = large_room(workspace_bytes + LINE_BYTES)
+        places = (ctypes.addressof(given), ctypes.addressof(made), ctypes.addressof(space))
+        return Room(given, made, space, len(first), places)
+
+    def point(self, given: Sequence[int], made: Sequence[int]) -> None:
+        """Says where inputs and results lie."""
+        self.inputs[self.first : self.first + len(given)] = given
+        self.outputs[: len(made)] = made
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Bytes in memory that start at a cache line."""
+
+    space: Any
+    start: int
+
+    @staticmethod
+    def of(content: bytes) -> Kept:
+        """Return a copy of such bytes."""
+        space = large_room(len(content) + LINE_BYTES)
+        start = -(-ctypes.addressof(space) // LINE_BYTES) * LINE_BYTES
+        ctypes.memmove(start, content, len(content))
+        return Kept(space, start)
+
+
+# Weights that kernels take packed: which they are, and a program in which they have been packed, once.
+#
+#     conv(a0, a1, y0), a1 a constant      conv(a0, a1_packed, y0), a1_packed what `conv_pack_a1` wrote
+#
+# A kernel is asked for with its weights packed where they are the same in each call, where one sum reads
+# them, and where there are enough of them not to stay in the nearest cache. What packs runs on this
+# processor when the model is compiled; the model holds what it wrote, in place of the weights.
+
+
+LEAST_BYTES = 1 << 18
+"""Fewer of weights stay in a near cache, where their order matters little; packing takes longer to plan."""
+
+
+def packed_of(program: Program) -> dict[str, tuple[str, ...]]:
+    """By kernel the operands to be taken packed, one at most."""
+    constant: dict[str, set[str]] = {}
+    sizes: dict[str, dict[str, int]] = {}
+    for step in program.steps:
+        if isinstance(step, Call):
+            known = {n for n, p in step.reads.items() if p.tensor in program.constants and len(p.shape) > 1}
+            constant[step.kernel] = constant.get(step.kernel, known) & known
+            sizes[step.kernel] = {n: size_bytes(p.dtype, p.shape) for n, p in step.reads.items()}
+    found: dict[str, tuple[str, ...]] = {}
+    for kernel, names in constant.items():
+        large = [name for name in names if sizes[kernel][name] >= LEAST_BYTES]
+        name = max(large, key=lambda n: (sizes[kernel][n], n), default=None)
+        if name is not None and _is_summed(program.kernels[kernel], name):
+            found[kernel] = (name,)
+    return found
+
+
+def _is_summed(text: str, name: str) -> bool:
+    """Return whether one sum, and nothing else, reads an operand."""
+    kernel = make_guards_explicit(bind(parse_kernel(Source("kernel", text)), {}))
+    try:
+        require_packable(kernel, (name,))
+    except UsageProblem:
+        return False
+    return any(
+        statement.is_reduction and any(read.buffer == name for read in reads(statement.assign.value))
+        for statement in statements(kernel)
+    )
+
+
+def with_packed(
+    program: Program, kernels: Mapping[str, EmittedC], machine: Machine, *, model: bool
+) -> Program:
+    """Return the program whose kernels are given packed what they take packed, and only constants that are read.
+
+    What packs is one library. Raises: as `compile_library`, of what packs.
+    """
+    packers = compile_packers_together({name: kernels[name] for name in program.kernels}, machine, model)
+    made: dict[str, Array] = {}
+    steps = tuple(
+        _with_packed(step, packers[step.kernel], program, made) if isinstance(step, Call) else step
+        for step in program.steps
+    )
+    read = {passed.tensor for step in steps for passed in reads_of(step)}
+    constants = {**program.constants, **made}
+    return replace(program, steps=steps, constants={n: a for n, a in constants.items() if n in read})
+
+
+def _with_packed(step: Call, packers: tuple[Packer, ...], program: Program, made: dict[str, Array]) -> Call:
+    """Return a call of a kernel with what it takes packed; what is packed is added to `made`."""
+    given = dict(step.reads)
+    for packer in packers:
+        passed, target = given.pop(packer.source), packer.target
+        assert target.header is not None, "what is packed begins with the name of its layout"
+        tensor = f"{passed.tensor}_{target.header.layout}"
+        if tensor not in made:
+            content = program.constants[passed.tensor].tobytes()
+            array = np.frombuffer(content, DTYPES[passed.dtype].numpy()).reshape(passed.shape)
+            made[tensor] = pack_in_process(packer, array, {})
+        given[target.name] = Passed(tensor, target.dtype.name, made[tensor].shape)
+    return replace(step, reads=given)

@@ -1,0 +1,74 @@
+"""Assign a program's steps to devices: cores with private caches, which run in parallel in phases.
+
+    deal(program, costs, machine, devices=2, limit_s=10)
+
+Prices are those of the kernels as they were compiled, and moves by their bytes; what begins a phase is what
+starting threads takes on the machine, measured by calibration or stated in its description.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from isamap.formulate.hierarchy import Memories
+from isamap.graph.pricing import CALL_NS, near_of
+from isamap.graph.program import Call, Program, reads_of, writes_of
+from isamap.graph.types import size_bytes
+from isamap.machine import Machine
+from isamap.plan.devices import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
+from isamap.scheduler.graphs.devices import dealt
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """A program whose steps are ordered by its phases, which name steps by number, and the plan."""
+
+    program: Program
+    phases: tuple[Phase, ...]
+    plan: DevicePlan
+    devices: int
+    alone_ns: float
+
+
+def deal(
+    program: Program, costs: Mapping[str, float], machine: Machine, devices: int, limit_s: float
+) -> Dealt:
+    """Return the partition of the steps; `costs` are prices by kernel. Units: nanoseconds, seconds of wall clock."""
+    problem = problem_of(program, costs, machine, devices)
+    plan = dealt(problem, limit_s)
+    wrong = check_device_plan(problem, plan)
+    assert not wrong, "\n".join(d.message for d in wrong)
+    place = {step: n for n, step in enumerate(plan.order)}
+    phases = tuple(tuple(tuple(place[n] for n in part) for part in phase) for phase in plan.phases)
+    steps = tuple(program.steps[n] for n in plan.order)
+    alone_ns = sum(job.cost_ns for job in problem.jobs)
+    return Dealt(replace(program, steps=steps), phases, plan, devices, alone_ns)
+
+
+def problem_of(program: Program, costs: Mapping[str, float], machine: Machine, devices: int) -> DeviceProblem:
+    """Return the steps as kernels with prices. A tensor that a core's own caches hold is far from another core."""
+    near, memories = near_of(machine), Memories.of(machine)
+    jobs: list[Job] = []
+    crossing: dict[str, float] = {}
+    for step in program.steps:
+        passed = (*reads_of(step), *writes_of(step))
+        sizes = {p.tensor: size_bytes(p.dtype, p.shape) for p in passed}
+        cost = costs[step.kernel] if isinstance(step, Call) else memories.moved_ns(sum(sizes.values()))
+        reads, writes = (
+            tuple(dict.fromkeys(p.tensor for p in found)) for found in (reads_of(step), writes_of(step))
+        )
+        jobs.append(Job(CALL_NS + cost, reads, writes))
+        own = {t: size for t, size in sizes.items() if t in writes and size <= near.capacity_bytes}
+        crossing |= {t: size * near.far_ns_per_byte for t, size in own.items()}
+    return DeviceProblem(tuple(jobs), devices, machine.thread_start_ns, crossing)
+
+
+def places_of(phases: tuple[Phase, ...]) -> list[tuple[int, int]]:
+    """From when until before when each step runs: those of a phase with several parts all at one time."""
+    places: list[tuple[int, int]] = []
+    for phase in phases:
+        at, count = len(places), sum(map(len, phase))
+        alone = len(phase) == 1
+        places += [(at + n, at + n + 1) if alone else (at, at + count) for n in range(count)]
+    return places

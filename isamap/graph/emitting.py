@@ -1,0 +1,368 @@
+"""A program and the C of its kernels as one library: NAME.c, NAME.h, the weights, and a Makefile.
+
+    int mlp_run(const mlp_inputs *inputs, const mlp_outputs *outputs, void *workspace);
+
+Each kernel is a file of its own, as `isamap compile` writes it; `mlp_run` calls them in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from isamap.emit.c import EmittedC
+from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
+from isamap.emit.c_interface import clean
+from isamap.emit.c_names import Names, storage_type
+from isamap.graph.graph_file import weights_of
+from isamap.graph.pitches import apart_bytes
+from isamap.graph.planning import LINE_BYTES, Plan
+from isamap.graph.program import Call, Move, Passed, Port, Program
+from isamap.ir import DTYPES
+from isamap.machine import Machine
+from isamap.machine.allowed import told
+from isamap.plan.devices import Phase
+from isamap.source import Diagnostic, UsageProblem
+from isamap.version import __version__
+
+MOVES = ("isamap_moves.c", "isamap_moves.h")
+MOST_WRITTEN = 1 << 18
+"""Bytes of weights that are written out in C; more lie in a file of their own that the assembler includes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The files of a model by name, those that a compiler is given, and how the library is called."""
+
+    name: str
+    files: Mapping[str, str | bytes]
+    sources: tuple[str, ...]
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    weights: bytes
+    is_apart: bool
+    workspace_bytes: int
+    takes_pool: bool = False
+
+
+def emit(
+    program: Program,
+    kernels: Mapping[str, EmittedC],
+    plan: Plan,
+    machine: Machine,
+    *,
+    apart: bool = False,
+    phases: Sequence[Phase] = (),
+) -> Emitted:
+    """Return the files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
+
+    `phases` are steps by number, dealt to devices; without them, one step follows the other.
+    """
+    writer = _Writer(program, kernels, plan, apart, phases)
+    name, weights = program.name, writer.weights
+    files: dict[str, str | bytes] = {f"{name}.h": writer.header(machine), f"{name}.c": writer.source(machine)}
+    if len(weights) > MOST_WRITTEN or apart:
+        files[f"{name}.weights"] = weights
+    for kernel in program.kernels:
+        _add(files, kernels[kernel].files())
+    moves = any(isinstance(step, Move) for step in program.steps)
+    if moves:
+        _add(files, {name: Path(__file__).with_name(name).read_text(encoding="utf-8") for name in MOVES})
+    sources = (
+        f"{name}.c",
+        *(f"{kernels[kernel].name}.c" for kernel in program.kernels),
+        *(MOVES[:1] if moves else ()),
+    )
+    pool = pool_files() if writer.takes_pool else {}
+    _add(files, pool)
+    built = (*sources, *(file for file in pool if file.endswith(".c")))
+    files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
+    ports = program.inputs, program.outputs
+    return Emitted(name, files, sources, *ports, weights, apart, plan.size_bytes, writer.takes_pool)
+
+
+def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
+    """Add files. Raises: UsageProblem where one is there already, under the name of the model or a kernel."""
+    if twice := files.keys() & more.keys():
+        said = f"two files of the model are called `{min(twice)}`"
+        raise UsageProblem(
+            Diagnostic("graph-damaged", said, help="give the model or the kernel another name")
+        )
+    files |= more
+
+
+class _Writer:
+    """Writes the two files that are the model's own."""
+
+    def __init__(
+        self,
+        program: Program,
+        kernels: Mapping[str, EmittedC],
+        plan: Plan,
+        apart: bool,
+        phases: Sequence[Phase],
+    ) -> None:
+        self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
+        self.phases = phases or ((tuple(range(len(program.steps))),),)
+        self.is_dealt = any(len(phase) > 1 for phase in self.phases)
+        self.takes_pool = self.is_dealt or any(kernel.interface.takes_pool for kernel in kernels.values())
+        own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
+        members = Names(taken=own)
+        self.inputs = [members.take(port.name) for port in program.inputs]
+        members = Names()
+        self.outputs = [members.take(port.name) for port in program.outputs]
+        self.weights, self.places = weights_of(program)
+
+    # --- the header ---
+
+    def header(self, machine: Machine) -> str:
+        name = self.program.name
+        guard = f"ISAMAP_{name.upper()}_H"
+        lines = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}. */"]
+        lines += [
+            f"#ifndef {guard}",
+            f"#define {guard}",
+            "",
+            "#include <stddef.h>",
+            "#include <stdint.h>",
+            "",
+        ]
+        lines += ['#include "isamap_pool.h"', ""] if self.takes_pool else []
+        lines += ["#ifdef __cplusplus", 'extern "C" {', "#endif", ""]
+        more: list[str] = []
+        if self.apart:
+            more.append(f"  const void *weights; /* the bytes of {name}.weights, at a multiple of 64 */")
+        if self.takes_pool:
+            more.append(
+                "  isamap_pool *pool; /* the threads that share the work; NULL: the caller's alone */"
+            )
+        lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, more)
+        lines += self._struct("outputs", "", self.program.outputs, self.outputs, [])
+        lines += [
+            "/* How many bytes of workspace a call needs; any alignment will do. */",
+            f"size_t {name}_workspace_bytes(void);",
+            "",
+            "/* 0, or where a call failed: the number that a kernel returned (its header has them), or 100",
+            "   where an index that is data lies outside. Arrays are dense and row-major; results share",
+            "   memory with nothing else. No state is kept: several threads may call it, each with a",
+            "   workspace of its own. */",
+            f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace);",
+            "",
+            "#ifdef __cplusplus",
+            "}",
+            "#endif",
+            "#endif",
+            "",
+        ]
+        return "\n".join(lines)
+
+    def _struct(
+        self, what: str, const: str, ports: Sequence[Port], members: Sequence[str], more: Sequence[str]
+    ) -> list[str]:
+        lines = ["typedef struct {", *more]
+        for port, member in zip(ports, members, strict=True):
+            said = f"{port.name}: " if port.name != member else ""
+            shape = ", ".join(map(str, port.passed.shape))
+            comment = clean(f"{said}{port.passed.dtype}[{shape}]")[:200]
+            lines.append(f"  {const}{storage_type(DTYPES[port.passed.dtype])} *{member}; /* {comment} */")
+        if not ports and not more:
+            lines.append("  char unused;")
+        return [*lines, f"}} {self.program.name}_{what};", ""]
+
+    # --- the source ---
+
+    def source(self, machine: Machine) -> str:
+        name = self.program.name
+        moves = any(isinstance(step, Move) for step in self.program.steps)
+        includes = [
+            f"{name}.h",
+            *(f"{self.kernels[kernel].name}.h" for kernel in self.program.kernels),
+            *(MOVES[1:] if moves else ()),
+        ]
+        lines = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]
+        lines += [f'#include "{file}"' for file in includes]
+        lines += ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
+        lines += [f"  return {self.plan.size_bytes + LINE_BYTES - 1};", "}", ""]
+        lines += self._side_by_side()
+        lines += [
+            f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace) {{",
+            f"  const uintptr_t mask = {LINE_BYTES - 1};",
+            "  char *space = (char *)(((uintptr_t)workspace + mask) & ~mask);",
+        ]
+        lines += self._begun()
+        for number, phase in enumerate(self.phases):
+            alone = (n for part in phase for n in part)
+            lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(alone)
+        return "\n".join([*lines, "  return status;", "}", ""])
+
+    def _begun(self) -> list[str]:
+        """Return the lines before the steps of a function."""
+        weights = ["  const unsigned char *weights = inputs->weights;"] if self.apart else []
+        return [*weights, "  int status = 0;", "  (void)space, (void)inputs, (void)outputs;"]
+
+    def _steps(self, part: Iterable[int]) -> list[str]:
+        """Return the steps, one behind the other."""
+        steps = [(number, self.program.steps[number]) for number in part]
+        return [
+            line
+            for number, step in steps
+            for line in (self._call(number, step) if isinstance(step, Call) else self._move(step))
+        ]
+
+    # --- phases of several devices ---
+
+    def _side_by_side(self) -> list[str]:
+        """Return a function for each part of a phase, and one for the phase, which a pool performs part by part."""
+        if not self.is_dealt:
+            return []
+        name, most = self.program.name, max(map(len, self.phases))
+        taken = f"const {name}_inputs *inputs, const {name}_outputs *outputs, char *space"
+        lines = [
+            "/* What the parts of a phase share; each has a status of its own. */",
+            "typedef struct {",
+            f"  const {name}_inputs *inputs;",
+            f"  const {name}_outputs *outputs;",
+            "  char *space;",
+            f"  int status[{most}];",
+            f"}} {name}_shared;",
+            "",
+        ]
+        for number, phase in enumerate(self.phases):
+            if len(phase) == 1:
+                continue
+            for device, part in enumerate(phase):
+                lines += [f"static int {name}_part_{number}_{device}({taken}) {{", *self._begun()]
+                lines += [*self._steps(part), "  return status;", "}", ""]
+            lines += [
+                f"static void {name}_phase_{number}(void *argument, int64_t part) {{",
+                f"  {name}_shared *all = argument;",
+                f"  static int (*const parts[])({taken}) = {{",
+                *(f"    {name}_part_{number}_{device}," for device in range(len(phase))),
+                "  };",
+                "  all->status[part] = parts[part](all->inputs, all->outputs, all->space);",
+                "}",
+                "",
+            ]
+        return lines
+
+    def _phase(self, number: int, parts: int) -> list[str]:
+        """Return a phase of several parts: by the threads of a pool, or one part behind the other."""
+        function = f"{self.program.name}_phase_{number}"
+        return [
+            "  {",
+            f"    {self.program.name}_shared all = {{inputs, outputs, space, {{0}}}};",
+            "    isamap_pool *pool = inputs->pool;",
+            f"    if (pool != NULL) pool->parallel_for(pool, {parts}, {function}, &all);",
+            f"    else for (int64_t part = 0; part < {parts}; part++) {function}(&all, part);",
+            f"    for (int part = 0; part < {parts}; part++) {{",
+            "      if ((status = all.status[part]) != 0) return status;",
+            "    }",
+            "  }",
+        ]
+
+    def _weights(self) -> list[str]:
+        """Return where weights are in the library."""
+        if not self.weights or self.apart:
+            return []
+        name = self.program.name
+        if len(self.weights) > MOST_WRITTEN:
+            return [
+                f'__asm__(".section .rodata\\n.balign {LINE_BYTES}\\n.local {name}_weights\\n"',
+                f'        "{name}_weights:\\n"',
+                f'        ".incbin \\"{name}.weights\\"\\n.previous\\n");',
+                f'extern const unsigned char {name}_weights[] __attribute__((visibility("hidden")));',
+                f"#define weights {name}_weights",
+                "",
+            ]
+        words = np.frombuffer(self.weights + bytes(-len(self.weights) % 8), "<u8")
+        rows = [", ".join(f"0x{word:x}" for word in words[n : n + 6]) for n in range(0, len(words), 6)]
+        return [
+            f"static const _Alignas({LINE_BYTES}) uint64_t words[{len(words)}] = {{",
+            *(f"  {row}," for row in rows),
+            "};",
+            "#define weights ((const unsigned char *)words)",
+            "",
+        ]
+
+    def place(self, passed: Passed) -> str:
+        """Return the address of a tensor in C."""
+        for ports, members, struct in (
+            (self.program.inputs, self.inputs, "inputs"),
+            (self.program.outputs, self.outputs, "outputs"),
+        ):
+            for port, member in zip(ports, members, strict=True):
+                if port.passed.tensor == passed.tensor:
+                    return f"{struct}->{member}"
+        if passed.tensor in self.places:
+            return f"(weights + {self.places[passed.tensor]})"
+        return f"(space + {self.plan.tensors[passed.tensor]})"
+
+    def _call(self, number: int, step: Call) -> list[str]:
+        interface = self.kernels[step.kernel].interface
+        operands = {**step.reads, **step.writes}
+        fields: list[str] = []
+        for field in interface.fields:
+            passed = operands[field.source]
+            if field.kind == "pointer":
+                const = "const " if field.source in step.reads else ""
+                value = f"({field.c_type.strip()})({const}void *){self.place(passed)}"
+            else:
+                value = str(apart_bytes(passed, field.axis, self.plan.pitches))
+            fields.append(f".{field.member} = {value}")
+        own = self.plan.steps.get(number)
+        room = f"space + {own}" if own is not None else "NULL"
+        pool = "inputs->pool" if interface.takes_pool else "NULL"
+        return [
+            "  {",
+            f"    {interface.name}_args args = {{{', '.join(fields)}}};",
+            f"    if ((status = {interface.name}(&args, {room}, {pool})) != 0) return status;",
+            "  }",
+        ]
+
+    def _move(self, step: Move) -> list[str]:
+        reads = ", ".join(self.place(passed) for passed in step.reads)
+        writes = ", ".join(self.place(passed) for passed in step.writes)
+        return [
+            "  {",
+            f"    const void *const reads[] = {{{reads}}};",
+            f"    void *const writes[] = {{{writes}}};",
+            f"    static const int64_t numbers[] = {{{', '.join(map(str, step.numbers))}}};",
+            f"    if ((status = isamap_{step.function}(reads, writes, numbers)) != 0) return status;",
+            "  }",
+        ]
+
+
+def _makefile(
+    name: str,
+    sources: Sequence[str],
+    kernels: Mapping[str, EmittedC],
+    machine: Machine,
+    more: Sequence[str],
+) -> str:
+    of_gcc = " ".join(COMPILER_FLAGS["gcc"])
+    model = any(kernel.model for kernel in kernels.values())
+    flags = ("-O2", "-std=c11") if model else (*machine.target.flags, *told(machine.target.features, "gcc"))
+    objects = " ".join(source.replace(".c", ".o") for source in sources)
+    return "\n".join(
+        [
+            "CC = gcc",
+            f"# For gcc: {of_gcc}; for clang: nothing.",
+            f"OWN_FLAGS = {of_gcc}",
+            f"CFLAGS = {' '.join((*flags, *COMMON_FLAGS, *more))} $(OWN_FLAGS) -fPIC",
+            "",
+            f"all: lib{name}.a lib{name}.so",
+            "",
+            f"lib{name}.a: {objects}",
+            "\tar rcs $@ $^",
+            "",
+            f"lib{name}.so: {objects}",
+            f"\t$(CC) {' '.join((*more, '-shared'))} -o $@ $^ -lm",
+            "",
+            "%.o: %.c",
+            "\t$(CC) $(CFLAGS) -c -o $@ $<",
+            "",
+        ]
+    )

@@ -1,0 +1,305 @@
+"""Fuse elementwise operations into their successors, and into kernels whose results they read.
+
+    conv -> add -> relu      one kernel: the sums, and what is done to each of them
+
+A value goes where it is read if nothing else reads it, the sizes are the same, and it is read once, or cheap;
+each result is rounded as before.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from isamap.graph.making import axes_of, nest
+from isamap.graph.pending import PLACE, Border, Pointwise, Written, call_of, placed, written
+from isamap.graph.program import Move, Passed, Step
+from isamap.ir import DTYPES
+
+Open = Move | Written | Pointwise
+Fuse = Callable[[Sequence[Open], set[str]], tuple[list[Step], dict[str, str]]]
+"""From open steps, and the tensors that the caller reads, to calls and moves with kernels' texts by name."""
+MOST_CHARACTERS = 1500
+"""Of an expression: chains of instructions are searched for each of its parts."""
+MOST_STATEMENTS = 16
+MOST_REPEATED = 120
+"""Characters of all copies of an expression that stands in several places of another."""
+
+
+def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
+    """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller."""
+    readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
+    for tensor in results:
+        readers[tensor] += 1
+    made: dict[str, int] = {}
+    found: list[Open | None] = []
+    for step in steps:
+        current = step
+        if isinstance(current, Pointwise):
+            current = _with_producers(current, made, found, readers)
+        for passed in writes_of(current):
+            made[passed.tensor] = len(found)
+        found.append(current)
+    for number, step in enumerate(found):  # once they are as few as may be: each is a statement
+        if isinstance(step, Pointwise):
+            found[number] = _behind(step, made, found, readers)
+    return finished([step for step in found if step is not None], results)
+
+
+def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
+    """Return the calls and moves of steps that are as they shall be, with their kernels' texts by name."""
+    readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
+    for tensor in results:
+        readers[tensor] += 1
+    kernels: dict[str, str] = {}
+    calls: list[Step] = []
+    for step in bordered(steps, readers):
+        if isinstance(step, Move):
+            calls.append(step)
+            continue
+        call, text = call_of(step if isinstance(step, Written) else written(step))
+        kernels[call.kernel] = text
+        calls.append(call)
+    return calls, kernels
+
+
+def reads_of(step: Open) -> Sequence[Passed]:
+    """Return the arrays that a step reads."""
+    if isinstance(step, Pointwise):
+        return step.inputs
+    return step.reads if isinstance(step, Move) else tuple(step.reads.values())
+
+
+def writes_of(step: Open) -> Sequence[Passed]:
+    """Return the arrays that a step writes."""
+    if isinstance(step, Pointwise):
+        return (step.output,)
+    return step.writes if isinstance(step, Move) else tuple(step.writes.values())
+
+
+def _with_producers(
+    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str]
+) -> Pointwise:
+    """With the expressions of inputs in their places, as far as only this one reads them."""
+    inputs: list[Passed] = []
+    elements: list[str] = []
+    joined: list[set[str]] = [set()]
+    names = [step.name]
+    places = Counter(int(n) for n in PLACE.findall(step.expression))
+    size = len(step.expression)
+    for number, passed in enumerate(step.inputs):
+        producer = found[made[passed.tensor]] if passed.tensor in made else None
+        if (
+            isinstance(producer, Pointwise)
+            and readers[passed.tensor] == 1
+            and (places[number] == 1 or _is_cheap(producer.expression, places[number]))
+            and sum(p.tensor == passed.tensor for p in step.inputs) == 1
+            and producer.output == passed
+            and passed.shape == step.output.shape
+            and size + places[number] * len(producer.expression) <= MOST_CHARACTERS
+        ):
+            size += places[number] * len(producer.expression)
+            elements.append(f"({placed(producer.expression, put_places(inputs, producer.inputs))})")
+            joined.append({p.tensor for p in producer.inputs})
+            names.insert(0, producer.name)
+            found[made[passed.tensor]] = None
+        else:
+            elements += put_places(inputs, [passed])
+            joined[0].add(passed.tensor)
+    for tensor, count in Counter(tensor for own in joined for tensor in own).items():
+        readers[tensor] -= count - 1  # that many steps that read it have become one
+    expression = placed(step.expression, elements)
+    return replace(step, name="_".join(names), inputs=tuple(inputs), expression=expression)
+
+
+def _is_cheap(expression: str, times: int) -> bool:
+    """Return whether an expression may be written several times: it is short, divides nothing, calls no function."""
+    called = set(re.findall(r"([a-z][a-z0-9_]*)\(", expression))
+    is_short = times * len(expression) <= MOST_REPEATED and not set("/%") & set(expression)
+    return is_short and called <= {*DTYPES, "abs", "max", "min", "select"}
+
+
+def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
+    """Return where more inputs stand, after those that are new were added."""
+    inputs += [passed for passed in dict.fromkeys(more) if passed not in inputs]
+    return [f"«{inputs.index(passed)}»" for passed in more]
+
+
+def _behind(
+    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str]
+) -> Written | Pointwise:
+    """Behind the statements of a kernel whose only result only this one reads."""
+    for passed in step.inputs:
+        place = made.get(passed.tensor)
+        kernel = found[place] if place is not None else None
+        if (
+            isinstance(kernel, Written)
+            and len(kernel.writes) == 1
+            and readers[passed.tensor] == 1
+            and real_sizes(passed.shape)
+            == real_sizes(step.output.shape)
+            == real_sizes(*(p.shape for p in kernel.writes.values()))
+            and len(kernel.statements) < MOST_STATEMENTS
+        ):
+            assert place is not None
+            found[place] = None
+            return joined(kernel, step, passed.tensor)
+    return step
+
+
+def real_sizes(shape: Sequence[int]) -> list[int]:
+    """Return the sizes of axes along which there is more than one element."""
+    return [size for size in shape if size != 1]
+
+
+def free_name(reads: Mapping[str, Passed]) -> str:
+    """Return a name for one more operand that a kernel reads."""
+    return next(name for n in range(len(reads) + 1) if (name := f"a{n}") not in reads)
+
+
+def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
+    """Return one kernel of both: what was the result of the first is kept inside."""
+    ((inner, result),) = kernel.writes.items()
+    declared = [line.replace(f"out {inner}:", f"temp {inner}:", 1) for line in kernel.declared]
+    reads = dict(kernel.reads)
+    at, loops = axes_of(step.output.shape)
+    real = iter([name for name in at if name != "0"])
+    inside = f"{inner}[{', '.join('0' if size == 1 else next(real) for size in result.shape) or '0'}]"
+    elements: list[str] = []
+    for passed in step.inputs:
+        if passed.tensor == tensor:
+            elements.append(inside)
+            continue
+        name = free_name(reads)
+        reads[name] = passed
+        declared.append(f"in {name}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];")
+        index = at[len(at) - len(passed.shape) :]
+        there = [i if size != 1 else "0" for i, size in zip(index, passed.shape, strict=True)]
+        elements.append(f"{name}[{', '.join(there or ['0'])}]")
+    output = f"y{sum(line.startswith(('out ', 'temp y')) for line in declared)}"
+    declared.append(f"out {output}: {step.output.dtype}[{', '.join(map(str, step.output.shape)) or '1'}];")
+    target = f"{output}[{', '.join(at or ['0'])}]"
+    head = ", ".join(f"{name} in {size}" for name, size in loops.items())
+    statement = f"{target} = {placed(step.expression, elements)};"
+    statements = (*kernel.statements, f"for {head} {{ {statement} }}" if loops else statement)
+    name = f"{kernel.name}_{step.name}"
+    written = {output: step.output}
+    return Written(name, kernel.definitions, tuple(declared), statements, reads, written, kernel.borders)
+
+
+# Borders written with an image that one kernel reads beyond its edges: nothing is copied for them.
+#
+# y[p, q, k] = max(s[p, q, k], 0)                          y is an image of 8 x 8 x 16
+# z[p, q, k] += (y[p + r - 1, q + t - 1, k] else 0) * …
+#
+# for q in 10, k in 16 { y[0, q, k] = 0; } …               of 10 x 10 x 16
+# y[p + 1, q + 1, k] = max(s[p, q, k], 0)
+# z[p, q, k] += y[p + r, q + t, k] * …
+
+
+def bordered(steps: Sequence[Open], readers: Counter[str]) -> list[Open]:
+    """Return the steps with borders where what they are read by wants them; `readers` counts steps by tensor."""
+    found = list(steps)
+    made = {
+        p.tensor: n for n, step in enumerate(steps) if isinstance(step, Written) for p in step.writes.values()
+    }
+    for number, step in enumerate(steps):
+        if not isinstance(step, Written):
+            continue
+        for name, border in step.borders.items():
+            reader, passed = found[number], step.reads[name]
+            assert isinstance(reader, Written)
+            producer = found[made[passed.tensor]] if passed.tensor in made else None
+            if (
+                isinstance(producer, Written)
+                and readers[passed.tensor] == 1
+                and sum(p.tensor == passed.tensor for p in step.reads.values()) == 1
+                and not any(border.widths[-1])  # neighbours stay in one register
+                and (wider := _written_wider(producer, passed, border)) is not None
+            ):
+                found[made[passed.tensor]] = wider
+                found[number] = _read_wider(reader, name, border)
+    return found
+
+
+def _wide(passed: Passed, border: Border) -> Passed:
+    sizes = zip(passed.shape, border.widths, strict=True)
+    return replace(passed, shape=tuple(before + size + behind for size, (before, behind) in sizes))
+
+
+def _declared(kernel: Written, name: str, wide: Passed) -> tuple[str, ...]:
+    """Return the declarations of a kernel with other sizes of an operand."""
+    sizes = f"[{', '.join(map(str, wide.shape))}];"
+    return tuple(
+        line.partition("[")[0] + sizes if re.match(f"[a-z]+ {name}:", line) else line
+        for line in kernel.declared
+    )
+
+
+def _shifted(index: str, border: Border) -> str:
+    """Return an index that counts from the border on."""
+    parts = zip(index.split(", "), border.widths, strict=True)
+    return ", ".join(f"{part} + {before}" if before else part for part, (before, _) in parts)
+
+
+def _read_wider(kernel: Written, name: str, border: Border) -> Written:
+    """Return the kernel that reads a border where it read beyond the edge of an operand."""
+    wide = _wide(kernel.reads[name], border)
+    beyond = re.compile(rf"\({name}\[([^\]]*)\] else {re.escape(border.fill)}\)")
+    statements = tuple(
+        beyond.sub(lambda found: f"{name}[{_shifted(found[1], border)}]", text) for text in kernel.statements
+    )
+    return replace(
+        kernel,
+        declared=_declared(kernel, name, wide),
+        statements=statements,
+        reads={**kernel.reads, name: wide},
+        borders={},
+    )
+
+
+def _written_wider(kernel: Written, passed: Passed, border: Border) -> Written | None:
+    """Return the kernel that writes its only result with a border; None where more than one statement writes it."""
+    name, written = next(iter(kernel.writes.items()))
+    if (
+        len(kernel.writes) > 1
+        or written != passed
+        or sum(text.count(f"{name}[") for text in kernel.statements) != 1
+    ):
+        return None
+    wide = _wide(passed, border)
+    place = re.compile(rf"\b{name}\[([^\]]*)\]")
+    statements = (
+        place.sub(lambda found: f"{name}[{_shifted(found[1], border)}]", text) for text in kernel.statements
+    )
+    return replace(
+        kernel,
+        declared=_declared(kernel, name, wide),
+        statements=(*_strips(name, passed, border), *statements),
+        writes={name: wide},
+    )
+
+
+def _strips(name: str, passed: Passed, border: Border) -> list[str]:
+    """Return the statements that write it: of each axis before and behind, of axes before it the inside alone."""
+    found: list[str] = []
+    starts = [0] * len(border.widths)
+    sizes = [b + s + e for s, (b, e) in zip(passed.shape, border.widths, strict=True)]
+    for axis, (before, behind) in enumerate(border.widths):
+        for start, size in (0, before), (before + passed.shape[axis], behind):
+            if size:
+                axes = [size if n == axis else full for n, full in enumerate(sizes)]
+                first = [start if n == axis else begin for n, begin in enumerate(starts)]
+                found.append(_filled(name, first, axes, border.fill))
+        starts[axis], sizes[axis] = before, passed.shape[axis]
+    return found
+
+
+def _filled(name: str, first: Sequence[int], sizes: Sequence[int], fill: str) -> str:
+    index = [
+        str(start) if size == 1 else f"e{n} + {start}" if start else f"e{n}"
+        for n, (start, size) in enumerate(zip(first, sizes, strict=True))
+    ]
+    return nest({f"e{n}": size for n, size in enumerate(sizes)}, f"{name}[{', '.join(index)}] = {fill};")

@@ -1,0 +1,200 @@
+"""Groups of steps that form one kernel: a root, and the steps that are fused into it.
+
+    conv, add, relu     for … { s[…] += …; }  for … { y[…] = max(s[…] + b[…], 0); }
+
+Operations on single elements stand in the expressions that read them: in each other's, and in the statement
+of a kernel that does. What a kernel gives is kept inside where an operation comes behind it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from isamap.graph.fusing import (
+    MOST_CHARACTERS,
+    MOST_STATEMENTS,
+    Open,
+    free_name,
+    joined,
+    put_places,
+    reads_of,
+    real_sizes,
+    writes_of,
+)
+from isamap.graph.pending import PLACE, Pointwise, Written, placed, written
+from isamap.graph.program import Move, Passed
+from isamap.plan.graphs import GraphNode
+
+
+def nodes_of(steps: Sequence[Open]) -> tuple[GraphNode, ...]:
+    """Return the steps as nodes: what may be computed inside of each, and behind what each may be performed."""
+    made = {p.tensor: (n, p) for n, step in enumerate(steps) for p in writes_of(step)}
+    return tuple(_node(step, steps, made) for step in steps)
+
+
+def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passed]]) -> GraphNode:
+    inlined: set[str] = set()
+    behind: set[str] = set()
+    reads = tuple(dict.fromkeys(p.tensor for p in reads_of(step)))
+    for tensor in reads:
+        if tensor not in made:
+            continue
+        number, output = made[tensor]
+        maker, own = steps[number], [p for p in reads_of(step) if p.tensor == tensor]
+        is_whole = len(own) == 1 and own[0] == output
+        if isinstance(step, Pointwise):
+            if isinstance(maker, Pointwise) and is_whole and own[0].shape == step.output.shape:
+                inlined.add(tensor)
+            if isinstance(maker, Written) and len(maker.writes) == 1 and len(own) == 1:
+                sizes = [p.shape for p in (*own, step.output, *maker.writes.values())]
+                if len({tuple(real_sizes(shape)) for shape in sizes}) == 1:
+                    behind.add(tensor)
+        elif isinstance(step, Written) and isinstance(maker, Pointwise) and is_whole:
+            name = next(n for n, p in step.reads.items() if p.tensor == tensor)
+            if _accesses(step, name, len(own[0].shape)) is not None:
+                inlined.add(tensor)
+    kind = "move" if isinstance(step, Move) else "pointwise" if isinstance(step, Pointwise) else "kernel"
+    name = step.function if isinstance(step, Move) else step.name
+    written_ = tuple(dict.fromkeys(p.tensor for p in writes_of(step)))
+    return GraphNode(name, kind, reads, written_, frozenset(inlined), frozenset(behind))
+
+
+def _accesses(kernel: Written, name: str, rank: int) -> re.Pattern[str] | None:
+    """Return what finds an operand in a kernel's statements; None where an expression cannot stand in its place.
+
+    That is so where it is read in several places: each would compute it again.
+    """
+    pattern = re.compile(rf"\b{name}\[([^\[\]]*)\]")
+    if name in kernel.borders or sum(len(pattern.findall(text)) for text in kernel.statements) != 1:
+        return None
+    for text in kernel.statements:
+        found = list(pattern.finditer(text))
+        if len(found) != len(re.findall(rf"\b{name}\b", text)):
+            return None
+        if any(len(access[1].split(", ")) != max(1, rank) or " else " in access[1] for access in found):
+            return None
+    return pattern
+
+
+class TooLong(Exception):
+    """An expression with more characters than chains of instructions are searched for."""
+
+
+@dataclass(slots=True)
+class Writer:
+    """Steps, and the kernels of groups of them."""
+
+    steps: Sequence[Open]
+    makers: Mapping[str, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.makers = {p.tensor: n for n, step in enumerate(self.steps) for p in writes_of(step)}
+
+    def group(self, root: int, inner: frozenset[int]) -> Open | None:
+        """Return the group as one step; None where no kernel may be as long."""
+        try:
+            return self._group(root, inner)
+        except TooLong:
+            return None
+
+    def _group(self, root: int, inner: frozenset[int]) -> Open:
+        step = self.steps[root]
+        if isinstance(step, Move):
+            return step
+        if isinstance(step, Written):
+            return self._with_producers(step, inner)
+        whole = self._expanded(step, inner, {})
+        kernel = next((n for n in inner if isinstance(self.steps[n], Written)), None)
+        if kernel is None:
+            return whole
+        below = self.steps[kernel]
+        assert isinstance(below, Written)
+        if len(below.statements) >= MOST_STATEMENTS:
+            raise TooLong
+        (output,) = below.writes.values()
+        return joined(self._with_producers(below, inner), whole, output.tensor)
+
+    def _expanded(self, step: Pointwise, inner: frozenset[int], known: dict[str, Pointwise]) -> Pointwise:
+        """Return an operation with the expressions of others in the places of its inputs."""
+        if step.output.tensor in known:
+            return known[step.output.tensor]
+        inputs: list[Passed] = []
+        elements: list[str] = []
+        names = [step.name]
+        for passed in step.inputs:
+            number = self.makers.get(passed.tensor, -1)
+            maker = self.steps[number] if number in inner else None
+            if isinstance(maker, Pointwise):
+                own = self._expanded(maker, inner, known)
+                elements.append(f"({placed(own.expression, put_places(inputs, own.inputs))})")
+                names.insert(0, own.name)
+            else:
+                elements += put_places(inputs, (passed,))
+        size = len(step.expression) + sum(
+            len(elements[int(place)]) for place in PLACE.findall(step.expression)
+        )
+        if size > MOST_CHARACTERS:
+            raise TooLong
+        found = replace(
+            step,
+            name="_".join(names),
+            inputs=tuple(inputs),
+            expression=placed(step.expression, elements),
+        )
+        known[step.output.tensor] = found
+        return found
+
+    def _with_producers(self, kernel: Written, inner: frozenset[int]) -> Written:
+        """Return a kernel with the expressions of operations where it reads their results."""
+        for name, passed in list(kernel.reads.items()):
+            number = self.makers.get(passed.tensor, -1)
+            maker = self.steps[number] if number in inner else None
+            if isinstance(maker, Pointwise):
+                kernel = _inlined(kernel, name, self._expanded(maker, inner, {}))
+        return kernel
+
+
+def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
+    """Return the kernel with an operation's expression for each element of an operand."""
+    pattern = _accesses(kernel, name, len(step.output.shape))
+    assert pattern is not None, "only these are inlined"
+    reads = {n: p for n, p in kernel.reads.items() if n != name}
+    declared = [line for line in kernel.declared if not re.match(rf"[a-z]+ {name}:", line)]
+    names: list[str] = []
+    for passed in step.inputs:
+        known = next((n for n, p in reads.items() if p == passed and n not in kernel.borders), None)
+        if known is None:
+            known = free_name({**reads, **kernel.reads})
+            reads[known] = passed
+            declared.append(f"in {known}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];")
+        names.append(known)
+
+    def element(access: re.Match[str]) -> str:
+        index = access[1].split(", ") if step.output.shape else []
+        elements = [_element(n, p.shape, index) for n, p in zip(names, step.inputs, strict=True)]
+        return f"({placed(step.expression, elements)})"
+
+    statements = tuple(pattern.sub(element, text) for text in kernel.statements)
+    if max(map(len, statements)) > MOST_CHARACTERS:
+        raise TooLong
+    return replace(
+        kernel,
+        name=f"{step.name}_{kernel.name}",
+        declared=tuple(declared),
+        statements=statements,
+        reads=reads,
+    )
+
+
+def _element(name: str, shape: Sequence[int], index: Sequence[str]) -> str:
+    """Return an element of an input that is repeated to the sizes that such an index goes over."""
+    own = index[len(index) - len(shape) :]
+    there = [i if size != 1 else "0" for i, size in zip(own, shape, strict=True)]
+    return f"{name}[{', '.join(there or ['0'])}]"
+
+
+def as_kernel(step: Written | Pointwise) -> Written:
+    """Return the kernel of a group."""
+    return step if isinstance(step, Written) else written(step)

@@ -1,0 +1,337 @@
+"""Import a file of ONNX as a program of kernels and moves, with the treatment of each node."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from pathlib import Path
+
+import numpy as np
+
+from isamap.graph.folding import Room
+from isamap.graph.fusing import Fuse, Open, fused, reads_of, writes_of
+from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
+from isamap.graph.lowering import Lowering, Taken, known_names
+from isamap.graph.making import Making, Value
+from isamap.graph.program import Passed, Port, Program
+from isamap.graph.program import reads_of as program_reads
+from isamap.graph.quantising import LEAST_OPSET, RUNTIMES, with_integer_operators
+from isamap.graph.reading import read_model
+from isamap.graph.scope import Names, Scope
+from isamap.graph.terms import NotTaken
+from isamap.graph.types import in_type, size_bytes, type_of
+from isamap.source import Diagnostic, UsageProblem, is_device
+
+MOST_SHOWN = 10
+MOST_FILLED = 1 << 24
+"""Elements of an input that one number of `--constant` stands for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """The result of an import: each node, and the program if all nodes were accepted."""
+
+    name: str
+    taken: tuple[Taken, ...]
+    findings: tuple[Diagnostic, ...]
+    program: Program | None
+
+    def whole(self) -> Program:
+        """The program. Raises: UsageProblem, where a node was refused."""
+        if self.program is None:
+            raise UsageProblem(*self.findings)
+        return self.program
+
+
+def import_model(
+    path: str | Path,
+    *,
+    sizes: Mapping[str, int] | None = None,
+    constants: Mapping[str, Array] | None = None,
+    fuse: Fuse = fused,
+) -> Imported:
+    """Return the program of a file. `sizes` gives open ones a number, `constants` inputs a value for all calls.
+
+    `fuse` decides which operations are one kernel.
+    Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
+    """
+    file = Path(path)
+    return lower_model(read_model(file), file.stem, sizes or {}, constants or {}, fuse)
+
+
+def lower_model(
+    model: Model,
+    name: str,
+    sizes: Mapping[str, int],
+    constants: Mapping[str, Array],
+    fuse: Fuse = fused,
+) -> Imported:
+    """Return the program of a model that was read; what is refused is among its findings."""
+    signatures = {port.name: port for port in model.graph.inputs}
+    _check_names(signatures, sizes, constants)
+    graph, gone = with_folded_channels(model.graph)
+    graph, parts = with_integer_operators(graph) if model.opsets.get("", 1) >= LEAST_OPSET else (graph, ())
+    opsets = {RUNTIMES: 1, **model.opsets} if parts else model.opsets
+    names: Names = known_names(graph.constants)
+    ports: list[Port] = []
+    for port in model.graph.inputs:
+        if port.name in constants:
+            names[port.name] = Value.of(_of_type(port, constants[port.name], sizes))
+            continue
+        shape = _sizes_of(port, sizes)
+        names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
+        ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
+    lowering = Lowering(model, Room.of(model))
+    lowering.run(graph, Scope(names, opsets))
+    lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "integers") for node in parts]
+    findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
+    outputs = [names.get(port.name) for port in model.graph.outputs]
+    if not findings:
+        no_type = "no kernel computes with the type of the input"
+        findings = [Diagnostic("onnx-input", f"{no_type} `{p.name}`") for p in ports if not p.passed.dtype]
+        for port, value in zip(model.graph.outputs, outputs, strict=True):
+            if value is None or not value.dtype:
+                said = f"no node computes the result `{port.name}`, or no kernel has its type"
+                findings.append(Diagnostic("onnx-damaged", said))
+        for port in (*model.graph.outputs, *model.graph.inside):  # tools leave stale sizes of values inside
+            value, is_result = names.get(port.name), port in model.graph.outputs
+            why = port.contradicts(value.dtype, value.shape if is_result else None) if value else ""
+            findings += [_lie(port, why)] if why else []
+    program = None
+    if not findings:
+        found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
+        results, findings = _own_results(found, lowering.making)
+        program = None if findings else _program(_spelled(name), ports, results, lowering.making, fuse)
+    return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program)
+
+
+def _own_results(found: Mapping[str, Value], making: Making) -> tuple[list[Port], list[Diagnostic]]:
+    """Give each result a tensor of its own, in the order of its axes; the results that no step can write."""
+    written = {passed.tensor for step in making.steps for passed in writes_of(step)}
+    outputs: list[Port] = []
+    findings: list[Diagnostic] = []
+    for name, result in found.items():
+        try:
+            value = making.plain(result)
+            is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
+            if not is_own:
+                copy = making.fresh(value.dtype, value.shape)
+                making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
+                value = copy
+        except NotTaken as reason:
+            said = f"no step can write the result `{name}` of the model: {reason}"
+            findings.append(Diagnostic("onnx-node", said, help="make the sizes of its inputs smaller"))
+            continue
+        outputs.append(Port(name, Passed(value.tensor, value.dtype, value.shape)))
+    return outputs, findings
+
+
+def _program(
+    name: str, inputs: Sequence[Port], outputs: Sequence[Port], making: Making, fuse: Fuse
+) -> Program:
+    """Return the program of the steps that results need."""
+    results = {port.passed.tensor for port in outputs}
+    steps, kernels = fuse(_needed(making.steps, set(results)), results)
+    read = {passed.tensor for step in steps for passed in program_reads(step)}
+    constants = {name: array for name, array in making.constants.items() if name in read}
+    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps))
+
+
+def _needed(steps: Sequence[Open], wanted: set[str]) -> list[Open]:
+    kept: list[Open] = []
+    for step in reversed(steps):
+        if any(passed.tensor in wanted for passed in writes_of(step)):
+            wanted |= {passed.tensor for passed in reads_of(step)}
+            kept.append(step)
+    return kept[::-1]
+
+
+def _spelled(name: str) -> str:
+    """Return a name as C has it."""
+    found = re.sub(r"[^A-Za-z0-9_]", "_", name)[:40]
+    return found if found[:1].isalpha() and not is_device(found) else f"model_{found}"
+
+
+# --- sizes, and what is refused ---------------------------------------------------------------------------
+
+
+def _check_names(
+    ports: Mapping[str, Signature], sizes: Mapping[str, int], constants: Mapping[str, Array]
+) -> None:
+    unknown = [name for name in constants if name not in ports]
+    if unknown:
+        said = f"the model has no input `{unknown[0]}` that could be a constant"
+        raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {', '.join(ports)}",)))
+    open_sizes = {str(s) for port in ports.values() for s in port.sizes or () if isinstance(s, str)}
+    wrong = [name for name in sizes if name not in open_sizes]
+    if wrong:
+        said = f"the model has no open size `{wrong[0]}`"
+        there = ", ".join(sorted(open_sizes)) or "none"
+        raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its open sizes: {there}",)))
+
+
+def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
+    """Return a constant in the sizes and the type of the input in whose place it is. Raises: UsageProblem."""
+    stated = [sizes.get(size, size) if isinstance(size, str) else size for size in port.sizes or ()]
+    if array.shape == () and stated:  # one number stands for all elements; an open size is 1
+        shape = tuple(size if isinstance(size, int) else 1 for size in stated)
+        array = np.broadcast_to(array, shape) if 0 <= prod(shape) <= MOST_FILLED else array
+    is_other = len(stated) != array.ndim or any(
+        isinstance(size, int) and size != own for size, own in zip(stated, array.shape, strict=False)
+    )
+    if port.sizes is not None and is_other:
+        said = f"the input `{port.name}` has the sizes {stated}, and its constant {list(array.shape)}"
+        raise UsageProblem(Diagnostic("onnx-input", said, help="give a constant of these sizes"))
+    try:
+        is_same = not port.dtype or type_of(array) == port.dtype
+        return array if is_same else in_type(array, port.dtype)
+    except ValueError as error:
+        said = f"the input `{port.name}` is {port.dtype}, and its constant does not fit: {error}"
+        help_ = "give numbers of that type; floats alone are rounded"
+        raise UsageProblem(Diagnostic("onnx-input", said, help=help_)) from None
+
+
+def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the sizes of an input as numbers. Raises: UsageProblem."""
+    if port.sizes is None:
+        if not port.dtype:
+            return ()
+        said = f"the model does not say how many dimensions its input `{port.name}` has"
+        help_ = f"give it a value for all calls: --constant {port.name}=FILE.npy"
+        raise UsageProblem(Diagnostic("onnx-input", said, help=help_))
+    missing = [s for s in port.sizes if isinstance(s, str) and s not in sizes]
+    if missing:
+        said = f"the size `{missing[0]}` of the input `{port.name}` is open, and code is for known sizes"
+        raise UsageProblem(Diagnostic("onnx-input", said, help=f"give it a number: -D {missing[0]}=1"))
+    found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes)
+    if min(found, default=0) < 0:
+        raise UsageProblem(
+            Diagnostic(
+                "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="mend the file"
+            )
+        )
+    return found
+
+
+def _finding(taken: Taken) -> Diagnostic:
+    node = taken.node
+    where = f"{node.domain}." if node.domain else ""
+    help_ = "write it by other operators, or leave this part of the model to another program"
+    if taken.constant:
+        help_ = f"give it a value for all calls: --constant {taken.constant}=…"
+    return Diagnostic(
+        "onnx-node", f"`{node.called}` ({where}{node.op}) is not taken: {taken.why}", help=help_
+    )
+
+
+def _lie(port: Signature, why: str) -> Diagnostic:
+    help_ = "write the sizes of intermediate values into the file, as `onnx.shape_inference.infer_shapes` finds it"
+    return Diagnostic("onnx-damaged", f"the model contradicts itself about `{port.name}`: {why}", help=help_)
+
+
+# What is done to each channel of a convolution's result, folded into its filters and its bias.
+#
+#     c = Conv(x, w, b); d = Sub(c, mean); e = Mul(d, rate)     e = Conv(x, w * rate, (b - mean) * rate)
+#
+# Factors and summands are known before the model runs, f32 or f64, and nothing else reads what lies between:
+# filters of fewer digits would be rounded once more. So norms of batches cost nothing when the model runs.
+
+
+_WIDE = (np.dtype(np.float32), np.dtype(np.float64))
+Step = tuple[Array, Array]
+"""A factor and a summand of each channel, in f64."""
+
+
+def with_folded_channels(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
+    """Return the graph with fewer nodes, and those that are gone; filters that have changed are new constants."""
+    readers = Counter(names_read(graph))
+    constants: dict[str, Array] = dict(graph.constants)
+    nodes: list[Node | None] = []
+    gone: list[Node] = []
+    makers: dict[str, int] = {}
+    for node in graph.nodes:
+        image = next((name for name in node.inputs if name in makers and readers[name] == 1), "")
+        made = _folded(nodes[makers[image]], node, image, constants) if image else None
+        if made is not None:
+            nodes[makers[image]] = None
+            gone.append(node)
+        nodes.append(made or node)
+        if (
+            (made or node).op == "Conv"
+            and not node.domain
+            and len(node.outputs) == 1
+            and len(node.inputs) > 1
+        ):
+            makers[node.outputs[0]] = len(nodes) - 1
+    left = tuple(node for node in nodes if node is not None)
+    return replace(graph, nodes=left, constants=constants), tuple(gone)
+
+
+def _folded(maker: Node | None, node: Node, image: str, constants: dict[str, Array]) -> Node | None:
+    """Return a convolution that gives what a node does of another's result; None where no filters do."""
+    assert maker is not None, "only what is there makes a value"
+    x, weights, *biases = maker.inputs
+    if f"{node.outputs[0] if node.outputs else ''}.filters" in constants:
+        return None
+    bias = biases[0] if biases and biases[0] else ""
+    if weights not in constants or (bias and bias not in constants):
+        return None
+    filters = constants[weights]
+    step = _step(node, image, constants, filters) if filters.dtype in _WIDE and filters.ndim > 2 else None
+    if step is None:
+        return None
+    factor, summand = step
+    start = constants[bias].astype(np.float64) if bias else np.zeros(len(filters))
+    result = node.outputs[0]
+    names = f"{result}.filters", f"{result}.bias"
+    scaled = filters * factor.reshape(-1, *(1 for _ in filters.shape[1:]))
+    for name, array in zip(names, (scaled, start * factor + summand), strict=True):
+        constants[name] = array.astype(filters.dtype)
+    return replace(maker, inputs=(x, *names), outputs=(result,))
+
+
+def _step(node: Node, image: str, constants: Mapping[str, Array], filters: Array) -> Step | None:
+    """Return the factor and summand of each channel of an image; None where a node does more."""
+    others = [name for name in node.inputs if name != image]
+    if node.domain or len(node.outputs) != 1 or not all(name in constants for name in others):
+        return None
+    if node.op == "BatchNormalization" and len(others) == 4 and node.inputs[0] == image:
+        if node.attributes.get("training_mode") or node.attributes.get("spatial", 1) != 1:
+            return None
+        gain, shift, mean, variance = (constants[name].astype(np.float64) for name in others)
+        eps = node.attributes.get("epsilon", 1e-5)
+        if not isinstance(eps, float) or any(
+            a.shape != filters.shape[:1] for a in (gain, shift, mean, variance)
+        ):
+            return None
+        factor = gain / np.sqrt(variance + eps)
+        return factor, shift - mean * factor
+    if node.op not in ("Add", "Sub", "Mul", "Div") or len(others) != 1:
+        return None
+    of_channel = _by_channel(constants[others[0]], filters)
+    if of_channel is None:
+        return None
+    one, none = np.ones(len(filters)), np.zeros(len(filters))
+    is_first = node.inputs[0] == image
+    match node.op:
+        case "Add":
+            return one, of_channel
+        case "Sub":
+            return (one, -of_channel) if is_first else (-one, of_channel)
+        case "Mul":
+            return of_channel, none
+        case _:
+            return (1 / of_channel, none) if is_first and of_channel.all() else None
+
+
+def _by_channel(array: Array, filters: Array) -> Array | None:
+    """Return a number for each channel, of an array that is repeated over images."""
+    sizes = (1,) * (filters.ndim - array.ndim) + array.shape
+    if array.dtype != filters.dtype or len(sizes) != filters.ndim:
+        return None
+    if sizes[0] != 1 or sizes[1] not in (1, len(filters)) or any(size != 1 for size in sizes[2:]):
+        return None
+    return np.broadcast_to(array.astype(np.float64).reshape(-1), (len(filters),))

@@ -1,0 +1,378 @@
+"""Lower a model: each node becomes a constant, a view, a step, or other nodes; or it is refused.
+
+Nodes come in the order of the graph, each with the types and sizes of its inputs. What needs no input of the
+model is computed now, by ONNX's own reference. An operator without a kernel here that ONNX defines by a
+function of others is lowered as those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from typing import Protocol
+
+from isamap.graph.applied import Applied, NeedsConstant
+from isamap.graph.folding import Room, fold
+from isamap.graph.functions import check_node, function_of, with_attributes
+from isamap.graph.fusing import Open
+from isamap.graph.graph import Array, Function, Graph, Model, Node, Signature
+from isamap.graph.making import Making, OutOfOrder, Value
+from isamap.graph.operators import OPERATORS
+from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.program import Move
+from isamap.graph.scope import Names, Scope
+from isamap.graph.terms import NotTaken
+from isamap.source import IsamapError
+
+MOST_STEPS = 20_000
+MOST_NODES = 12_000
+"""Nodes and graphs inside of nodes, as often as they run, beyond the nodes of the graph itself."""
+MOST_CALLS = 12
+"""Functions that are written by functions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The treatment of a node: "kernel", "move", "view", "known", "integers", "function", or "refused" and why."""
+
+    node: Node
+    where: str
+    why: str = ""
+    constant: str = ""
+    """For a refused node, the input whose value would help."""
+
+
+class Refused(Exception):
+    """A node inside another that could not be lowered."""
+
+    def __init__(self, taken: Taken) -> None:
+        super().__init__(taken.why)
+        self.taken = taken
+
+
+@dataclass(slots=True)
+class Lowering:
+    """The walk over a model: the program so far, and the treatment of each node."""
+
+    model: Model
+    room: Room
+    making: Making = field(default_factory=Making)
+    taken: list[Taken] = field(default_factory=list[Taken])
+    nodes: int = 0
+
+    def run(self, graph: Graph, scope: Scope) -> None:
+        """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
+        names = scope.names
+        for node in graph.nodes:
+            if any(name and names.get(name, _ABSENT) is None for name in node.inputs):
+                self.taken.append(Taken(node, "refused", "it needs the result of a node that is refused"))
+                names.update(dict.fromkeys((n for n in node.outputs if n), None))
+                continue
+            try:
+                where = self.lower(node, scope)
+                self.taken.append(Taken(node, where))
+            except Refused as inner:
+                self.taken.append(Taken(node, "refused", inner.taken.why, inner.taken.constant))
+                names.update(dict.fromkeys((n for n in node.outputs if n), None))
+
+    def inline(self, nodes: Iterable[Node], scope: Scope) -> None:
+        """Lowers nodes all of which have to be taken. Raises: Refused."""
+        for node in nodes:
+            self.lower(node, scope)
+
+    def lower(self, node: Node, scope: Scope) -> str:
+        """Lowers one node; how. Raises: Refused."""
+        before = len(self.making.steps)
+        self.nodes += 1
+        if self.nodes > MOST_NODES + len(self.model.graph.nodes):
+            said = f"graphs inside run more than {MOST_NODES} nodes"
+            raise Refused(Taken(node, "refused", said))
+        try:
+            inputs = tuple(_value(scope.names, name) for name in node.inputs)
+            found, where = self.results(node, inputs, scope)
+        except NeedsConstant as needs:
+            raise Refused(Taken(node, "refused", str(needs), needs.name)) from None
+        except NotTaken as reason:
+            raise Refused(Taken(node, "refused", str(reason))) from None
+        except IsamapError as error:
+            raise Refused(Taken(node, "refused", error.diagnostics[0].message)) from None
+        except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError) as error:
+            # Files may hold anything: attributes of another length, axes that are not there.
+            said = f"its inputs and attributes do not fit: {type(error).__name__} {str(error)[:60]}"
+            raise Refused(Taken(node, "refused", said)) from None
+        if len(self.making.steps) > MOST_STEPS:
+            raise Refused(Taken(node, "refused", f"the model takes more than {MOST_STEPS} steps"))
+        for name, value in zip_longest(node.outputs, found[: len(node.outputs)]):
+            if name and value is None:
+                raise Refused(Taken(node, "refused", f"its result `{name}` has no kernel here"))
+            if name:
+                scope.names[name] = value
+        return where or _where(self.making.steps[before:])
+
+    def results(
+        self, node: Node, inputs: tuple[Value | None, ...], scope: Scope
+    ) -> tuple[Sequence[Value | None], str]:
+        """Return the results of a node, and how they came about where no steps tell."""
+        if node.domain not in scope.opsets:
+            raise NotTaken(f"the model does not say which version of the operators of `{node.domain}` it has")
+        version = scope.opsets[node.domain]
+        own = self.model.functions.get((node.domain, node.op))
+        if own is not None:
+            return self.called(own, node, inputs, scope), "function"
+        if self.model.is_foreign:
+            check_node(node, inputs, version)
+        if node.op in BODIES and not node.domain:
+            if scope.depth > MOST_CALLS:
+                raise NotTaken("graphs lie in graphs too deep")
+            return BODIES[node.op](self, node, self._plain(inputs), scope), "function"
+        if all(v is None or v.known is not None for v in inputs):
+            folded = fold(node, [v.known if v else None for v in inputs], version, self.room)
+            if folded is not None:
+                return [Value.of(array) for array in folded], "known"
+        if any(v is not None and not v.dtype for v in inputs):
+            raise NotTaken("no kernel computes with the type of an input")
+        lowered = OPERATORS.get(node.domain, {}).get(node.op)
+        if lowered is not None:
+            mark = self.making.mark()
+            try:
+                return self._lowered(lowered, Applied(node, version, self.making, inputs)), ""
+            except NeedsConstant:
+                raise
+            except NotTaken as reason:
+                self.making.back_to(mark)
+                other = function_of(node, inputs, version)
+                if other is None:
+                    raise reason from None
+                return self.called(other, node, inputs, scope), "function"
+        other = function_of(node, inputs, version)
+        if other is None:
+            where = f" of the domain `{node.domain}`" if node.domain else ""
+            raise NotTaken(f"the operator {node.op}{where} has no kernel here")
+        return self.called(other, node, inputs, scope), "function"
+
+    def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value, ...]:
+        """Return the results of an operator: of inputs as they lie, where it can take them so."""
+        mark = self.making.mark()
+        try:
+            found = lowered(applied)
+        except OutOfOrder:
+            self.making.back_to(mark)
+            found = lowered(replace(applied, inputs=self._plain(applied.inputs)))
+        return found if isinstance(found, tuple) else (found,)
+
+    def _plain(self, inputs: Iterable[Value | None]) -> tuple[Value | None, ...]:
+        return tuple(value and self.making.plain(value) for value in inputs)
+
+    def called(
+        self, function: Function, node: Node, inputs: Sequence[Value | None], scope: Scope
+    ) -> Sequence[Value | None]:
+        """Return the results of a function, lowered in place; None for those that it does not compute.
+
+        Raises: Refused.
+        """
+        if scope.depth > MOST_CALLS:
+            raise NotTaken("functions call functions too deep")
+        names: Names = dict(zip(function.inputs, inputs, strict=False))
+        given = {n for n, v in names.items() if v is not None}
+        names = {n: v for n, v in names.items() if n in given}
+        nodes = with_attributes(function, node)
+        try:
+            self.inline(nodes, scope.inside(names, {**scope.opsets, **function.opsets}))
+        except Refused as inner:
+            if inner.taken.constant and inner.taken.constant not in node.inputs:
+                wanted = _deciding(node, inputs)
+                raise NeedsConstant(wanted) if wanted else inner from None
+            raise
+        return [names.get(name) for name in function.outputs[: len(node.outputs)]]
+
+    def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
+        """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
+        self.nodes += 1
+        if len(given) != len(graph.inputs):
+            raise NotTaken(f"the graph inside takes {len(graph.inputs)} inputs and is given {len(given)}")
+        inside: Names = {
+            **scope.names,
+            **{name: Value.of(array) for name, array in graph.constants.items()},
+            **{port.name: value for port, value in zip(graph.inputs, given, strict=True)},
+        }
+        check_said(graph.inputs, inside)
+        self.inline(graph.nodes, scope.inside(inside))
+        found = [inside.get(port.name) for port in graph.outputs]
+        if any(value is None for value in found):
+            raise NotTaken("a result of the graph inside is never computed")
+        check_said(graph.outputs, inside)
+        return [self.making.plain(value) for value in found if value is not None]
+
+
+def check_said(ports: Iterable[Signature], names: Names) -> None:
+    """Raise NotTaken where a value is not of the type and the sizes that the file says."""
+    for port in ports:
+        value = names.get(port.name)
+        wrong = port.contradicts(value.dtype, value.shape) if value is not None else ""
+        if wrong:
+            raise NotTaken(f"`{port.name}`: {wrong}")
+
+
+def _deciding(node: Node, inputs: Sequence[Value | None]) -> str:
+    """Return the input of a node that is most likely to decide sizes inside of it; "" where there is none such."""
+    for name, value in zip(node.inputs, inputs, strict=True):
+        if value is not None and value.known is None and value.dtype in ("i32", "i64") and value.rank < 2:
+            return name
+    return ""
+
+
+_ABSENT = Value("", ())
+
+
+def _value(names: Names, name: str) -> Value | None:
+    """Return a value by its name, None for one that is left out. Raises: NotTaken for one that nothing computes."""
+    if not name:
+        return None
+    if name not in names:
+        raise NotTaken(f"its input `{name}` is computed by no node before it")
+    return names[name]
+
+
+def _where(steps: Sequence[Open]) -> str:
+    if not steps:
+        return "view"
+    return "move" if all(isinstance(step, Move) for step in steps) else "kernel"
+
+
+def known_names(constants: Mapping[str, Array]) -> Names:
+    """Constants of a model as values by name."""
+    return {name: Value.of(array) for name, array in constants.items()}
+
+
+# Nodes with graphs inside, where it is known how often these run: they are lowered in place, once a turn.
+#
+# `If` by the branch that a known condition takes, `Loop` and `Scan` turn by turn.
+
+
+MOST_TRIPS = 1000
+
+
+class Lowers(Protocol):
+    """The functions that lower nodes and graphs."""
+
+    def lower(self, node: Node, scope: Scope) -> str:
+        """Lowers one node; how. Raises: Refused."""
+        ...
+
+    def of_graph(self, graph: Graph, given: Sequence[Value | None], scope: Scope) -> list[Value]:
+        """Return the results of a graph for such inputs, which sees the names around it. Raises: Refused."""
+        ...
+
+
+def _if(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+    condition = inputs[0] if inputs else None
+    if condition is None or condition.known is None:
+        raise NeedsConstant(node.inputs[0] if node.inputs else "")
+    branches = [node.attributes.get(name) for name in ("else_branch", "then_branch")]
+    branch, other = branches if not condition.known.reshape(-1)[0] else branches[::-1]
+    if not isinstance(branch, Graph) or not isinstance(other, Graph):
+        raise NotTaken("it has no such branch")
+    kinds = [[(port.dtype or port.said) for port in graph.outputs] for graph in (branch, other)]
+    if len(branch.outputs) != len(node.outputs) or kinds[0] != kinds[1]:
+        raise NotTaken(f"its branches give {kinds[0]} and {kinds[1]} for {len(node.outputs)} results")
+    return to.of_graph(branch, (), scope)
+
+
+def _loop(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+    import numpy as np
+
+    body = node.attributes.get("body")
+    if not isinstance(body, Graph):
+        raise NotTaken("it has no body")
+    trips, condition, *state = (*inputs, None, None)[: max(len(inputs), 2)]
+    if (trips is not None and trips.known is None) or (condition is not None and condition.known is None):
+        raise NeedsConstant(node.inputs[0 if trips is not None and trips.known is None else 1])
+    count = (
+        int(trips.known.reshape(-1)[0]) if trips is not None and trips.known is not None else MOST_TRIPS + 1
+    )
+    goes_on = condition is None or condition.known is None or bool(condition.known.reshape(-1)[0])
+    scanned: list[list[Value]] = [[] for _ in body.outputs[1 + len(state) :]]
+    trip = 0
+    while goes_on and trip < count:
+        if trip >= MOST_TRIPS:
+            raise NotTaken(f"it runs more than {MOST_TRIPS} times")
+        given = [Value.of(np.asarray(trip, np.int64)), Value.of(np.asarray(True)), *state]
+        found = to.of_graph(body, given, scope)
+        if found[0].known is None:
+            raise NotTaken("data decides how often it runs")
+        goes_on = bool(found[0].known.reshape(-1)[0])
+        kinds = [[v.dtype for v in values if v] for values in (state, found[1 : 1 + len(state)])]
+        if kinds[0] != kinds[1]:
+            raise NotTaken(f"an iteration makes {kinds[1]} of {kinds[0]}")
+        state = list(found[1 : 1 + len(state)])
+        for rows, value in zip(scanned, found[1 + len(state) :], strict=True):
+            rows.append(value.shaped((1, *value.shape)))
+        trip += 1
+    if any(not rows for rows in scanned):
+        raise NotTaken("it never runs, so that results have no sizes")
+    stacked = [_applied(to, "Concat", rows, {"axis": 0}, scope) for rows in scanned]
+    return [v for v in state if v is not None] + stacked
+
+
+def _scan(to: Lowers, node: Node, inputs: Sequence[Value | None], scope: Scope) -> Sequence[Value]:
+    body, attributes = node.attributes.get("body"), node.attributes
+    if not isinstance(body, Graph) or scope.opsets.get("", 1) < 9:
+        raise NotTaken("it has no body, or is of a version before 9")
+    given = [value for value in inputs if value is not None]
+    count = attributes.get("num_scan_inputs")
+    if not isinstance(count, int) or not 0 < count <= len(given):
+        raise NotTaken("it says not how many inputs are scanned")
+    state, scanned = given[: len(given) - count], given[len(given) - count :]
+    results = len(body.outputs) - len(state)
+    in_axes, out_axes = (
+        _numbers(node, f"scan_{n}_axes", k) for n, k in (("input", count), ("output", results))
+    )
+    back, ahead = (
+        _numbers(node, f"scan_{n}_directions", k) for n, k in (("input", count), ("output", results))
+    )
+    trips = scanned[0].shape[in_axes[0]]
+    if trips > MOST_TRIPS:
+        raise NotTaken(f"it runs more than {MOST_TRIPS} times")
+    rows: list[list[Value]] = [[] for _ in range(results)]
+    for trip in range(trips):
+        at = [
+            _applied(to, "Gather", [x, _index(trips - 1 - trip if b else trip)], {"axis": a}, scope)
+            for x, a, b in zip(scanned, in_axes, back, strict=True)
+        ]
+        found = to.of_graph(body, [*state, *at], scope)
+        state = found[: len(state)]
+        for row, value, axis, is_first in zip(rows, found[len(state) :], out_axes, ahead, strict=True):
+            size = [*value.shape]
+            size.insert(axis if axis >= 0 else axis + value.rank + 1, 1)
+            row.insert(0 if is_first else len(row), value.shaped(size))
+    stacked = [_applied(to, "Concat", row, {"axis": a}, scope) for row, a in zip(rows, out_axes, strict=True)]
+    return [*state, *stacked]
+
+
+def _numbers(node: Node, name: str, count: int) -> list[int]:
+    """Return an attribute that is a whole number for each of so many, by default 0."""
+    found = node.attributes.get(name)
+    return [int(number) for number in found] if isinstance(found, tuple) else [0] * count
+
+
+def _index(number: int) -> Value:
+    import numpy as np
+
+    return Value.of(np.asarray(number, np.int64))
+
+
+def _applied(
+    to: Lowers, op: str, values: Sequence[Value], attributes: Mapping[str, int], scope: Scope
+) -> Value:
+    """Return the result of an operator. Raises: Refused."""
+    names = tuple(f"v{n}" for n in range(len(values)))
+    inside = Scope(dict(zip(names, values, strict=True)), scope.opsets, scope.depth + 1)
+    to.lower(Node(op, "", "", names, ("made",), attributes), inside)
+    found = inside.names["made"]
+    assert found is not None
+    return found
+
+
+Body = Callable[[Lowers, Node, Sequence[Value | None], Scope], Sequence[Value]]
+BODIES: Mapping[str, Body] = {"If": _if, "Loop": _loop, "Scan": _scan}

@@ -1,0 +1,336 @@
+"""A program under construction: values with types and sizes, some of them constant, and kernel texts.
+
+y = Text(making, "relu")                  kernel relu_… {
+a, b = y.read(x), y.write("f32", (3, 4))    in a0: f32[3, 4];
+y.loop(…)                                   out y0: f32[3, 4]; …
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+
+import numpy as np
+
+from isamap.graph.graph import Array
+from isamap.graph.moves import is_sound
+from isamap.graph.pending import Border, Pointwise, Written
+from isamap.graph.program import Move, Passed
+from isamap.graph.terms import NotTaken, Term
+from isamap.graph.types import stored, type_of
+
+Shape = tuple[int, ...]
+MOST_ELEMENTS = 1 << 31
+MOST_NUMBERS = 1 << 25
+"""Numbers that operators compute of sizes alone, which a small file may say to be large."""
+WORK_OF_PLACE = 32
+"""A place that Python computes costs as much as so many numbers."""
+
+
+class OutOfOrder(Exception):
+    """A value with permuted axes cannot have the requested sizes without a move."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Value:
+    """The value on an edge of the graph: a tensor of the program, or an array that is known before it runs.
+
+    The type is "" for one that no kernel computes with. `tensor` is "" if only the array exists. `order`
+    are the axes as they lie in memory, the outermost first; () if that is the order of the sizes.
+    """
+
+    dtype: str
+    shape: Shape
+    tensor: str = ""
+    known: Array | None = None
+    order: Shape = ()
+
+    @staticmethod
+    def of(array: Array) -> Value:
+        """Return a value that is known."""
+        return Value(type_of(array), array.shape, known=array)
+
+    @property
+    def count(self) -> int:
+        """How many elements it has."""
+        return prod(self.shape)
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def lying(self) -> Shape:
+        """The sizes in the order in which the axes lie in memory."""
+        return permuted(self.shape, self.order)
+
+    def ordered(self, order: Shape) -> Value:
+        """Return the same memory, taken for axes in that order."""
+        return replace(self, order=() if is_in_place(self.shape, order) else order)
+
+    @property
+    def flat(self) -> Value:
+        """The same memory with its sizes as they lie."""
+        known = self.known.transpose(self.order) if self.known is not None and self.order else self.known
+        return replace(self, shape=self.lying, known=known, order=())
+
+    def shaped(self, shape: Sequence[int]) -> Value:
+        """Return the same elements, in the same order, under other sizes. Raises: OutOfOrder."""
+        found = tuple(int(size) for size in shape)
+        if self.order and found != self.shape:
+            raise OutOfOrder
+        assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
+        known = self.known.reshape(found) if self.known is not None else None
+        return replace(self, shape=found, known=known)
+
+
+def permuted(sizes: Sequence[int], order: Shape) -> Shape:
+    """Sizes by axis in the order of these axes."""
+    return tuple(sizes[n] for n in order) if order else tuple(sizes)
+
+
+def _real(shape: Shape, order: Shape) -> list[int]:
+    """Return the axes of several elements as they lie."""
+    return [n for n in order or range(len(shape)) if shape[n] != 1]
+
+
+def is_in_place(shape: Shape, order: Shape) -> bool:
+    """Return whether axes in that order lie as they do in their own: those of one element may be anywhere."""
+    return _real(shape, order) == _real(shape, ())
+
+
+@dataclass(slots=True)
+class Making:
+    """Steps so far, whose kernels are still open, and constants by name.
+
+    `moved` are values that were put into another order, with the step that did.
+    """
+
+    steps: list[Move | Written | Pointwise] = field(default_factory=list[Move | Written | Pointwise])
+    constants: dict[str, Array] = field(default_factory=dict[str, Array])
+    tensors: int = 0
+    numbers: int = 0
+    moved: dict[tuple[str, Shape, Shape, Shape], tuple[Value, int]] = field(
+        default_factory=dict["tuple[str, Shape, Shape, Shape]", "tuple[Value, int]"]
+    )
+
+    def mark(self) -> int:
+        """Return where the program stands, to come back to."""
+        return len(self.steps)
+
+    def back_to(self, mark: int) -> None:
+        """Take back the steps that came behind a mark; constants that none reads do no harm."""
+        del self.steps[mark:]
+        self.moved = {key: found for key, found in self.moved.items() if found[1] < mark}
+
+    def plain(self, value: Value) -> Value:
+        """Return the value with its axes in memory as its sizes name them."""
+        return self.laid(value, ())
+
+    def laid(self, value: Value, order: Shape) -> Value:
+        """Return the value with its axes in memory in that order: by a step, where elements have to move."""
+        if value.known is not None and not value.tensor:
+            return value.ordered(order)
+        if _real(value.shape, value.order) == _real(value.shape, order):
+            return value.ordered(order)
+        key = value.tensor, value.shape, value.order, order
+        if key not in self.moved:
+            text = Text(self, "transpose")
+            y = text.write(value.dtype, value.shape, order)
+            at, _ = axes_of(value.shape)
+            text.loop(y.loops(at), f"{y.at(at)} = {text.read(value).at(at)};")
+            found = text.done()
+            self.moved[key] = found, len(self.steps) - 1
+        return self.moved[key][0]
+
+    def reserve(self, *sizes: int) -> None:
+        """Count the numbers of a table that is computed now. Raises: NotTaken beyond those of a model."""
+        self.numbers += prod(sizes)
+        if self.numbers > MOST_NUMBERS:
+            said = f"a table of {prod(sizes)} numbers: the tables of a model have {MOST_NUMBERS} at most"
+            raise NotTaken(said)
+
+    def fresh(self, dtype: str, shape: Shape) -> Value:
+        """Return a value that a step is about to write. Raises: NotTaken for one that is too large."""
+        _check_size(shape)
+        self.tensors += 1
+        return Value(dtype, shape, f"t{self.tensors - 1}")
+
+    def passed(self, value: Value) -> Passed:
+        """Return a value as a step reads it; what is known becomes a constant of the program."""
+        if not value.dtype:
+            raise NotTaken("no kernel computes with a tensor of this type")
+        flat = value.flat
+        if flat.tensor:
+            return Passed(flat.tensor, flat.dtype, flat.shape)
+        assert flat.known is not None, "a value is in memory, or known"
+        array = stored(flat.known, flat.dtype)
+        name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
+        self.constants.setdefault(name, array.reshape(-1))
+        return Passed(name, flat.dtype, flat.shape)
+
+    def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
+        """A step that moves elements to or from where data says."""
+        if any(value.count for value in writes):
+            passed = [tuple(self.passed(self.plain(v)) for v in values) for values in (reads, writes)]
+            made = Move(function, passed[0], passed[1], tuple(numbers))
+            if not is_sound(made):
+                raise NotTaken("sizes that do not go together")
+            self.steps.append(made)
+
+
+def _check_size(shape: Sequence[int]) -> None:
+    if prod(shape) > MOST_ELEMENTS:
+        raise NotTaken(f"a result of {prod(shape)} elements is too large")
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """An array of a kernel in the making, by name. Of no dimension, it is one of one element.
+
+    Sizes and indices are by axis; `order` are the axes as they lie in memory.
+    """
+
+    name: str
+    dtype: str
+    shape: Shape
+    order: Shape = ()
+
+    def at(self, index: Sequence[str]) -> str:
+        """Return the element at such indices, which are 0 along axes of one element."""
+        there = [i if size != 1 else "0" for i, size in zip(index, self.shape, strict=True)]
+        return f"{self.name}[{', '.join(self._lying(there) or ['0'])}]"
+
+    def _lying(self, index: Sequence[str]) -> list[str]:
+        return [index[n] for n in self.order] if self.order else list(index)
+
+    def loops(self, names: Sequence[str]) -> dict[str, int]:
+        """Loops over the axes, of these names, in the order in which they lie; none where a name is "0"."""
+        sizes = zip(self._lying(names), permuted(self.shape, self.order), strict=True)
+        return {name: size for name, size in sizes if name != "0"}
+
+    def term(self, index: Sequence[str]) -> Term:
+        """Return the same as a value with its type."""
+        return Term(self.at(index), self.dtype)
+
+    def filled(self, index: Sequence[str], fill: str) -> str:
+        """Return the element, or `fill` where it lies outside."""
+        return f"({self.name}[{', '.join(self._lying(index)) or '0'}] else {fill})"
+
+
+class Text:
+    """The text of a kernel in the making, with what it reads and writes."""
+
+    def __init__(self, making: Making, name: str) -> None:
+        self.making = making
+        self.name = name
+        self._declared: list[str] = []
+        self._statements: list[str] = []
+        self._reads: dict[tuple[str, Shape, Shape], tuple[Operand, Passed]] = {}
+        self._writes: list[tuple[Operand, Value]] = []
+        self._temporaries = 0
+        self._definitions = ""
+        self._borders: dict[str, Border] = {}
+
+    def define(self, function: str) -> None:
+        """The text of a function that statements call."""
+        self._definitions += function
+
+    def read(self, value: Value) -> Operand:
+        """Return an array to be read."""
+        passed = self.making.passed(value)
+        key = passed.tensor, passed.shape, value.order
+        if key not in self._reads:
+            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape, value.order)
+            self._reads[key] = made, passed
+        return self._reads[key][0]
+
+    def write(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
+        """Return an array that is a result; results come in the order in which they were asked for."""
+        value = self.making.fresh(dtype, tuple(int(size) for size in shape)).ordered(order)
+        made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape, value.order)
+        self._writes.append((made, value))
+        return made
+
+    def temp(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
+        """Return an array that exists inside only. Raises: NotTaken for one that is too large."""
+        _check_size(shape)
+        self._temporaries += 1
+        return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
+
+    def _declare(self, role: str, name: str, dtype: str, shape: Shape, order: Shape = ()) -> Operand:
+        lying = permuted(shape, order)
+        self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}];")
+        return Operand(name, dtype, shape, order)
+
+    def border(self, operand: Operand, widths: Sequence[tuple[int, int]], fill: str) -> None:
+        """Note how far an operand is read beyond its edges, by axis, and the number that it counts as there."""
+        axes = operand.order or range(len(operand.shape))
+        self._borders[operand.name] = Border(tuple(widths[n] for n in axes), fill)
+
+    def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
+        """A nest with its statements; axes of one element are left out."""
+        self._statements.append(nest(axes, *statements, guard=guard))
+
+    def state(self, statement: str) -> None:
+        """A statement as it stands."""
+        self._statements.append(statement)
+
+    def done(self) -> Value:
+        """Return the only result, after the kernel was added to the program's steps."""
+        (value,) = self.all_done()
+        return value
+
+    def all_done(self) -> tuple[Value, ...]:
+        """Return the results, likewise."""
+        values = tuple(value for _, value in self._writes)
+        if any(value.count for value in values):
+            self._add()
+        return values
+
+    def _add(self) -> None:
+        reads = {made.name: passed for made, passed in self._reads.values()}
+        writes = {made.name: self.making.passed(value) for made, value in self._writes}
+        self.making.steps.append(
+            Written(
+                self.name,
+                self._definitions,
+                tuple(self._declared),
+                tuple(self._statements),
+                reads,
+                writes,
+                self._borders,
+            )
+        )
+
+
+def nest(axes: Mapping[str, int], *statements: str, guard: str = "", word: str = "for") -> str:
+    """Statements in loops, without those of one iteration, whose axes no statement names."""
+    there = {name: size for name, size in axes.items() if size != 1}
+    body = " ".join(statements)
+    if not there:
+        return body
+    head = ", ".join(f"{name} in {size}" for name, size in there.items())
+    return f"{word} {head}{f' if {guard}' if guard else ''} {{ {body} }}"
+
+
+def axes_of(shape: Sequence[int], letter: str = "d") -> tuple[list[str], dict[str, int]]:
+    """Names for the axes of a shape, "0" for those of one element, and the loops over them."""
+    names = [f"{letter}{n}" if size != 1 else "0" for n, size in enumerate(shape)]
+    return names, {name: size for name, size in zip(names, shape, strict=True) if name != "0"}
+
+
+def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
+    """Return the sizes to which all of these are repeated. Raises: NotTaken."""
+    try:
+        return tuple(int(size) for size in np.broadcast_shapes(*shapes))
+    except ValueError:
+        listed = " and ".join(str(list(shape)) for shape in shapes)
+        raise NotTaken(f"sizes that do not go together: {listed}") from None
+
+
+def broadcast_index(shape: Shape, axes: Sequence[str]) -> list[str]:
+    """Return the index into an array of this shape that is repeated to a larger one with such axes."""
+    return list(axes[len(axes) - len(shape) :])

@@ -1,0 +1,46 @@
+"""The operators of ONNX that kernels and moves perform, by name: each a function of an applied node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+from isamap.graph.operators.convolutions import CONVOLUTIONS
+from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered
+from isamap.graph.operators.fixed import FIXED
+from isamap.graph.operators.indexing import INDEXING
+from isamap.graph.operators.layout import LAYOUT
+from isamap.graph.operators.norms import NORMS
+from isamap.graph.operators.products import PRODUCTS
+from isamap.graph.operators.quantised import OF_RUNTIMES, QUANTISED
+from isamap.graph.operators.recurrent import RECURRENT
+from isamap.graph.operators.reductions import REDUCTIONS
+from isamap.graph.operators.resizing import RESIZING
+from isamap.graph.operators.sampling import SAMPLING
+from isamap.graph.operators.spectra import SPECTRA
+from isamap.graph.operators.views import VIEWS
+from isamap.graph.operators.windows import WINDOWS
+
+_TABLES = (
+    CONVOLUTIONS,
+    ELEMENTWISE,
+    FIXED,
+    INDEXING,
+    LAYOUT,
+    NORMS,
+    PRODUCTS,
+    QUANTISED,
+    RECURRENT,
+    REDUCTIONS,
+    RESIZING,
+    SAMPLING,
+    SPECTRA,
+    VIEWS,
+    WINDOWS,
+)
+
+STANDARD: Mapping[str, Lowered] = dict(chain.from_iterable(table.items() for table in _TABLES))
+assert len(STANDARD) == sum(map(len, _TABLES)), "an operator stands in two tables"
+
+OPERATORS: Mapping[str, Mapping[str, Lowered]] = {"": STANDARD, "com.microsoft": OF_RUNTIMES}
+"""The operators by their domain."""

@@ -1,0 +1,284 @@
+"""Operations on single elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from isamap.graph.applied import Applied, element
+from isamap.graph.making import Value, axes_of, broadcast_shape, nest
+from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide
+from isamap.graph.types import TYPES
+from isamap.ir import DTYPES, OPS, Op
+
+Lowered = Callable[[Applied], "Value | tuple[Value, ...]"]
+
+
+def floats(template: str, **defaults: float) -> Lowered:
+    """Return an operation on floats as a text of its inputs, and of attributes by name."""
+
+    def lowered(o: Applied) -> Value:
+        _check_floats(o)
+        inside = wide(o[0].dtype)
+        given = {name: cast(number(o.real(name, value)), inside).text for name, value in defaults.items()}
+        return o.formed(
+            lambda terms: template.format(*_in(terms, inside), **given), o.all, o[0].dtype, inside
+        )
+
+    return lowered
+
+
+def through_f64(template: str) -> Lowered:
+    """Return the same of one float, computed in f64: what is written out would lose digits in f32."""
+
+    def lowered(o: Applied) -> Value:
+        _check_floats(o)
+        return o.formed(lambda terms: template.format(*_in(terms, "f64")), (o[0],), o[0].dtype, "f64")
+
+    return lowered
+
+
+def numbers(template: str) -> Lowered:
+    """Return an operation on numbers of all types."""
+    return lambda o: o.map(template, *_of_one_type(o))
+
+
+def compared(template: str, inside: str = "") -> Lowered:
+    """Return a comparison, or an operation on truths."""
+
+    def lowered(o: Applied) -> Value:
+        values = _of_one_type(o)
+        own = inside or (wide(values[0].dtype))
+        return o.formed(lambda terms: template.format(*_in(terms, own)), values, "bool", "bool")
+
+    return lowered
+
+
+def many(template: str, *, is_mean: bool = False) -> Lowered:
+    """Return an operation on any number of inputs, two at a time."""
+
+    def lowered(o: Applied) -> Value:
+        values = _of_one_type(o)
+        inside = wide(values[0].dtype)
+
+        def form(terms: Sequence[Term]) -> str:
+            found, *others = _in(terms, inside)
+            for other in others:
+                found = template.format(found, other)
+            return f"({found} / {len(terms)})" if is_mean else found
+
+        return o.formed(form, values, values[0].dtype, inside)
+
+    return lowered
+
+
+def _in(terms: Sequence[Term], dtype: str) -> list[str]:
+    return [cast(term, dtype).text for term in terms]
+
+
+def _check_floats(o: Applied) -> None:
+    if not all(DTYPES[v.dtype].is_float for v in o.all if v.dtype):
+        raise NotTaken(f"on {o[0].dtype} it has no kernel here")
+
+
+def _of_one_type(o: Applied) -> tuple[Value, ...]:
+    values = o.all
+    if len({v.dtype for v in values}) > 1:
+        raise NotTaken(f"inputs of the types {', '.join(v.dtype for v in values)}")
+    return values
+
+
+# --- those that need more than a text ---------------------------------------------------------------------
+
+
+def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) -> Value:
+    """Return a value cast to another type, as ONNX says. Raises: NotTaken."""
+    if value.dtype == dtype:
+        return value
+    if not dtype or not value.dtype:
+        raise NotTaken("no kernel computes with one of the types")
+    if dtype.startswith("f8") and DTYPES[value.dtype].is_float:
+        if not saturate:  # what is larger than the largest number is NaN, or infinite where there is that
+            return o.map("{0}", value, dtype=dtype)
+        most = cast(number(DTYPES[dtype].largest), wide(value.dtype)).text
+        return o.map(f"min(max({{0}}, -{most}), {most})", value, dtype=dtype)
+    if dtype in ("i4", "u4") and DTYPES[value.dtype].is_float:  # ONNX keeps the low bits of these two
+        return o.map(f"wrap_{dtype}({{0}})", value, dtype=dtype, inside=value.dtype, result=dtype)
+    return o.map("{0}", value, dtype=dtype, inside=value.dtype)
+
+
+def _cast(o: Applied) -> Value:
+    if o.word("round_mode", "up") != "up":
+        raise NotTaken("rounding modes of f8e8m0 have no kernel here")
+    return converted(o, o[0], TYPES.get(o.integer("to", 0), ""), saturate=bool(o.integer("saturate", 1)))
+
+
+def _clip(o: Applied) -> Value:
+    x, template = o[0], "{0}"
+    inside, values = wide(x.dtype), [x]
+    for place, name in enumerate(("min", "max"), 1):
+        if o.opset < 11 and o.has(name):
+            known = o.real(name, 0.0)
+            text = cast(number(known), inside).text
+        elif o.opset < 11:
+            continue  # the default is the largest number of f32
+        elif (bound := o.optional(place)) is None:
+            continue
+        else:
+            known = None if bound.known is None else float(bound.known.reshape(-1)[0])
+            text = f"{{{len(values)}}}"
+            values.append(bound.shaped(()))
+        template = limit(template, text, known, inside, is_upper=name == "max")
+    return o.map(template, *values) if template != "{0}" else x
+
+
+def _sign(o: Applied) -> Value:
+    if DTYPES[o[0].dtype].kind == "uint":
+        return o.map("min({0}, 1)", o[0])
+    return o.map("select({0} > 0, 1, select({0} < 0, -1, abs({0})))", o[0])
+
+
+_BY_INFINITY = "abs({1}) == inf & abs({0}) != inf"
+
+
+def _mod(o: Applied) -> Value:
+    a, b = _of_one_type(o)
+    if not o.integer("fmod", 0):
+        if DTYPES[a.dtype].is_float:
+            same = "{0} == 0 | ({0} < 0) == ({1} < 0)"
+            rest = "fma(-round({0} / {1}, down), {1}, {0})"
+            return o.map(f"select({_BY_INFINITY}, select({same}, {{0}}, {{1}}), {rest})", a, b, inside="f64")
+        if DTYPES[a.dtype].kind == "uint":
+            return o.map("({0} % {1})", a, b)
+        return o.map(
+            "select(({0} % {1} != 0) & (({0} % {1} < 0) != ({1} < 0)), {0} % {1} + {1}, {0} % {1})", a, b
+        )
+    if not DTYPES[a.dtype].is_float:
+        return o.map("({0} % {1})", a, b)
+    rest = "fma(-round({0} / {1}, zero), {1}, {0})"
+    return o.map(f"select({_BY_INFINITY}, {{0}}, {rest})", a, b, inside="f64")
+
+
+def _pow(o: Applied) -> Value:
+    x, y = o[0], o[1]
+    if not DTYPES[x.dtype].is_float and not DTYPES[y.dtype].is_float:
+        return _whole_power(o, x, y)
+    literal = y.known.reshape(-1)[0] if y.known is not None and y.count == 1 else None
+    simple = {1: "{0}", 2: "({0} * {0})", 3: "({0} * {0} * {0})", 0.5: "sqrt({0})", -1: "(1 / {0})"}
+    if literal is not None and float(literal) in simple and DTYPES[x.dtype].is_float:
+        return o.map(simple[float(literal)], x)
+    size = "exp({1} * log(abs({0})))"
+    is_odd = "(round({1} / 2, down) * 2 != {1})"
+    of_negative = f"select(round({{1}}, down) != {{1}}, inf - inf, select({is_odd}, -{size}, {size}))"
+    of_zero = f"select((round({{1}}, down) == {{1}}) & {is_odd}, select({{1}} < 0, 1 / {{0}}, {{0}}), {size})"
+    of_others = f"select({{0}} == 0, {of_zero}, {size})"
+    power = f"select({{1}} == 0, 1, select({{0}} < 0, {of_negative}, {of_others}))"
+    if not DTYPES[x.dtype].is_float:
+        power = f"round({power} * 1.000000000001, zero)"  # whole powers are whole, whatever log rounds
+    return o.map(power, x, y, inside="f64")
+
+
+def _whole_power(o: Applied, x: Value, y: Value) -> Value:
+    """Products of squares, which wrap around; negative powers are those of 1 and -1, or 0."""
+    text = o.text()
+    axes, loops = axes_of(shape := broadcast_shape([x.shape, y.shape]))
+    base = element(text, x, axes)
+    power = cast(element(text, y, axes), "i64").text
+    result = text.write(x.dtype, shape)
+    square, found = text.temp(x.dtype, shape), text.temp(x.dtype, shape)
+    p, r, b = square.at(axes), found.at(axes), base.text
+    text.loop(loops, f"{p} = {b};", f"{r} = 1;")
+    step = f"{r} = select((({power} >> i64(k)) & 1) == 1, {r} * {p}, {r});"
+    text.state(nest({"k": 63}, nest(loops, step, f"{p} = {p} * {p};"), word="seq"))
+    negative = f"select({b} == 1, {b}, 0)"
+    if DTYPES[x.dtype].kind == "int":
+        negative = f"select(abs({b}) == 1, select(({power} & 1) == 1, {b}, {b} * {b}), 0)"
+    text.loop(loops, f"{result.at(axes)} = select({power} < 0, {negative}, {r});")
+    return text.done()
+
+
+def _where(o: Applied) -> Value:
+    chosen, one, other = o[0], o[1], o[2]
+    if one.dtype != other.dtype:
+        raise NotTaken(f"choosing between {one.dtype} and {other.dtype}")
+    return o.formed(
+        lambda t: f"select({t[0].text}, {t[1].text}, {t[2].text})", (chosen, one, other), one.dtype, one.dtype
+    )
+
+
+def _shift(o: Applied) -> Value:
+    sign = "<<" if o.word("direction", "") == "LEFT" else ">>"
+    return o.map(f"({{0}} {sign} {{1}})", *_of_one_type(o))
+
+
+def _is_infinite(o: Applied) -> Value | tuple[Value, ...]:
+    tests = [
+        f"({{0}} == {sign}inf)"
+        for sign, name in (("", "positive"), ("-", "negative"))
+        if o.integer(f"detect_{name}", 1)
+    ]
+    if not tests:
+        return o.formed(lambda t: f"({t[0].text} != {t[0].text}) & false", (o[0],), "bool", "bool")
+    return compared(f"({' | '.join(tests)})")(o)
+
+
+def _gelu(o: Applied) -> Value:
+    if o.word("approximate", "none") == "tanh":
+        return o.map("(0.5*{0} * (1 + tanh(0.7978845608028654 * ({0} + 0.044715*{0}*{0}*{0}))))", o[0])
+    return o.map("(0.5*{0} * (1 + erf({0} * 0.7071067811865476)))", o[0])
+
+
+def _of_row(op: Op, text: str) -> Lowered:
+    """An operation of the language."""
+    if op.result == "bool" or op.domain == "logical":
+        return compared(text)
+    return floats(text) if op.domain == "float" else numbers(text)
+
+
+ELEMENTWISE: Mapping[str, Lowered] = {
+    **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
+    "Relu": lambda o: o.map(limit("{0}", "0", 0, wide(o[0].dtype), is_upper=False), o[0]),
+    "Asinh": through_f64(
+        "select({0} == 0, {0}, select({0} < 0, -1, 1)"
+        " * log1p(abs({0}) + abs({0}) / (1 / abs({0}) + sqrt(1 / ({0} * {0}) + 1))))"
+    ),
+    "Acosh": through_f64("log({0} + sqrt(({0} - 1) * ({0} + 1)))"),
+    "Atanh": through_f64("(0.5 * log1p(2 * {0} / (1 - {0})))"),
+    "Reciprocal": floats("(1 / {0})"),
+    "Softsign": floats("({0} / (1 + abs({0})))"),
+    "Mish": floats("({0} * tanh(softplus({0})))"),
+    "Elu": floats("select({0} > 0, {0}, {alpha} * expm1({0}))", alpha=1.0),
+    "Selu": floats(
+        "({gamma} * select({0} > 0, {0}, {alpha} * expm1({0})))",
+        alpha=1.67326319217681884765625,
+        gamma=1.05070102214813232421875,
+    ),
+    "Celu": floats("select({0} > 0, {0}, {alpha} * expm1({0} / {alpha}))", alpha=1.0),
+    "LeakyRelu": floats("select({0} < 0, {0} * {alpha}, {0})", alpha=0.01),
+    "ThresholdedRelu": floats("select({0} > {alpha}, {0}, 0)", alpha=1.0),
+    "HardSigmoid": floats("max(0, min(1, {0} * {alpha} + {beta}))", alpha=0.2, beta=0.5),
+    "HardSwish": floats("({0} * max(0, min(1, {0} / 6 + 0.5)))"),
+    "Swish": floats("({0} * sigmoid({0} * {alpha}))", alpha=1.0),
+    "Shrink": floats(
+        "select({0} < -{lambd}, {0} + {bias}, select({0} > {lambd}, {0} - {bias}, 0))", lambd=0.5, bias=0.0
+    ),
+    "Gelu": _gelu,
+    "PRelu": lambda o: o.map("select({0} < 0, {0} * {1}, {0})", o[0], o[1]),
+    "Sign": _sign,
+    "Mod": _mod,
+    "Pow": _pow,
+    "Max": many("max({0}, {1})"),
+    "Min": many("min({0}, {1})"),
+    "Sum": many("({0} + {1})"),
+    "Mean": many("({0} + {1})", is_mean=True),
+    "IsNaN": compared("({0} != {0})"),
+    "IsInf": _is_infinite,
+    "BitwiseAnd": numbers("({0} & {1})"),
+    "BitwiseOr": numbers("({0} | {1})"),
+    "BitwiseXor": numbers("({0} ^ {1})"),
+    "BitwiseNot": numbers("(~{0})"),
+    "BitShift": _shift,
+    "Where": _where,
+    "Clip": _clip,
+    "Cast": _cast,
+    "CastLike": lambda o: converted(o, o[0], o[1].dtype, saturate=bool(o.integer("saturate", 1))),
+}

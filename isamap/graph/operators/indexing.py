@@ -1,0 +1,175 @@
+"""Operators that gather or scatter by data: moves of the library, and kernels that compare indices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from isamap.graph.applied import Applied, known_value
+from isamap.graph.making import Value, axes_of
+from isamap.graph.operators.elementwise import Lowered, converted
+from isamap.graph.terms import NotTaken, cast
+from isamap.graph.types import size_bytes
+from isamap.ir import DTYPES
+
+_COMBINED = {"none": 0, "add": 1, "mul": 2, "max": 3, "min": 4}
+_NUMBERS = {
+    name: n + 1 for n, name in enumerate(("f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"))
+}
+"""As `isamap_moves.c` numbers types."""
+
+
+def gathered(o: Applied, x: Value, axis: int, indices: Value) -> Value:
+    """Slices of a value along an axis, by indices, which may be negative."""
+    if indices.dtype not in ("i32", "i64"):
+        raise NotTaken(f"indices of the type {indices.dtype}")
+    y = o.making.fresh(x.dtype, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+    inner = size_bytes(x.dtype, x.shape[axis + 1 :])
+    numbers = prod(x.shape[:axis]), x.shape[axis], inner, indices.count, size_bytes(indices.dtype, ())
+    o.making.move("gather", (x, indices), (y,), *numbers)
+    return y
+
+
+def _gather(o: Applied) -> Value:
+    x = o[0]
+    return gathered(o, x, o.axis(o.integer("axis", 0), x.rank), o[1])
+
+
+def _lead(o: Applied, x: Value, indices: Value) -> tuple[int, ...]:
+    """Numbers for moves that are led along one axis."""
+    if indices.rank != x.rank or indices.dtype not in ("i32", "i64"):
+        raise NotTaken(f"indices {indices.dtype}{list(indices.shape)} for {list(x.shape)}")
+    axis = o.axis(o.integer("axis", 0), x.rank)
+    return x.rank, axis, size_bytes(x.dtype, ()), size_bytes(indices.dtype, ()), *x.shape, *indices.shape
+
+
+def _gather_elements(o: Applied) -> Value:
+    x, indices = o[0], o[1]
+    y = o.making.fresh(x.dtype, indices.shape)
+    o.making.move("gather_elements", (x, indices), (y,), *_lead(o, x, indices))
+    return y
+
+
+def _gather_nd(o: Applied) -> Value:
+    x, indices, batch = o[0], o[1], o.integer("batch_dims", 0)
+    depth = indices.shape[-1]
+    if indices.dtype != "i64" or batch + depth > x.rank or x.shape[:batch] != indices.shape[:batch]:
+        raise NotTaken(f"indices {indices.dtype}{list(indices.shape)} for {list(x.shape)}")
+    y = o.making.fresh(x.dtype, (*indices.shape[:-1], *x.shape[batch + depth :]))
+    count = prod(indices.shape[batch:-1])
+    numbers = prod(x.shape[:batch]), count, depth, size_bytes(x.dtype, x.shape[batch + depth :])
+    o.making.move("gather_nd", (x, indices), (y,), *numbers, *x.shape[batch : batch + depth])
+    return y
+
+
+def _how(o: Applied, x: Value) -> tuple[int, int]:
+    """Return how an update is combined with what is there, by number, and the number of the type."""
+    word = o.word("reduction", "none")
+    if word not in _COMBINED or (word != "none" and x.dtype not in _NUMBERS):
+        raise NotTaken(f"the reduction `{word}` on {x.dtype}")
+    return _COMBINED[word], _NUMBERS.get(x.dtype, 0)
+
+
+def _scatter_elements(o: Applied) -> Value:
+    x, indices, updates = o[0], o[1], o[2]
+    if updates.shape != indices.shape or updates.dtype != x.dtype:
+        raise NotTaken(f"updates {list(updates.shape)} for indices {list(indices.shape)}")
+    y = o.making.fresh(x.dtype, x.shape)
+    o.making.move("scatter_elements", (x, indices, updates), (y,), *_how(o, x), *_lead(o, x, indices))
+    return y
+
+
+def _scatter_nd(o: Applied) -> Value:
+    x, indices, updates = o[0], o[1], o[2]
+    depth = indices.shape[-1]
+    wanted = (*indices.shape[:-1], *x.shape[depth:])
+    if indices.dtype != "i64" or updates.shape != wanted or updates.dtype != x.dtype:
+        raise NotTaken(f"updates {list(updates.shape)}, not {list(wanted)}")
+    y = o.making.fresh(x.dtype, x.shape)
+    numbers = prod(indices.shape[:-1]), depth, prod(x.shape[depth:]), size_bytes(x.dtype, ())
+    o.making.move("scatter_nd", (x, indices, updates), (y,), *_how(o, x), *numbers, *x.shape[:depth])
+    return y
+
+
+def _top(o: Applied) -> tuple[Value, ...]:
+    x = o[0]
+    given = o.integers(1) if o.opset >= 10 else (o.integer("k", 0),)
+    axis = o.axis(o.integer("axis", -1), x.rank)
+    if not given or not 0 <= given[0] <= x.shape[axis]:
+        raise NotTaken(f"{given[0] if given else 'no'} of {x.shape[axis]} elements")
+    if x.dtype not in _NUMBERS:
+        raise NotTaken(f"on {x.dtype} it has no kernel here")
+    shape = (*x.shape[:axis], given[0], *x.shape[axis + 1 :])
+    values, places = o.making.fresh(x.dtype, shape), o.making.fresh("i64", shape)
+    numbers = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1 :]), given[0]
+    o.making.move(
+        "top",
+        (x,),
+        (values, places),
+        *numbers,
+        o.integer("largest", 1),
+        _NUMBERS[x.dtype],
+        size_bytes(x.dtype, ()),
+    )
+    return values, places
+
+
+def _one_hot(o: Applied) -> Value:
+    indices, given, values = o[0], o.known(1), o[2]
+    assert given is not None
+    depth = int(given.reshape(-1)[0])
+    axis = o.axis(o.integer("axis", -1), indices.rank + 1)
+    text = o.text()
+    y = text.write(values.dtype, (*indices.shape[:axis], depth, *indices.shape[axis:]))
+    at, loops = axes_of(y.shape)
+    index = [name for n, name in enumerate(at) if n != axis]
+    place = text.read(indices).term(index)
+    whole = cast(place, "i64").text if not DTYPES[indices.dtype].is_float else f"sat_i64({place.text})"
+    pair = text.read(values)
+    chosen = f"select({whole} < 0, {whole} + {depth}, {whole}) == i64({at[axis]})"
+    text.loop(loops, f"{y.at(at)} = select({chosen}, {pair.name}[1], {pair.name}[0]);")
+    return text.done()
+
+
+def _reverse_sequence(o: Applied) -> Value:
+    x, lengths = o[0], o[1]
+    time, batch = o.integer("time_axis", 0), o.integer("batch_axis", 1)
+    if {time, batch} != {0, 1}:
+        raise NotTaken("axes other than the first two")
+    shape = x.shape[:2]
+    o.making.reserve(2, sum(shape))
+    place = known_value(np.arange(shape[time]).reshape((-1, 1) if time == 0 else (1, -1)), "i64")
+    own = converted(o, lengths, "i64")
+    own = own.shaped((1, own.count) if time == 0 else (own.count, 1))
+    turned = o.map("select({0} < {1}, {1} - 1 - {0}, {0})", place, own)
+    if turned.shape != shape:
+        raise NotTaken(f"{lengths.count} lengths for {list(x.shape)}")
+    inner = prod(x.shape[2:])
+    rows = o.map("{0} * {1} + {2}", turned, *_rows(shape, time))
+    return gathered(o, x.shaped((prod(shape), inner)), 0, rows).shaped(x.shape)
+
+
+def _rows(shape: Sequence[int], time: int) -> tuple[Value, Value]:
+    """By what a step is multiplied, and what is added for each sequence, to number rows."""
+    if time == 0:
+        return known_value(np.asarray(shape[1]), "i64"), known_value(
+            np.arange(shape[1]).reshape(1, -1), "i64"
+        )
+    return known_value(np.asarray(1), "i64"), known_value(
+        (np.arange(shape[0]) * shape[1]).reshape(-1, 1), "i64"
+    )
+
+
+INDEXING: Mapping[str, Lowered] = {
+    "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "GatherND": _gather_nd,
+    "Scatter": _scatter_elements,
+    "ScatterElements": _scatter_elements,
+    "ScatterND": _scatter_nd,
+    "TopK": _top,
+    "OneHot": _one_hot,
+    "ReverseSequence": _reverse_sequence,
+}

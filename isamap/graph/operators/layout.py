@@ -1,0 +1,176 @@
+"""Operators that move elements to places given by sizes and attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
+
+import numpy as np
+
+from isamap.graph.applied import Applied, element, known_value
+from isamap.graph.making import Value, axes_of, broadcast_shape, permuted
+from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.terms import NotTaken
+from isamap.graph.types import size_bytes
+
+
+def _transpose(o: Applied) -> Value:
+    x = o[0]
+    order = o.list("perm") or tuple(reversed(range(x.rank)))
+    if sorted(order) != list(range(x.rank)):
+        raise NotTaken(f"the order {list(order)} of {x.rank} axes")
+    return transposed(o, x, order)
+
+
+def transposed(o: Applied, x: Value, order: Sequence[int]) -> Value:
+    """Return the axes of a value in another order; no step, where elements stay in theirs."""
+    shape = [x.shape[n] for n in order]
+    real = [n for n in order if x.shape[n] != 1]
+    if real == sorted(real):
+        return x.shaped(shape)
+    text = o.text()
+    at, loops = axes_of(shape)
+    index = [at[list(order).index(n)] for n in range(x.rank)]
+    y = text.write(x.dtype, shape)
+    text.loop(loops, f"{y.at(at)} = {text.read(x).at(index)};")
+    return text.done()
+
+
+def _concat(o: Applied) -> Value:
+    values = o.all
+    axis = o.axis(o.integer("axis", 1), values[0].rank)
+    return joined(o, values, axis)
+
+
+def joined(o: Applied, values: Sequence[Value], axis: int) -> Value:
+    """Values one behind the other along an axis. Raises: NotTaken for sizes that do not go together."""
+    first = values[0]
+    rest = [v.shape[:axis] + v.shape[axis + 1 :] for v in values]
+    if len(set(rest)) > 1 or len({v.dtype for v in values}) > 1:
+        raise NotTaken("sizes or types that do not go together")
+    total = sum(v.shape[axis] for v in values)
+    there = [v for v in values if v.shape[axis]]
+    if len(there) == 1:
+        return there[0]
+    order = next((v.order for v in there if v.order), ())
+    flat = [o.making.laid(v, order).flat for v in there]
+    shape = (*first.shape[:axis], total, *first.shape[axis + 1 :])
+    place, lying = order.index(axis) if order else axis, permuted(shape, order)
+    inner = size_bytes(first.dtype, lying[place + 1 :])
+    y = o.making.fresh(first.dtype, lying)
+    parts = [v.shape[axis] * inner for v in there]
+    o.making.move("join", flat, (y,), prod(lying[:place]), len(parts), *parts)
+    return replace(y, shape=shape).ordered(order)
+
+
+def _split(o: Applied) -> tuple[Value, ...]:
+    x = o[0]
+    axis = o.axis(o.integer("axis", 0), x.rank)
+    sizes = o.integers(1) if o.opset >= 13 else o.list("split")
+    count, length = o.results, x.shape[axis]
+    if sizes is None:
+        parts = o.integer("num_outputs", count)
+        each = -(-length // parts)
+        sizes = tuple(max(0, min(each, length - n * each)) for n in range(parts))
+    if sum(sizes) != length or min(sizes, default=0) < 0:
+        raise NotTaken(f"{length} elements are not cut into {list(sizes)}")
+    starts = np.cumsum([0, *sizes])
+    return tuple(
+        sliced(o, x, {axis: (int(start), int(size), 1)}) for start, size in zip(starts, sizes, strict=False)
+    )
+
+
+def sliced(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Value:
+    """Return every so manieth element along some axes: by axis the first, how many, and the step between them."""
+    shape = [cuts[n][1] if n in cuts else size for n, size in enumerate(x.shape)]
+    if all(first == 0 and step == 1 and x.shape[n] == size for n, (first, size, step) in cuts.items()):
+        return x
+    text = o.text()
+    y = text.write(x.dtype, shape)
+    at, loops = axes_of(shape)
+    if y.shape and not prod(y.shape):
+        return text.done()
+    index = [f"{cuts[n][0]} + {cuts[n][2]}*{name}" if n in cuts else name for n, name in enumerate(at)]
+    index = [i.replace("+ -", "- ") for i in index]
+    text.loop(loops, f"{y.at(at)} = {text.read(x).at(index)};")
+    return text.done()
+
+
+def _slice(o: Applied) -> Value:
+    x = o[0]
+    if o.opset < 10:
+        starts, ends, axes, steps = o.list("starts"), o.list("ends"), o.list("axes"), None
+    else:
+        starts, ends, axes, steps = (o.integers(n) for n in (1, 2, 3, 4))
+    if starts is None or ends is None:
+        raise NotTaken("no starts or no ends are given")
+    axes = axes if axes is not None else tuple(range(len(starts)))
+    cuts: dict[int, tuple[int, int, int]] = {}
+    for start, end, axis, step in zip(starts, ends, axes, steps or [1] * len(starts), strict=True):
+        if step == 0:
+            raise NotTaken("a step of 0")
+        at = o.axis(axis, x.rank)
+        first, last, by = slice(start, end if step > 0 or end >= -x.shape[at] else None, step).indices(
+            x.shape[at]
+        )
+        cuts[at] = first, len(range(first, last, by)), by
+    return sliced(o, x, cuts)
+
+
+def _expand(o: Applied) -> Value:
+    x, wanted = o[0], o.integers(1)
+    return expanded(o, x, broadcast_shape([x.shape, wanted or ()]))
+
+
+def expanded(o: Applied, x: Value, shape: Sequence[int]) -> Value:
+    """Return a value repeated to larger sizes."""
+    if prod(shape) == x.count:
+        return x.shaped(shape)
+    text = o.text()
+    at, loops = axes_of(shape)
+    y = text.write(x.dtype, shape)
+    if y.shape and not prod(y.shape):
+        return text.done()
+    text.loop(loops, f"{y.at(at)} = {element(text, x, at).text};")
+    return text.done()
+
+
+def _tile(o: Applied) -> Value:
+    x, repeats = o[0], o.integers(1)
+    if repeats is None or len(repeats) != x.rank or min(repeats, default=0) < 0:
+        raise NotTaken(f"{x.rank} axes are not repeated {repeats} times")
+    wide = expanded(
+        o,
+        x.shaped([n for size in x.shape for n in (1, size)]),
+        [n for times, size in zip(repeats, x.shape, strict=True) for n in (times, size)],
+    )
+    return wide.shaped([times * size for times, size in zip(repeats, x.shape, strict=True)])
+
+
+def _trilu(o: Applied) -> Value:
+    x, by = o[0], o.known(1)
+    k = int(by.reshape(-1)[0]) if by is not None else 0
+    if x.rank < 2:
+        raise NotTaken("it is no matrix")
+    o.making.reserve(*x.shape[-2:])
+    rows, columns = np.indices(x.shape[-2:])
+    kept = columns - rows >= k if o.integer("upper", 1) else columns - rows <= k
+    zero = known_value(np.zeros(()), x.dtype)
+    return o.formed(
+        lambda t: f"select({t[0].text}, {t[1].text}, {t[2].text})",
+        (known_value(kept, "bool"), x, zero),
+        x.dtype,
+        x.dtype,
+    )
+
+
+LAYOUT: Mapping[str, Lowered] = {
+    "Transpose": _transpose,
+    "Concat": _concat,
+    "Split": _split,
+    "Slice": _slice,
+    "Expand": _expand,
+    "Tile": _tile,
+    "Trilu": _trilu,
+}

@@ -1,0 +1,231 @@
+"""Products of matrices, and sums of products of any indices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from isamap.graph.applied import Applied, element
+from isamap.graph.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
+from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.terms import NotTaken, Term, cast, number, wide
+
+
+def product(
+    text: Text,
+    a: Operand,
+    b: Operand,
+    into: Operand,
+    a_at: Sequence[str],
+    b_at: Sequence[str],
+    loops: Mapping[str, int],
+    at: Sequence[str],
+) -> None:
+    """Sums of products onto what the result holds, in its type."""
+    left, right = (cast(x.term(index), into.dtype).text for x, index in ((a, a_at), (b, b_at)))
+    text.loop(loops, f"{into.at(at)} += {left} * {right};")
+
+
+def accumulator(text: Text, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
+    """Return where sums are added up: the result itself, where it has the type; else a buffer."""
+    if result is not None and result.dtype == dtype:
+        return result
+    return text.temp(dtype, shape, result.order if result is not None else ())
+
+
+def finished(text: Text, total: Operand, result: Operand) -> Value:
+    """Return the result of a kernel whose sums are in a buffer, which is rounded once."""
+    if total is not result:
+        axes, loops = axes_of(result.shape)
+        text.loop(loops, f"{result.at(axes)} = {cast(total.term(axes), result.dtype).text};")
+    return text.done()
+
+
+def _matmul(o: Applied) -> Value:
+    return multiplied(o, o[0], o[1], o[0].dtype)
+
+
+def multiplied(
+    o: Applied,
+    a: Value,
+    b: Value,
+    dtype: str,
+    points: tuple[Value | None, Value | None] = (None, None),
+    inside: str = "",
+    onto: Value | None = None,
+) -> Value:
+    """Return products of matrices as numpy has them, of what is left behind zero points, added to `onto`.
+
+    Raises: NotTaken for sizes that do not go together.
+    """
+    if not a.rank or not b.rank:
+        raise NotTaken("a factor is a single number")
+    left = a if a.rank > 1 else a.shaped((1, *a.shape))
+    right = b if b.rank > 1 else b.shaped((*b.shape, 1))
+    if left.shape[-1] != right.shape[-2]:
+        raise NotTaken(f"factors of {list(a.shape)} and {list(b.shape)}")
+    batch = broadcast_shape([left.shape[:-2], right.shape[:-2]])
+    shape = (*batch, left.shape[-2], right.shape[-1])
+    text, inside = o.text(), inside or wide(dtype)
+    result = text.write(dtype, shape)
+    at, loops = axes_of(shape)
+    depth = {"k": left.shape[-1]}
+    k = "k" if left.shape[-1] != 1 else "0"
+    total = accumulator(text, inside, shape, result)
+    of_left, of_right = (None if is_zero(point) else point for point in points)
+    start = "0"
+    if of_left is not None and of_right is None and right.known is not None and inside == "i32":
+        start = _taken_out(text, (left, right), of_left, at, k)
+        of_left = None
+    if onto is not None:
+        summand = cast(element(text, onto, at), inside).text
+        start = summand if start == "0" else f"{summand} + {start}"
+    text.loop(loops, f"{total.at(at)} = {start};")
+    terms: list[str] = []
+    for value, point, index in (
+        (left, of_left, (*at[:-2], at[-2], k)),
+        (right, of_right, (*at[:-2], k, at[-1])),
+    ):
+        there = broadcast_index(value.shape, index)
+        term = cast(text.read(value).term(there), inside).text
+        terms.append(
+            term if point is None else f"({term} - {cast(_point(text, point, value, there), inside).text})"
+        )
+    if left.shape[-1]:
+        text.loop({**loops, **depth}, f"{total.at(at)} += {' * '.join(terms)};")
+    done = finished(text, total, result)
+    kept = (*batch, *(left.shape[-2:-1] if a.rank > 1 else ()), *(right.shape[-1:] if b.rank > 1 else ()))
+    return done.shaped(kept)
+
+
+def is_zero(point: Value | None) -> bool:
+    """Return whether a zero point is known to be 0."""
+    return point is not None and point.known is not None and not np.any(point.known)
+
+
+def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str) -> str:
+    """Return what the left factor's zero point takes from each sum: times the sum of a column of known weights.
+
+    Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
+    """
+    left, right = factors
+    assert right.known is not None
+    sums = Value.of(right.known.astype(np.int64).sum(axis=-2).astype(np.int32))
+    column = text.read(sums).term(broadcast_index(sums.shape, (*at[:-2], at[-1]))).text
+    there = broadcast_index(left.shape, (*at[:-2], at[-2], k))
+    return f"i32(0) - {cast(_point(text, point, left, there), 'i32').text} * {column}"
+
+
+def _point(text: Text, point: Value, value: Value, there: Sequence[str]) -> Term:
+    """Return a zero point: one number, one for each row of a left factor, or for each column of a right one."""
+    if point.count == 1:
+        return element(text, point.shaped(()), ())
+    axis = (
+        value.rank - 2
+        if point.rank == 1 and point.shape[0] == value.shape[-2] and there[-1] == "k"
+        else value.rank - 1
+    )
+    if point.rank == 1:
+        return text.read(point).term([there[axis]])
+    return element(text, point, there)
+
+
+def _gemm(o: Applied) -> Value:
+    a, b, c = o[0], o[1], o.optional(2)
+    if a.rank != 2 or b.rank != 2:
+        raise NotTaken("a factor is no matrix")
+    rows, depth = a.shape if not o.integer("transA", 0) else a.shape[::-1]
+    other, columns = b.shape if not o.integer("transB", 0) else b.shape[::-1]
+    if depth != other:
+        raise NotTaken(f"factors of {list(a.shape)} and {list(b.shape)}")
+    text, inside = o.text(), wide(a.dtype)
+    result = text.write(a.dtype, (rows, columns))
+    at, loops = axes_of(result.shape)
+    total = accumulator(text, inside, result.shape, result)
+    alpha, beta = (cast(number(o.real(name, 1.0)), inside).text for name in ("alpha", "beta"))
+    is_plain = o.real("alpha", 1.0) == 1
+    k = "k" if depth != 1 else "0"
+    a_at, b_at = [at[0], k], [k, at[1]]
+    a_at, b_at = (
+        index[::-1] if o.integer(f"trans{n}", 0) else index for n, index in (("A", a_at), ("B", b_at))
+    )
+    onto = "0"
+    if c is not None and o.real("beta", 1.0) != 0:
+        if broadcast_shape([c.shape, result.shape]) != result.shape:
+            raise NotTaken(f"a summand of {list(c.shape)} for a result of {list(result.shape)}")
+        onto = cast(text.read(c).term(broadcast_index(c.shape, at)), inside).text
+        onto = onto if o.real("beta", 1.0) == 1 else f"{beta} * {onto}"
+    text.loop(loops, f"{total.at(at)} = {onto if is_plain else '0'};")
+    product(text, text.read(a), text.read(b), total, a_at, b_at, {**loops, "k": depth}, at)
+    if not is_plain:
+        more = f" + {onto}" if onto != "0" else ""
+        text.loop(loops, f"{total.at(at)} = {alpha} * {total.at(at)}{more};")
+    return finished(text, total, result)
+
+
+def _matmul_integer(o: Applied) -> Value:
+    return multiplied(o, o[0], o[1], "i32", (o.optional(2), o.optional(3)))
+
+
+def _einsum(o: Applied) -> Value:
+    values = o.all
+    inputs, sizes, output = _equation(o.word("equation", ""), values)
+    text, dtype = o.text(), values[0].dtype
+    names = {letter: f"e{n}" if sizes[letter] != 1 else "0" for n, letter in enumerate(sizes)}
+    result = text.write(dtype, [sizes[letter] for letter in output])
+    total = accumulator(text, wide(dtype), result.shape, result)
+    outer = {names[c]: sizes[c] for c in output if names[c] != "0"}
+    every = outer | {names[c]: sizes[c] for c in sizes if names[c] != "0"}
+    at = [names[c] for c in output]
+    text.loop(outer, f"{total.at(at)} = 0;")
+    factors = [
+        cast(
+            text.read(value).term(
+                [names[c] if size != 1 else "0" for c, size in zip(letters, value.shape, strict=True)]
+            ),
+            total.dtype,
+        ).text
+        for letters, value in zip(inputs, values, strict=True)
+    ]
+    text.loop(every, f"{total.at(at)} += {' * '.join(factors)};")
+    return finished(text, total, result)
+
+
+def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, int], str]:
+    """Return the letters of each input, their sizes, and those of the result; an ellipsis becomes others."""
+    left, arrow, right = said.replace(" ", "").partition("->")
+    terms = left.split(",")
+    if len(terms) != len(values):
+        raise NotTaken(f"the equation `{said}` for {len(values)} inputs")
+    most, inputs = 0, list[str]()
+    spare = [chr(0x100 + n) for n in range(32)]
+    for term, value in zip(terms, values, strict=True):
+        hidden = value.rank - len(term.replace("...", "")) if "..." in term else 0
+        if hidden < 0 or len(term.replace("...", "")) + hidden != value.rank:
+            raise NotTaken(f"the equation `{said}` for sizes {list(value.shape)}")
+        most = max(most, hidden)
+        inputs.append(term.replace("...", "".join(spare[32 - hidden :])))
+    sizes: dict[str, int] = {}
+    for letters, value in zip(inputs, values, strict=True):
+        for letter, size in zip(letters, value.shape, strict=True):
+            if sizes.get(letter, 1) != 1 and size not in (1, sizes[letter]):
+                raise NotTaken(f"the equation `{said}` gives an index two sizes")
+            sizes[letter] = max(size, sizes.get(letter, 1))
+    ellipsis = "".join(spare[32 - most :])
+    if arrow:
+        return inputs, sizes, right.replace("...", ellipsis)
+    joined = "".join(inputs)
+    return (
+        inputs,
+        sizes,
+        ellipsis + "".join(sorted(c for c in sizes if joined.count(c) == 1 and c not in ellipsis)),
+    )
+
+
+PRODUCTS: Mapping[str, Lowered] = {
+    "MatMul": _matmul,
+    "Gemm": _gemm,
+    "MatMulInteger": _matmul_integer,
+    "Einsum": _einsum,
+}

@@ -1,0 +1,208 @@
+"""Operators on quantised numbers, with scales and zero points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+import numpy as np
+
+from isamap.graph.applied import Applied, element
+from isamap.graph.making import Text, Value, axes_of
+from isamap.graph.operators.convolutions import convolved
+from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.layout import transposed
+from isamap.graph.operators.products import multiplied
+from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.types import TYPES
+from isamap.ir import DTYPES
+
+
+def _scaled(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
+    """Along which axis a scale differs, and how many neighbours share one; (0, 0) for one scale of all."""
+    if scale.count == 1 and scale.rank < 2:
+        return 0, 0
+    axis, block = o.axis(o.integer("axis", 1), x.rank), o.integer("block_size", 0)
+    if scale.rank == 1 and not block:
+        if scale.count != x.shape[axis]:
+            raise NotTaken(f"{scale.count} scales for {x.shape[axis]} elements")
+        return axis, 1
+    wanted = tuple(-(-size // block) if n == axis and block else size for n, size in enumerate(x.shape))
+    if not block or scale.shape != wanted:
+        raise NotTaken(f"scales {list(scale.shape)} for {list(x.shape)}")
+    return axis, block
+
+
+def _of(text: Text, value: Value, at: list[str], axis: int, block: int) -> Term:
+    """Return the scale or zero point of an element."""
+    if block == 0:
+        return element(text, value.shaped(()), ())
+    if value.rank == 1:
+        return text.read(value).term([at[axis]])
+    index = [f"({name} / {block})" if n == axis and name != "0" else name for n, name in enumerate(at)]
+    return text.read(value).term(index)
+
+
+def _quantize(o: Applied) -> Value:
+    x, scale, zero = o[0], o[1], o.optional(2)
+    dtype = zero.dtype if zero is not None else TYPES.get(o.integer("output_dtype", 2), "")
+    if not dtype or DTYPES[dtype].kind == "bool":
+        raise NotTaken("to that type it has no kernel here")
+    axis, block = _scaled(o, x, scale)
+    text = o.text()
+    y = text.write(dtype, x.shape)
+    at, loops = axes_of(x.shape)
+    precision = TYPES.get(o.integer("precision", 0), "") or (
+        wide(scale.dtype) if DTYPES[x.dtype].is_float else "f32"
+    )
+    inside = wide(precision)
+    by = cast(_of(text, scale, at, axis, block), inside).text
+    value = f"({cast(element(text, x, at), inside).text} / {by})"
+    known = DTYPES[dtype]
+    if known.is_float:
+        if o.integer("saturate", 1):
+            most = cast(number(known.largest), inside).text
+            value = f"min(max({value}, -{most}), {most})"
+        text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
+        return text.done()
+    value = f"round({value}, even)"
+    if zero is not None:
+        value = f"({value} + {cast(_of(text, zero, at, axis, block), inside).text})"
+    text.loop(loops, f"{y.at(at)} = {cast(Term(value, inside), dtype).text};")
+    return text.done()
+
+
+def _dequantize(o: Applied) -> Value:
+    x, scale, zero = o[0], o[1], o.optional(2)
+    dtype = TYPES.get(o.integer("output_dtype", 0), "") or scale.dtype
+    axis, block = _scaled(o, x, scale)
+    text = o.text()
+    y = text.write(dtype, x.shape)
+    at, loops = axes_of(x.shape)
+    inside = wide(scale.dtype)
+    value = element(text, x, at)
+    if zero is not None and not DTYPES[x.dtype].is_float:
+        less = cast(_of(text, zero, at, axis, block), "i32").text
+        value = Term(f"({cast(value, 'i32').text} - {less})", "i32")
+    found = f"({cast(value, inside).text} * {cast(_of(text, scale, at, axis, block), inside).text})"
+    text.loop(loops, f"{y.at(at)} = {cast(Term(found, inside), dtype).text};")
+    return text.done()
+
+
+def requantised(
+    o: Applied, total: Value, scales: tuple[Value, Value, Value], zero: Value, axis: int
+) -> Value:
+    """Return sums times two scales over a third, rounded, plus a zero point; scales may differ along an axis."""
+    scaled = tuple(_along(scale, total.rank, axis) for scale in scales)
+    a, b, y = (scale.known for scale in scaled)
+    if a is not None and b is not None and y is not None:
+        scaled = (Value.of((a.astype(np.float64) * b / y).astype(np.float32)),)
+
+    def form(terms: Sequence[Term]) -> str:
+        value, *by, point = (cast(term, "f32").text for term in terms)
+        factor = f"({by[0]} * {by[1]} / {by[2]})" if len(by) > 1 else by[0]
+        return f"(round({value} * {factor}, even) + {point})"
+
+    return o.formed(form, (total, *scaled, _along(zero, total.rank, axis)), zero.dtype, "f32")
+
+
+def _along(value: Value, rank: int, axis: int) -> Value:
+    """Return one number of all, or one for each element along an axis; others as they are."""
+    if value.count == 1:
+        return value.shaped(())
+    return value.shaped([value.count if n == axis else 1 for n in range(rank)]) if value.rank == 1 else value
+
+
+def _linear_matmul(o: Applied) -> Value:
+    total = multiplied(o, o[0], o[3], _sum_type(o[0]), (o[2], o[5]))
+    rows = max(0, total.rank - 2)
+    scale, result, zero = (_along(value, total.rank, rows) for value in (o[1], o[6], o[7]))
+    return requantised(o, total, (scale, o[4], result), zero, total.rank - 1)
+
+
+def _sum_type(a: Value) -> str:
+    """Return the type that holds sums of as many products of bytes as a row of a factor has elements."""
+    return "i32" if a.shape[-1:] < (2**31 // 256**2,) else "i64"
+
+
+def _turned(o: Applied, x: Value) -> Value:
+    """Return a matrix with its rows as columns. Raises: NotTaken for what is no matrix."""
+    if x.rank != 2:
+        raise NotTaken("a factor is no matrix")
+    return Value.of(np.ascontiguousarray(x.known.T)) if x.known is not None else transposed(o, x, (1, 0))
+
+
+def _linear_gemm(o: Applied) -> Value:
+    """QGemm: with `transA` and `transB`, and a summand in i32. Without a third scale the result is f32."""
+    if o.real("alpha", 1.0) != 1:
+        raise NotTaken("a factor before the sums")
+    a, b = (_turned(o, o[n]) if o.integer(f"trans{word}", 0) else o[n] for n, word in ((0, "A"), (3, "B")))
+    total = multiplied(o, a, b, _sum_type(a), (o[2], o[5]), onto=o.optional(6))
+    if o.optional(7) is None:
+        raise NotTaken("a result in floating point")
+    return requantised(o, total, (o[1], o[4], o[7]), o[8], 1)
+
+
+def _linear_conv(o: Applied) -> Value:
+    total = convolved(o, o[0], o[3], o.optional(8), "i32", (o[2], o[5]))
+    return requantised(o, total, (o[1], o[4], o[6]), o[7], 1)
+
+
+def _linear_pointwise(template: str) -> Lowered:
+    """Return an operator on single elements: of what two inputs stand for, quantised."""
+
+    def lowered(o: Applied) -> Value:
+        a, a_scale, a_zero, b, b_scale, b_zero, scale, zero = (o[n] for n in range(8))
+
+        def form(terms: Sequence[Term]) -> str:
+            x, xs, xz, y, ys, yz, s, z = terms
+            left, right = (
+                f"(f32({cast(value, 'i32').text} - {cast(point, 'i32').text}) * {by.text})"
+                for value, point, by in ((x, xz, xs), (y, yz, ys))
+            )
+            return f"(round({template.format(left, right)} / {s.text}, even) + {cast(z, 'f32').text})"
+
+        values = (
+            a,
+            *(v.shaped(()) for v in (a_scale, a_zero)),
+            b,
+            *(v.shaped(()) for v in (b_scale, b_zero)),
+        )
+        return o.formed(form, (*values, scale.shaped(()), zero.shaped(())), zero.dtype, "f32")
+
+    return lowered
+
+
+def _linear_average(o: Applied) -> Value:
+    """QLinearGlobalAveragePool: sums in i32 of each channel, requantised."""
+    if o.integer("channels_last", 0):
+        raise NotTaken("channels behind the image")
+    x, scale, zero, result, point = (o[n] for n in range(5))
+    count = prod(x.shape[2:])
+    if x.rank < 3 or not count:
+        raise NotTaken("a mean of no elements")
+    text = o.text()
+    total = text.write("i32", (*x.shape[:2], *(1 for _ in x.shape[2:])))
+    at, loops = axes_of(x.shape)
+    kept = [*at[:2], *("0" for _ in x.shape[2:])]
+    start = f"i32(0) - i32({count}) * {cast(element(text, zero.shaped(()), ()), 'i32').text}"
+    text.loop(total.loops(kept), f"{total.at(kept)} = {start};")
+    text.loop(loops, f"{total.at(kept)} += {cast(text.read(x).term(at), 'i32').text};")
+    each = Value.of(np.asarray(1 / count, np.float32))
+    return requantised(o, text.done(), (scale.shaped(()), each, result.shaped(())), point, 1)
+
+
+QUANTISED: Mapping[str, Lowered] = {
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "QLinearMatMul": _linear_matmul,
+    "QLinearConv": _linear_conv,
+}
+
+OF_RUNTIMES: Mapping[str, Lowered] = {
+    "QGemm": _linear_gemm,
+    "QLinearAdd": _linear_pointwise("({0} + {1})"),
+    "QLinearMul": _linear_pointwise("({0} * {1})"),
+    "QLinearGlobalAveragePool": _linear_average,
+}
+"""Operators of the domain `com.microsoft`, by their definitions in onnxruntime's ContribOperators.md."""

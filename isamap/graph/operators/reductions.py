@@ -1,0 +1,306 @@
+"""Sums and other reductions over axes, and cumulative operations along one axis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from isamap.graph.applied import Applied, known_value
+from isamap.graph.making import Value, axes_of, nest
+from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.products import accumulator, finished
+from isamap.graph.operators.windows import is_extreme, lowest
+from isamap.graph.terms import NotTaken, Term, cast, wide
+from isamap.ir import DTYPES
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """The range of a reduction: the sizes of its result with and without reduced axes, and its indices."""
+
+    kept: tuple[int, ...]
+    shape: tuple[int, ...]
+    at: tuple[str, ...]
+    index: tuple[str, ...]
+    loops: Mapping[str, int]
+    inner: Mapping[str, int]
+    count: int
+
+
+def over_axes(x: Value, gone: Sequence[int], *, keeps: bool) -> Over:
+    """Return how a value is walked by a reduction over some axes."""
+    names, _ = axes_of(x.shape)
+    index = [f"k{n}" if n in gone and size != 1 else names[n] for n, size in enumerate(x.shape)]
+    at = tuple(name for n, name in enumerate(names) if n not in gone)
+    kept = tuple(size for n, size in enumerate(x.shape) if n not in gone)
+    shape = tuple(1 if n in gone else size for n, size in enumerate(x.shape)) if keeps else kept
+    loops = {name: size for name, size in zip(at, kept, strict=True) if name != "0"}
+    inner = {f"k{n}": x.shape[n] for n in gone if x.shape[n] != 1}
+    return Over(kept, shape, at, tuple(index), loops, inner, prod(x.shape[n] for n in gone))
+
+
+def _axes(o: Applied, since: int) -> tuple[int, ...] | None:
+    return o.integers(1) if o.opset >= since else o.list("axes")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """A reduction: its initial value, its operator, the term of each element, and the final expression."""
+
+    start: str
+    operator: str
+    each: str = "{0}"
+    last: str = ""
+    empty: float = 0.0
+    since: int = 18
+    """The version in which axes became an input."""
+
+
+REDUCTIONS_BY_NAME: Mapping[str, Reduction] = {
+    "ReduceSum": Reduction("0", "+=", since=13),
+    "ReduceMean": Reduction("0", "+=", last="({0} / {n})", empty=float("nan")),
+    "ReduceProd": Reduction("1", "*=", empty=1.0),
+    "ReduceMax": Reduction("low", "max=", empty=float("-inf")),
+    "ReduceMin": Reduction("high", "min=", empty=float("inf")),
+    "ReduceL1": Reduction("0", "+=", "abs({0})"),
+    "ReduceL2": Reduction("0", "+=", "{0} * {0}", "sqrt({0})"),
+    "ReduceSumSquare": Reduction("0", "+=", "{0} * {0}"),
+    "ReduceLogSum": Reduction("0", "+=", last="log({0})", empty=float("-inf")),
+}
+
+
+def _reduced(name: str) -> Lowered:
+    found = REDUCTIONS_BY_NAME[name]
+
+    def lowered(o: Applied) -> Value:
+        x, axes = o[0], _axes(o, found.since)
+        if axes is None or not axes:
+            if o.integer("noop_with_empty_axes", 0):
+                if found.each == "{0}" and not found.last:
+                    return x
+                return o.map(found.last.format(found.each, n=1) if found.last else f"({found.each})", x)
+            axes = tuple(range(x.rank))
+        gone = sorted({o.axis(a, x.rank) for a in axes})
+        return reduced(o, x, gone, found, keeps=bool(o.integer("keepdims", 1)))
+
+    return lowered
+
+
+def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
+    """Return the elements of a value combined over some axes. Raises: NotTaken."""
+    over = over_axes(x, gone, keeps=keeps)
+    if not x.count and prod(over.kept):
+        return _of_none(o, x, over, how)
+    if x.dtype == "bool":
+        how = Reduction(*{"max=": ("false", "|="), "min=": ("true", "&=")}.get(how.operator, ("", "")))
+        if not how.operator:
+            raise NotTaken("on bool it has no kernel here")
+    text = o.text()
+    y = text.write(x.dtype, over.kept)
+    inside = wide(x.dtype)
+    if "sqrt" in how.last or "log" in how.last:
+        inside = inside if DTYPES[inside].is_float else "f64"
+    total = accumulator(text, inside, y.shape, y)
+    start = {"low": lowest(inside), "high": highest(inside)}.get(how.start, how.start)
+    text.loop(over.loops, f"{total.at(over.at)} = {start};")
+    element = cast(text.read(x).term(over.index), inside).text
+    text.loop({**over.loops, **over.inner}, f"{total.at(over.at)} {how.operator} {how.each.format(element)};")
+    if how.last:
+        text.loop(over.loops, f"{total.at(over.at)} = {how.last.format(total.at(over.at), n=over.count)};")
+    return finished(text, total, y).shaped(over.shape)
+
+
+def highest(dtype: str) -> str:
+    """Return the largest value of a type as text."""
+    return "inf" if DTYPES[dtype].is_float else f"{dtype}({DTYPES[dtype].high})"
+
+
+def _of_none(o: Applied, x: Value, over: Over, how: Reduction) -> Value:
+    """Return the result of a reduction over no elements."""
+    known = DTYPES[x.dtype]
+    empty = how.empty
+    if not known.is_float and how.start in ("low", "high"):
+        empty = known.low if how.start == "low" else known.high
+        if x.dtype == "bool":
+            empty = how.start == "high"
+    o.making.reserve(*over.shape)
+    return known_value(np.full(over.shape, empty, known.numpy()), x.dtype)
+
+
+def _log_sum_exp(o: Applied) -> Value:
+    x, axes = o[0], _axes(o, 18)
+    if not axes and o.integer("noop_with_empty_axes", 0):
+        return o.map("log(exp({0}))", x)
+    gone = sorted({o.axis(a, x.rank) for a in axes or range(x.rank)})
+    over = over_axes(x, gone, keeps=bool(o.integer("keepdims", 1)))
+    if not x.count and prod(over.kept):
+        return _of_none(o, x, over, REDUCTIONS_BY_NAME["ReduceLogSum"])
+    text, inside = o.text(), wide(x.dtype)
+    y = text.write(x.dtype, over.kept)
+    top, total = (text.temp(inside, y.shape) for _ in range(2))
+    element, at = cast(text.read(x).term(over.index), inside).text, over.at
+    text.loop(over.loops, f"{top.at(at)} = -inf;")
+    text.loop({**over.loops, **over.inner}, f"{top.at(at)} max= {element};")
+    text.loop(
+        over.loops,
+        f"{top.at(at)} = select(abs({top.at(at)}) == inf, 0, {top.at(at)});",
+        f"{total.at(at)} = 0;",
+    )
+    text.loop({**over.loops, **over.inner}, f"{total.at(at)} += exp({element} - {top.at(at)});")
+    value = Term(f"(log({total.at(at)}) + {top.at(at)})", inside)
+    text.loop(over.loops, f"{y.at(at)} = {cast(value, y.dtype).text};")
+    return text.done().shaped(over.shape)
+
+
+def _arg(operator: str) -> Lowered:
+    """Return the index of the largest or smallest element along an axis."""
+
+    def lowered(o: Applied) -> Value:
+        x = o[0]
+        axis = o.axis(o.integer("axis", 0), x.rank)
+        over = over_axes(x, [axis], keeps=bool(o.integer("keepdims", 1)))
+        if not x.shape[axis]:
+            raise NotTaken("an axis without elements")
+        return arg(o, x, axis, over, operator, is_last=bool(o.integer("select_last_index", 0))).shaped(
+            over.shape
+        )
+
+    return lowered
+
+
+def arg(o: Applied, x: Value, axis: int, over: Over, operator: str, *, is_last: bool) -> Value:
+    """Indices of the largest (`max`) or smallest elements along an axis."""
+    text, inside = o.text(), wide(x.dtype)
+    y = text.write("i64", over.kept)
+    best = text.temp(inside, over.kept)
+    element, at = cast(text.read(x).term(over.index), inside).text, over.at
+    start = lowest(inside) if operator == "max" else highest(inside)
+    text.loop(over.loops, f"{best.at(at)} = {start};", f"{y.at(at)} = {-1 if is_last else x.shape[axis]};")
+    every = {**over.loops, **over.inner}
+    text.loop(every, f"{best.at(at)} {operator}= {element};")
+    place = f"k{axis}" if x.shape[axis] != 1 else "0"
+    none, how = ("-1", "max") if is_last else (str(x.shape[axis]), "min")
+    text.loop(
+        every, f"{y.at(at)} {how}= select({is_extreme(element, best.at(at), inside)}, i64({place}), {none});"
+    )
+    return text.done()
+
+
+def _hardmax(o: Applied) -> Value:
+    x, _, axis = rows_of(o)
+    over = over_axes(x, [axis], keeps=True)
+    places = arg(o, x, axis, over, "max", is_last=False).shaped(over.shape)
+    o.making.reserve(x.shape[axis])
+    numbers = known_value(
+        np.arange(x.shape[axis]).reshape([-1 if n == axis else 1 for n in range(x.rank)]), "i64"
+    )
+    return o.formed(
+        lambda t: f"select({t[0].text} == {t[1].text}, {t[2].text}, {t[3].text})",
+        (places, numbers, known_value(np.ones(()), x.dtype), known_value(np.zeros(()), x.dtype)),
+        x.dtype,
+        x.dtype,
+    ).shaped(o[0].shape)
+
+
+def rows_of(o: Applied) -> tuple[Value, int, int]:
+    """Return a value as its operator walks it, of how many elements each row is, and along which axis rows lie.
+
+    Before version 13 all axes from the one that is named are one.
+    """
+    x = o[0]
+    if o.opset >= 13:
+        axis = o.axis(o.integer("axis", -1), x.rank)
+        return x, x.shape[axis] if x.rank else 1, axis
+    axis = o.axis(o.integer("axis", 1), x.rank)
+    return x.shaped((prod(x.shape[:axis]), prod(x.shape[axis:]))), prod(x.shape[axis:]), 1
+
+
+def _softmax(*, is_log: bool) -> Lowered:
+    def lowered(o: Applied) -> Value:
+        x, _, axis = rows_of(o)
+        return softmax(o, x, axis, is_log=is_log).shaped(o[0].shape)
+
+    return lowered
+
+
+def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
+    """Softmax along an axis, or its logarithm."""
+    text, inside = o.text(), wide(x.dtype)
+    y = text.write(x.dtype, x.shape)
+    at, whole = axes_of(x.shape)
+    row = [name for n, name in enumerate(at) if n != axis]
+    rows = {name: size for name, size in whole.items() if name in row}
+    sizes = [size for n, size in enumerate(x.shape) if n != axis]
+    top, total = (text.temp(inside, sizes) for _ in range(2))
+    element = cast(text.read(x).term(at), inside).text
+    text.loop(rows, f"{top.at(row)} = -inf;")
+    text.loop(whole, f"{top.at(row)} max= {element};")
+    text.loop(rows, f"{total.at(row)} = 0;")
+    if is_log:
+        text.loop(whole, f"{total.at(row)} += exp({element} - {top.at(row)});")
+        text.loop(rows, f"{total.at(row)} = log({total.at(row)});")
+        value = Term(f"({element} - {top.at(row)} - {total.at(row)})", inside)
+        text.loop(whole, f"{y.at(at)} = {cast(value, y.dtype).text};")
+        return text.done()
+    # Of narrow floats each step is rounded, as in what defines Softmax by other operators.
+    power = cast(y.term(at), inside).text
+    text.loop(whole, f"{y.at(at)} = {cast(Term(f'exp({element} - {top.at(row)})', inside), y.dtype).text};")
+    text.loop(whole, f"{total.at(row)} += {power};")
+    divisor = cast(cast(total.term(row), y.dtype), inside).text
+    text.loop(whole, f"{y.at(at)} = {cast(Term(f'({power} / {divisor})', inside), y.dtype).text};")
+    return text.done()
+
+
+def _cumulated(operator: str) -> Lowered:
+    """Return the sums or products of all elements up to each, along an axis."""
+
+    def lowered(o: Applied) -> Value:
+        x, given = o[0], o.integers(1)
+        axis = o.axis(given[0] if given else 0, x.rank)
+        length, start = x.shape[axis], "0" if operator == "+" else "1"
+        is_exclusive, is_reverse = (bool(o.integer(name, 0)) for name in ("exclusive", "reverse"))
+        text, inside = o.text(), wide(x.dtype)
+        source = text.read(x)
+        y = text.write(x.dtype, x.shape)
+        total = accumulator(text, inside, y.shape, y)
+        at, loops = axes_of(x.shape)
+        others = {name: size for name, size in loops.items() if name != at[axis]}
+
+        def there(place: str) -> list[str]:
+            turned = f"{length - 1} - ({place})" if is_reverse else place
+            return [turned if n == axis else name for n, name in enumerate(at)]
+
+        def element(place: str) -> str:
+            return cast(source.term(there(place)), inside).text
+
+        text.loop(others, f"{total.at(there('0'))} = {start if is_exclusive else element('0')};")
+        if length > 1:
+            added = element("j" if is_exclusive else "j + 1")
+            step = f"{total.at(there('j + 1'))} = {total.at(there('j'))} {operator} {added};"
+            text.state(
+                nest({"j": length - 1}, nest(others, step), word="seq")
+                if length > 2
+                else nest(
+                    others,
+                    step.replace("j + 1", "1").replace("[j", "[0").replace(" j", " 0").replace("(j)", "(0)"),
+                )
+            )
+        return finished(text, total, y)
+
+    return lowered
+
+
+REDUCTIONS: Mapping[str, Lowered] = {
+    **{name: _reduced(name) for name in REDUCTIONS_BY_NAME},
+    "ReduceLogSumExp": _log_sum_exp,
+    "ArgMax": _arg("max"),
+    "ArgMin": _arg("min"),
+    "Hardmax": _hardmax,
+    "Softmax": _softmax(is_log=False),
+    "LogSoftmax": _softmax(is_log=True),
+    "CumSum": _cumulated("+"),
+    "CumProd": _cumulated("*"),
+}

@@ -1,0 +1,160 @@
+"""Partition a model's operations into kernels: decide groups, their order, and cache residence together.
+
+    Partition("cpsat", prices, limit_s=10)(steps, results)     as `fused`, and keeps the plan that it made
+
+From each step upwards, all groups that may form one kernel are listed. The cost model prices each group,
+and CP-SAT chooses. The search starts from the result of the greedy rule, so the plan is never worse by the
+model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from isamap.graph.fusing import Open, finished, fused, reads_of, writes_of
+from isamap.graph.grouping import Writer, nodes_of
+from isamap.graph.planning import LINE_BYTES
+from isamap.graph.pricing import Prices, lines, near_of, no_kernel
+from isamap.graph.program import Step
+from isamap.graph.program import writes_of as written_by
+from isamap.graph.types import size_bytes
+from isamap.plan.graph_check import check_graph_plan, lives
+from isamap.plan.graphs import GraphPlan, GraphProblem, Group
+from isamap.plan.placement import Buffer
+from isamap.scheduler.graphs.bound import bound_ns
+from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, shown
+from isamap.scheduler.graphs.improving import better_start, planned
+from isamap.scheduler.graphs.pieces import improved_in_pieces
+from isamap.scheduler.memory.allocation import pack
+from isamap.source import Diagnostic, UsageProblem
+
+Method = Literal["none", "greedy", "cpsat"]
+METHODS: tuple[Method, ...] = ("none", "greedy", "cpsat")
+TRIES = 4
+"""Plans whose tensors are packed until they fit: what lives at one time is less than what packing needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """The chosen plan with its problem, and two plans for comparison: no fusion, and the greedy rule's."""
+
+    problem: GraphProblem
+    plan: GraphPlan
+    none: GraphPlan
+    greedy: GraphPlan
+    workspace_bytes: int
+
+
+@dataclass(slots=True)
+class Partition:
+    """A method to partition a model's steps. Units: seconds; bytes, 0 for no limit of the workspace."""
+
+    method: Method
+    prices: Prices
+    limit_s: float = 10.0
+    workspace_bytes: int = 0
+    parted: Parted | None = field(default=None, init=False)
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """Why the plan is perhaps not as good as it could be."""
+        return self.parted.plan.warnings if self.parted is not None else ()
+
+    def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
+        """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
+        problem, cones, written = formulate(steps, results, self.prices)
+        number = {cone: n for n, cone in enumerate(cones)}
+        edges = Edges.of(problem.nodes, problem.results)
+        none = planned(problem, [number[Cone(n)] for n in range(len(steps))])
+        greedy = planned(problem, [number[cone] for cone in _greedy_cones(edges, steps, results)])
+        plan = {"none": none, "greedy": greedy, "cpsat": greedy}[self.method]
+        room = self.workspace_bytes or greedy.peak_bytes
+        if self.method == "cpsat":
+            plan = self._solved(problem, better_start(none, greedy, room), room)
+        _, size = packed(problem, plan)
+        if self.workspace_bytes and size > self.workspace_bytes:
+            raise no_room(size, self.workspace_bytes, plan.peak_bytes)
+        plan = replace(plan, bound_ns=min(plan.cost_ns, max(plan.bound_ns, bound_ns(problem))))
+        wrong = check_graph_plan(problem, plan)
+        assert not wrong, "\n".join(d.message for d in wrong)
+        self.parted = Parted(problem, plan, none, greedy, size)
+        return finished([written[g] for g in plan.order], results)
+
+    def _solved(self, problem: GraphProblem, start: GraphPlan, room: int) -> GraphPlan:
+        """Return the best plan that fits when it is packed; of those that do not, the last."""
+        plan = start
+        failures: dict[Diagnostic, None] = {}
+        for _ in range(TRIES):
+            plan = improved_in_pieces(problem, start, self.limit_s / TRIES, room)
+            failures.update(dict.fromkeys(plan.warnings))
+            _, size = packed(problem, plan)
+            if not self.workspace_bytes or size <= self.workspace_bytes:
+                break
+            room -= size - self.workspace_bytes
+            if room <= 0:
+                break
+        return replace(plan, warnings=tuple(failures))
+
+
+def formulate(
+    steps: Sequence[Open], results: set[str], prices: Prices
+) -> tuple[GraphProblem, list[Cone], list[Open]]:
+    """Return the problem of a program's steps, and by group its nodes and how it is written."""
+    nodes = nodes_of(steps)
+    edges = Edges.of(nodes, frozenset(results))
+    writer = Writer(steps)
+    wanted = dict.fromkeys(Cone(n) for n in range(len(nodes)))
+    wanted |= dict.fromkeys(_greedy_cones(edges, steps, results))
+    wanted |= dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n))
+    there = [(cone, made) for cone in wanted if (made := writer.group(cone.root, cone.inner)) is not None]
+    found = zip(there, prices.of([made for _, made in there]), strict=True)
+    kept = [(cone, made, price) for (cone, made), price in found if price is not None]
+    alone = {cone for cone, _, _ in kept}
+    for n, node in enumerate(nodes):
+        if Cone(n) not in alone:
+            raise no_kernel(node.name)
+    sizes = {p.tensor: lines(size_bytes(p.dtype, p.shape)) for step in steps for p in writes_of(step)}
+    groups = tuple(
+        Group(
+            cone.root, tuple(sorted(cone.inner)), edges.reads(cone), price.cost_ns, price.workspace_bytes,
+            sum(lines(size_bytes(p.dtype, p.shape)) for p in reads_of(made) if p.tensor not in edges.makers),
+        )
+        for cone, made, price in kept
+    )  # fmt: skip
+    problem = GraphProblem(nodes, sizes, groups, frozenset(results), near_of(prices.machine))
+    return problem, [cone for cone, _, _ in kept], [made for _, made, _ in kept]
+
+
+def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[Cone]:
+    """Return the groups of `fused`: what it leaves in memory is what roots write."""
+    calls, _ = fused(steps, results)
+    kept = {p.tensor for step in calls for p in written_by(step)}
+    visible = frozenset(n for n, node in enumerate(edges.nodes) if kept & set(node.writes))
+    return [shown(edges, n, visible) for n in sorted(visible)]
+
+
+def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]:
+    """Return where a plan's tensors lie, and how large the workspace is, with that of kernels. Units: bytes."""
+    buffers = [
+        Buffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
+        for t, (b, e) in lives(problem, plan.order).items()
+        if problem.room_bytes(t)
+    ]
+    for place, number in enumerate(plan.order):
+        if size := problem.groups[number].workspace_bytes:
+            buffers.append(Buffer(f"#{place}", place, place + 1, size, LINE_BYTES))
+    offsets = pack(buffers)
+    size = max((offsets[b.name] + b.size_bytes for b in buffers), default=0)
+    return {name: at for name, at in offsets.items() if not name.startswith("#")}, size
+
+
+def no_room(size: int, limit: int, peak: int = 0) -> UsageProblem:
+    """That a workspace takes more than is allowed; `peak` is what lives at one time, where it is known."""
+    said = f"the workspace takes {size} bytes, and {limit} are allowed"
+    help_ = (
+        f"allow more (--workspace {size}), or try --fusion cpsat, which looks for an order that takes less"
+    )
+    notes = (f"{peak} bytes live at one time in the best order that was found",) if peak else ()
+    return UsageProblem(Diagnostic("graph-no-room", said, notes=notes, help=help_))

@@ -1,0 +1,136 @@
+"""Price groups of steps: kernels by the cost model, as greedily scheduled, and moves by their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from isamap.driver.compiling import Program as Compiled
+from isamap.driver.compiling import compile_program
+from isamap.driver.passes import form_of
+from isamap.driver.request import Request
+from isamap.driver.side_by_side import done_side_by_side
+from isamap.formulate.hierarchy import Memories
+from isamap.graph.fusing import Open, reads_of, writes_of
+from isamap.graph.grouping import as_kernel
+from isamap.graph.pending import call_of
+from isamap.graph.program import Call, Move, Passed, Step
+from isamap.graph.program import reads_of as passed_in
+from isamap.graph.program import writes_of as passed_out
+from isamap.graph.types import size_bytes
+from isamap.machine import Machine
+from isamap.plan.graphs import Near
+from isamap.source import Diagnostic, Infeasible, NoMapping, Source, UsageProblem
+
+CALL_NS = 10.0
+"""A call by the program: pointers laid out, and registers kept. The model's, as prices begin inside of it."""
+LINE_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a group. Units: nanoseconds; bytes of the kernel's own workspace."""
+
+    cost_ns: float
+    workspace_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Prices:
+    """Prices by kernels' texts, each found once; `request` says how they are compiled, but for the text."""
+
+    request: Request
+    machine: Machine
+    jobs: int
+    watch: Callable[[str], None] = lambda _: None
+    known: dict[str, Price | None] = field(default_factory=dict[str, "Price | None"])
+
+    def of(self, groups: Sequence[Open]) -> list[Price | None]:
+        """Return the price of each group; None for a kernel that the machine cannot perform."""
+        texts = [None if isinstance(one, Move) else _text(one) for one in groups]
+        moved = [_moved((*reads_of(one), *writes_of(one))) for one in groups]
+        return self._priced(texts, moved)
+
+    def of_steps(self, steps: Sequence[Step], kernels: Mapping[str, str]) -> list[Price]:
+        """Return the price of each step of a program. Raises: UsageProblem for a kernel that cannot be performed."""
+        texts = [kernels[step.kernel] if isinstance(step, Call) else None for step in steps]
+        found = self._priced(texts, [_moved((*passed_in(one), *passed_out(one))) for one in steps])
+        for step, price in zip(steps, found, strict=True):
+            if price is None:
+                assert isinstance(step, Call)
+                raise no_kernel(step.kernel)
+        return [price for price in found if price is not None]
+
+    def _priced(self, texts: Sequence[str | None], moved: Sequence[int]) -> list[Price | None]:
+        new = list(dict.fromkeys(t for t in texts if t is not None and t not in self.known))
+        name = self.request.kernel.name
+        asked = [replace(self.request, kernel=Source(name, text), transform=form_of(text)) for text in new]
+        for done, (number, price) in enumerate(done_side_by_side(_price, asked, self.jobs, here=True)):
+            self.watch(f"price {done + 1} of {len(asked)}")
+            self.known[new[number]] = price
+        memories = Memories.of(self.machine)
+        return [
+            self.known[text] if text is not None else Price(CALL_NS + memories.moved_ns(size))
+            for text, size in zip(texts, moved, strict=True)
+        ]
+
+
+def _text(step: Open) -> str:
+    """Return the text of a kernel."""
+    assert not isinstance(step, Move)
+    return call_of(as_kernel(step))[1]
+
+
+def _moved(passed: Iterable[Passed]) -> int:
+    return sum(size_bytes(p.dtype, p.shape) for p in passed)
+
+
+def no_kernel(name: str) -> UsageProblem:
+    """That a machine cannot perform a kernel."""
+    help_ = "`isamap match` explains its instructions' refusals; use another machine for this model"
+    return UsageProblem(
+        Diagnostic("graph-no-kernel", f"the machine performs no kernel of `{name}`", help=help_)
+    )
+
+
+def compiled(request: Request) -> Compiled:
+    """Return a kernel in a form that takes tensors as steps pass them. Raises: as `compile_program`.
+
+    A form of joined dimensions asks for dense ones, and steps may pass rows that lie further apart.
+    """
+    made = compile_program(request)
+    if any(t.given is not None for t in made.emitted.interface.tensors):
+        made = compile_program(replace(request, transform=None))
+    return made
+
+
+def _price(request: Request) -> Price | None:
+    """Return the price of a kernel's greedy schedule."""
+    try:
+        made = compiled(request)
+    except (NoMapping, Infeasible):  # what is no kernel at all is a mistake of ours
+        return None
+    summary: Mapping[str, Any] = made.outcome.summary
+    needed = int(summary["workspace"]["fixed_bytes"])
+    return Price(CALL_NS + float(summary["schedule"]["cost"]), lines(needed))
+
+
+def lines(size: int) -> int:
+    """In whole lines. Units: bytes."""
+    return -(-size // LINE_BYTES) * LINE_BYTES
+
+
+def near_of(machine: Machine) -> Near:
+    """Return the largest cache that a core has to itself, and what its successor takes longer.
+
+    A machine without one has nothing near.
+    """
+    memories = Memories.of(machine)
+    own = [n for n, cache in enumerate(memories.caches) if not cache.shared and cache.cores == 1]
+    if not own:
+        return Near(0, 0.0)
+    cache, behind = memories.caches[own[-1]], memories.caches[own[-1] + 1 :]
+    speed = behind[0].bandwidth_bytes_per_ns if behind else memories.beyond_bytes_per_ns
+    lost = max(0.0, 1 / speed - 1 / cache.bandwidth_bytes_per_ns)
+    return Near(int(cache.usable_factor * cache.capacity_bytes) // LINE_BYTES * LINE_BYTES, lost)

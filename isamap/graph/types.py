@@ -1,0 +1,108 @@
+"""The number types of ONNX: their names here, and the layout of their arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.graph.graph import Array
+from isamap.ir import DTYPES, DType
+
+TYPES = {
+    1: "f32",
+    2: "u8",
+    3: "i8",
+    4: "u16",
+    5: "i16",
+    6: "i32",
+    7: "i64",
+    9: "bool",
+    10: "f16",
+    11: "f64",
+    12: "u32",
+    13: "u64",
+    16: "bf16",
+    17: "f8e4m3",
+    19: "f8e5m2",
+    21: "u4",
+    22: "i4",
+}
+"""By the numbers of `TensorProto.DataType`; all others are of no kernel."""
+NUMBERS = {name: number for number, name in TYPES.items()}
+
+SAID = {
+    0: "no type",
+    8: "string",
+    14: "complex64",
+    15: "complex128",
+    18: "float8e4m3fnuz",
+    20: "float8e5m2fnuz",
+    23: "float4e2m1",
+    24: "float8e8m0",
+    25: "uint2",
+    26: "int2",
+}
+"""The names of the other types."""
+
+_SPELLED = {"int4": "i4", "uint4": "u4"}
+
+
+def type_of(array: Array) -> str:
+    """Return the name of an array's type; "" for one that no kernel computes with."""
+    return _type_of(array.dtype)
+
+
+def _type_of(dtype: np.dtype[Any]) -> str:
+    if dtype.name in _SPELLED:
+        return _SPELLED[dtype.name]
+    for name, known in DTYPES.items():
+        if name not in ("tf32", "i4", "u4") and known.numpy() == dtype:
+            return name
+    return ""
+
+
+def in_type(array: Array, dtype: str) -> Array:
+    """Return an array in a type that has its numbers: floats rounded to the nearest, all others exactly.
+
+    Raises: ValueError with the first number that the type does not have.
+    """
+    if not type_of(array):
+        raise ValueError(f"an array of {array.dtype} holds no numbers of the language")
+    with np.errstate(all="ignore"):
+        made = array.astype(DTYPES[dtype].numpy())
+        fits = _fits(array, made, DTYPES[dtype])
+    if not fits.all():
+        raise ValueError(f"{array[~fits].flat[0]} is no {dtype}")
+    return made
+
+
+def _fits(array: Array, made: Array, wanted: DType) -> NDArray[np.bool_]:
+    """Return of which elements `made` has the number."""
+    is_whole = array.dtype.kind in "iub"
+    wide, back = array.astype(np.float64), made.astype(np.float64)
+    if wanted.is_float and is_whole:
+        beyond = 2.0 ** (8 * array.dtype.itemsize - (array.dtype.kind == "i"))
+        inside = (abs(back) < beyond) | (back == -beyond)
+        return inside & (np.where(inside, back, 0).astype(array.dtype) == array)
+    if wanted.is_float:
+        same = (back == wide) | (np.isnan(back) & np.isnan(wide))
+        return same | (np.isfinite(back) & np.isfinite(wide) & (back != 0))
+    low, high = (wanted.low, wanted.high) if wanted.is_integer else (0, 1)
+    if is_whole:
+        return (array >= low) & (array <= high)
+    return (wide == np.floor(wide)) & (wide >= low) & (wide < float(high + 1))
+
+
+def stored(array: Array, dtype: str) -> Array:
+    """Return the array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
+    return np.ascontiguousarray(array, dtype=DTYPES[dtype].numpy()).reshape(array.shape)
+
+
+def size_bytes(dtype: str, shape: tuple[int, ...]) -> int:
+    """Return how many bytes an array takes."""
+    total = DTYPES[dtype].size_bytes
+    for size in shape:
+        total *= size
+    return total

@@ -1,1 +1,0 @@
-"""Shared parts of model importers: values as texts of the language, and the strides of tensors."""
