@@ -27,14 +27,14 @@ def stamps_folder() -> Path | None:
     return None
 
 
-def check_silicon(
+def check_on_hardware(
     name: str, payload: Mapping[str, object], text: str, emulator: Emulator | None = None
 ) -> Answer:
     """Return the answer of a check that tried every instruction."""
     from isamap.driver.runnable import is_model
     from isamap.machine import load_machine, missing_features
     from isamap.run.child import emulator_for
-    from isamap.run.silicon import check_machine
+    from isamap.run.conformance import check_machine
 
     machine = load_machine(name)
     emulator = emulator_for(machine, emulator)
@@ -102,7 +102,7 @@ def check_command(asked: CheckOptions) -> Answer:
     if not asked.run:
         return Answer(payload, text, findings)
 
-    answer = check_silicon(word, payload, text, under)
+    answer = check_on_hardware(word, payload, text, under)
     return replace(answer, findings=(*findings, *answer.findings))
 
 
@@ -111,7 +111,7 @@ def _read_calls(name: str, digest: str) -> tuple[str | None, tuple[Finding, ...]
 
     Raises: CompilerRefused, which names the instructions to blame.
     """
-    from isamap.run.silicon import check_calls
+    from isamap.run.conformance import check_calls
 
     try:
         return check_calls(name, digest), ()

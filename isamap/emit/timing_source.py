@@ -23,7 +23,14 @@ from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
 from isamap.emit.c_issue import Here, Issuer, image_text
 from isamap.emit.c_names import Names, compute_type, storage_type
-from isamap.emit.silicon_source import BARRIER, Form, fields_by_state, find_move, load_states, release_states
+from isamap.emit.conformance_source import (
+    BARRIER,
+    Form,
+    fields_by_state,
+    find_move,
+    load_states,
+    release_states,
+)
 from isamap.ir import Index, Operand, Scalar
 from isamap.ir import product as index_product
 from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value

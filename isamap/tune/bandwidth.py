@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from isamap.emit.c_functions import HELPER_NAMES
 from isamap.emit.c_issue import Here, Issuer
 from isamap.emit.c_names import Names, storage_type
-from isamap.emit.silicon_source import BARRIER, is_copy
+from isamap.emit.conformance_source import BARRIER, is_copy
 from isamap.emit.timing_source import OWN, hidden, sampler, source_of
 from isamap.ir import Index
 from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.emit.c_names import compute_type
-from isamap.emit.silicon_source import Form, why_not
+from isamap.emit.conformance_source import Form, why_not
 from isamap.emit.timing_source import (
     CHAIN_ISSUES,
     PLACES,
@@ -24,7 +24,7 @@ from isamap.emit.timing_source import (
 from isamap.ir import DType, Operand, Param
 from isamap.machine import Machine, MachineInstruction
 from isamap.run.clocking import Timed
-from isamap.run.silicon_cases import meets
+from isamap.run.conformance_cases import meets
 from isamap.source.numbers import Spread
 from isamap.tune.figures import InstructionFigure
 

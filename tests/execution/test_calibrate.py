@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from isamap.cli import main
-from isamap.emit.silicon_source import Form
+from isamap.emit.conformance_source import Form
 from isamap.emit.timing_source import Kind, Timing, chained, timing_source
 from isamap.machine import EmitCall, Machine, caches_from_nearest, load_machine, missing_features
 from isamap.machine.processor import SystemCache, system_caches
@@ -97,7 +97,7 @@ def test_tiles_are_configured_filled_and_released() -> None:
 
 
 @pytest.mark.exhaustive(fast=1)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("name", HERE)
 def test_every_instruction_of_a_machine_can_be_timed(name: str) -> None:
     machine = load_machine(name)
@@ -112,7 +112,7 @@ def test_every_instruction_of_a_machine_can_be_timed(name: str) -> None:
             assert figure.said
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_an_instruction_that_ends_its_process_is_said_and_the_others_are_measured() -> None:
     machine = load_machine("x86-avx2")
     if missing_features(machine):
@@ -163,7 +163,7 @@ def test_a_busy_computer_is_warned_about(monkeypatch: pytest.MonkeyPatch) -> Non
     assert found.json["message"] == "this computer is busy: 7.2 programs are ready to run on 2 processors"
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_packing_is_timed_as_the_planner_would_pack() -> None:
     rng = np.random.default_rng(0)
     machine = load_machine("generic-c")
@@ -186,7 +186,7 @@ def test_packing_is_timed_in_blocks_that_rows_fill() -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_the_command_writes_a_profile_that_compile_then_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -212,7 +212,7 @@ def test_the_command_writes_a_profile_that_compile_then_names(
     assert "\nprofile" not in capsys.readouterr().out
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_caches_are_those_that_the_system_reports_and_the_last_one_no_larger() -> None:
     machine = load_machine(HERE[-1])
     system = system_caches()
@@ -285,7 +285,7 @@ def test_waiting_is_no_part_of_what_a_cache_takes_after_it() -> None:
         assert 0 < took[0] <= elapsed_ns - wait_ns
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("name", HERE)
 def test_every_wait_has_samples(name: str) -> None:
     machine = load_machine(name)

@@ -23,7 +23,7 @@ from isamap.tune.profile import Profile
 HW = "x86-avx2"
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("name", ["gemm_s8s8", "gemm_u8s8"])
 def test_products_of_bytes_are_summed_by_a_call_in_a_call(name: str) -> None:
     if missing := missing_features(load_machine(HW)):

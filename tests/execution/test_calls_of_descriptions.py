@@ -13,7 +13,7 @@ import pytest
 from isamap.cli import main
 from isamap.machine import list_machines, load_machine
 from isamap.run import toolchain
-from isamap.run.silicon import check_calls
+from isamap.run.conformance import check_calls
 from isamap.source import MissingTool
 
 HAS_ZIG = importlib.util.find_spec("ziglang") is not None

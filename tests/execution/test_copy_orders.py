@@ -53,7 +53,7 @@ def check(found: Prepared) -> None:
     assert not [d.render() for case in cases for d in case.problems]
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.exhaustive(fast=4)
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("sizes", [SIZES, OPEN], ids=["known", "open"])
@@ -76,7 +76,7 @@ def test_products_are_right_with_weights_copied_by_rows(
     check(found)
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.exhaustive(fast=1)
 @pytest.mark.parametrize("fixed", [WHOLE, BLOCKS], ids=["whole", "blocks"])
 @pytest.mark.parametrize(

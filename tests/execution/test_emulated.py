@@ -14,8 +14,8 @@ from isamap import verify
 from isamap.machine import load_machine
 from isamap.machine.allowed import emulators
 from isamap.run.child import Emulator, emulator_for, shared_file
+from isamap.run.conformance import check_machine
 from isamap.run.emulated import keep_results, request_of
-from isamap.run.silicon import check_machine
 from isamap.source import MissingTool, UsageProblem
 
 ARM = """isamap: 1

@@ -14,7 +14,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
 from isamap.run.child import SLOWER, Emulator, RunProblem, ended_by
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 from isamap.source import UsageProblem
 
 SIZES = {"M": 13, "N": 19, "K": 11}

@@ -24,7 +24,7 @@ STORED_OTHERWISE = [
 
 
 @pytest.mark.exhaustive(fast=2)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(("hw", "name"), ON_EACH + STORED_OTHERWISE)
 def test_a_product_is_right_at_any_size(hw: str, name: str) -> None:
     text = kernel_path(name).read_text(encoding="utf-8")

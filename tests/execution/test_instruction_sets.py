@@ -20,9 +20,9 @@ from isamap import compile as compile_kernel
 from isamap import verify
 from isamap.machine import load_machine, missing_features
 from isamap.run.child import Emulator, RunProblem, emulator_for
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 
-ON_SILICON = (
+ON_HARDWARE = (
     "generic-c",
     "x86-avx2",
     "x86-avx-vnni",
@@ -98,7 +98,7 @@ def say(record: Recorder, right: Counter[str]) -> int:
 
 @needs_qemu
 def test_instruction_sets_run_here(record_property: Recorder) -> None:
-    here = [name for name in ON_SILICON if not missing_features(load_machine(name))]
+    here = [name for name in ON_HARDWARE if not missing_features(load_machine(name))]
     found = tried(here, every=EVERY_NTH) + tried(OF_ONE_EMULATOR, every=EVERY_NTH)
     assert say(record_property, found) == len(here) + len(OF_ONE_EMULATOR)
 

@@ -54,7 +54,7 @@ def performed(loops: str, sizes: Mapping[str, int], strides: str = DENSE, thread
 SIZES = {"K": 20, "C": 13, "R": 3, "P": 2}  # 39 elements a filter: two blocks of 16, one of 4, three alone
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     "loops",
     [
@@ -70,7 +70,7 @@ def test_loops_along_a_long_row_are_packed_in_blocks(loops: str) -> None:
     assert BLOCK in performed(loops, SIZES)
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_what_blocks_leave_over_takes_smaller_ones() -> None:
     used = performed(f"for k by 16 {{ stage b; {INSIDE} }}", SIZES)
     assert used & SMALLER
@@ -80,7 +80,7 @@ def test_what_blocks_leave_over_takes_smaller_ones() -> None:
     assert used >= SMALLER
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("loops", "strides"),
     [
@@ -96,7 +96,7 @@ def test_others_are_packed_one_by_one(loops: str, strides: str) -> None:
     assert BLOCK not in performed(loops, SIZES, strides)
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_threads_share_filters() -> None:
     loops = f"par k by 32 {{ for k by 16 {{ stage b; {INSIDE} }} }}"
     used = performed(loops, {"K": 64, "C": 13, "R": 3, "P": 2}, threads=2)

@@ -12,7 +12,7 @@ MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-avx512-vnni", "matm
 
 
 @pytest.mark.exhaustive(fast=2)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("hw", MACHINES)
 def test_a_compiled_mapping_computes_what_its_kernel_does(hw: str) -> None:
     machine = load_machine(hw)

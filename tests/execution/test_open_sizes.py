@@ -36,7 +36,7 @@ def check(prepared: Prepared, every: Iterable[dict[str, int]]) -> None:
 
 
 @pytest.mark.exhaustive(fast=3)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("hw", "name"),
     [*((hw, "gemm_f32") for hw in MACHINES), ("x86-avx512-bf16", "gemm_bf16"), ("x86-avx2", "gemm_u8s8")],
@@ -47,7 +47,7 @@ def test_every_number_of_rows_is_right(hw: str, name: str) -> None:
 
 
 @pytest.mark.exhaustive(fast=1)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("hw", ["x86-avx2", "x86-avx512"])
 def test_two_open_sizes_leave_rests_of_each(hw: str) -> None:
     prepared = made(hw, "gemm_f32", {"M": "1..300@90", "N": "1..300@96", "K": 5})
@@ -56,13 +56,13 @@ def test_two_open_sizes_leave_rests_of_each(hw: str) -> None:
     check(prepared, ({"M": m, "N": n, "K": 5} for m in rows for n in columns))
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_a_sum_of_open_length_is_right() -> None:
     prepared = made("x86-avx512-bf16", "gemm_bf16_f32", {"M": 3, "N": 40, "K": "1..64@32"})
     check(prepared, ({"M": 3, "N": 40, "K": k} for k in (1, 2, 3, 31, 32, 33)))
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_rests_are_right_on_threads() -> None:
     prepared = made("x86-avx512", "gemm_f32", {"M": "1..400@256", "N": 200, "K": 100}, threads=2)
     schedule = prepared.program.compilation.schedule

@@ -47,7 +47,7 @@ def packed(
 
 
 @pytest.mark.exhaustive(fast=4)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("hw", MACHINES)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_a_packed_product_is_right_at_any_number_of_rows(hw: str, dtype: str) -> None:

@@ -29,7 +29,7 @@ from isamap.ir import (
     Read,
 )
 from isamap.machine import EmitSemantics, Machine, MachineInstruction, load_machine
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 
 GENERIC = load_machine("generic-c")
 TYPES = tuple(DTYPES.values())

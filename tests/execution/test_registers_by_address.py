@@ -10,7 +10,7 @@ import pytest
 from isamap.driver.matrix import Wanted, verify_cell
 from isamap.driver.request import Request
 from isamap.machine import load_machine
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 from isamap.source import Source
 
 MACHINE = """isamap: 1

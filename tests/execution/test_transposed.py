@@ -57,7 +57,7 @@ def skip_unless_native(hw: str) -> None:
         pytest.skip(f"this computer lacks {', '.join(missing)}")
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("product", "hw", "mapped", "wider", "lanes", "group", "used"),
     [
@@ -91,7 +91,7 @@ def test_weights_are_packed_by_transpositions(
     assert prepared.ran_on == "native"
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_what_blocks_leave_over_takes_smaller_blocks() -> None:
     skip_unless_native("x86-avx512")
     name, hw, sizes = "gemm_nt_f32", "x86-avx512", {"M": 3, "N": 40, "K": 2 * 16 + 8 + 4 + 3}
@@ -119,7 +119,7 @@ def test_tiles_of_swapped_roles_are_packed_brought_and_written_back_by_transposi
     is_right(text, name, hw, sizes, {f"transpose16_{u}" for u in used}, schedule)
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("hw", "text", "used"),
     [

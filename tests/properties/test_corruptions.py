@@ -50,7 +50,7 @@ class Case:
         return f"{self.change}: {self.kernel.sizes}\n{self.kernel}\n{print_schedule(self.schedule)}"
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("hw", MACHINES)
 def test_a_changed_schedule_is_refused_or_right(hw: str) -> None:
     machine = load_machine(hw)

@@ -168,7 +168,7 @@ def test_a_schedule_that_the_judge_accepts_is_lowered(hw: str) -> None:
 
 
 @pytest.mark.exhaustive(fast=2)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("hw", MACHINES)
 def test_what_is_fused_is_computed_as_before(hw: str) -> None:
     machine, model = machine_of(hw)

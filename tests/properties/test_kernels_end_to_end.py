@@ -42,7 +42,7 @@ def test_the_interpreter_computes_what_plain_loops_do(random: Random) -> None:
 
 
 @pytest.mark.exhaustive(fast=1)
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("hw", MACHINES)
 def test_compiled_code_computes_what_plain_loops_do(hw: str) -> None:
     machine = load_machine(hw)

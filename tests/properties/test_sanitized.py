@@ -45,7 +45,7 @@ Tried = tuple[Trial, dict[str, NDArray[Any]]]
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("first", range(0, TRIALS, BATCH))
 @pytest.mark.parametrize("hw", MACHINES)

@@ -9,7 +9,7 @@ import pytest
 
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.run.blame import Emissions, blamed
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 from isamap.run.toolchain import CompilerRefused, find_compiler
 from isamap.source import Diagnostic
 
@@ -175,12 +175,12 @@ def test_no_instruction_is_blamed_for_what_is_about_no_emission(says: str, machi
     assert blamed("gcc", says, FILES, Emissions(machine)) == ()
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("right", "wrong"), [("_mm256_storeu_ps", "_mm256_storu_ps"), ("_mm256_ad_ps", "_mm256_ads_ps")]
 )
 def test_the_compiler_of_this_computer_is_understood(right: str, wrong: str, tmp_path: Path) -> None:
-    from isamap.run.silicon import check_machine
+    from isamap.run.conformance import check_machine
 
     path = tmp_path / "vectors.yaml"
     fine = TEXT.replace("_mm256_ad_ps", "_mm256_add_ps")
@@ -213,7 +213,7 @@ def test_an_instruction_at_which_a_compiler_fails_without_a_place_is_found(
             )
         return Path("library.so")
 
-    monkeypatch.setattr("isamap.run.silicon.build", build)
+    monkeypatch.setattr("isamap.run.conformance.build", build)
     machine = load_machine("generic-c")
     with pytest.raises(CompilerRefused) as found:
         check_machine(machine, ["add_f32", "mul_f32", "sqrt_f32", "sub_f32", "div_f32"])

@@ -10,7 +10,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.machine import load_machine, missing_features
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 from isamap.run.toolchain import CompilerRefused
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "writing-a-machine.md").read_text(encoding="utf-8")
@@ -74,7 +74,7 @@ def described(folder: Path, old: str, new: str) -> Path:
     return path
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_the_guide_shows_what_trying_instructions_prints(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +93,7 @@ def without_counts(line: str) -> str:
     return re.sub(r"\d+ (trials|instructions|ok)", r"# \1", line)
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the guide shows gcc's words")
 def test_the_guide_shows_what_a_misspelt_function_gives(tmp_path: Path) -> None:
     path = described(tmp_path, "_mm256_loadu_ps", "_mm256_lod_ps")
@@ -103,7 +103,7 @@ def test_the_guide_shows_what_a_misspelt_function_gives(tmp_path: Path) -> None:
     assert shown in found.value.render().replace(str(path), path.name)
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 def test_a_load_that_widens_is_one_instruction_of_two_calls(tmp_path: Path) -> None:
     whole = WHOLE + block("  - semantics: |\n      instruction load_widened()")
     path = tmp_path / "my-cpu.yaml"

@@ -14,7 +14,7 @@ from isamap.machine import (
     load_machine,
     missing_features,
 )
-from isamap.run.silicon import check_machine
+from isamap.run.conformance import check_machine
 
 
 def own_instructions(machine: Machine) -> list[str]:
@@ -36,7 +36,7 @@ def failures(machine: Machine, *, model: bool) -> list[str]:
     ]
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize("name", list_machines())
 def test_instructions_do_what_their_descriptions_say(name: str) -> None:
     machine = load_machine(name)
@@ -65,7 +65,7 @@ def with_function(machine: Machine, name: str, function: str) -> Machine:
     return replace(machine, instructions={**machine.instructions, name: wrong})
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(
     ("name", "function", "verdict", "said"),
     [

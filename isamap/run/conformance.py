@@ -18,13 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.emit.c_names import compute_type
-from isamap.emit.silicon_source import Form, check_source, free_axes, why_not
+from isamap.emit.conformance_source import Form, check_source, free_axes, why_not
 from isamap.ir import Operand
 from isamap.machine import EmitCall, EmitSteps, Machine, at_one_length, detect_features, load_machine
 from isamap.machine.allowed import emulators, families, permission_numbers
 from isamap.run.blame import Emissions
 from isamap.run.child import Emulator, Limits, NotSetUp, RunProblem, Subject, run_child, shared_file
-from isamap.run.silicon_cases import Case, difference, encodings, is_tame, make_cases
+from isamap.run.conformance_cases import Case, difference, encodings, is_tame, make_cases
 from isamap.run.toolchain import (
     COMPILERS,
     CROSS,

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from isamap.cli import main
-from isamap.emit.silicon_source import Form, why_not
+from isamap.emit.conformance_source import Form, why_not
 from isamap.emit.timing_source import Timing, timing_source
 from isamap.machine import Machine, load_machine, missing_features
-from isamap.run.silicon import Check, check_machine
+from isamap.run.conformance import Check, check_machine
 
 LENGTHS = """\
 isamap: 1
@@ -110,7 +110,7 @@ def test_the_command_tries_them_beside_all_others(tmp_path: Path, capsys: pytest
     assert "trials on model" in capsys.readouterr().out
 
 
-@pytest.mark.silicon
+@pytest.mark.hardware
 @pytest.mark.parametrize(("operation", "verdict"), [("add", "ok"), ("mul", "wrong")])
 def test_the_processor_is_asked_at_every_length(tmp_path: Path, operation: str, verdict: str) -> None:
     call = f"z = _mm256_maskz_{operation}_ps((__mmask8) VL.mask, a, a)"
