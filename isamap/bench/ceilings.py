@@ -20,11 +20,11 @@ from isamap.driver.pipeline import Compilation
 from isamap.emit.c import emit_c
 from isamap.formulate.matches import chosen_tile
 from isamap.ir import Index, Kernel, Read
+from isamap.lower.load_issues import Emitter
 from isamap.lower.program import For, Issue, LoweredProgram, Names, Node, RegisterRef, Tensor, Value
 from isamap.lower.registers import configured, number_registers
-from isamap.lower.supply_issues import Emitter
 from isamap.machine import EmitCall, Machine, cost_params, cost_value
-from isamap.match import OperandTile, Suppliers, Tile, dims, find_delivery, find_supply
+from isamap.match import MoveSearch, OperandTile, Tile, dims, find_operand_load, find_operand_store
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import compile_library
 from isamap.transform import statements
@@ -52,19 +52,19 @@ def peak_program(tile: Tile, machine: Machine, chains: int) -> LoweredProgram:
         )
         for o in operands
     )
-    suppliers = Suppliers(machine, {t.name: t.strides for t in tensors})
+    search = MoveSearch(machine, {t.name: t.strides for t in tensors})
     emitter = Emitter(Names({t.name for t in tensors}))
-    inputs = [(o.name, RegisterRef(_load(o, suppliers, emitter).name)) for o in tile.inputs]
+    inputs = [(o.name, RegisterRef(_load(o, search, emitter).name)) for o in tile.inputs]
     held: list[Value] = []
     for chain in range(chains):
-        held.append(_load(acc, suppliers, emitter, chain))
+        held.append(_load(acc, search, emitter, chain))
         emitter.known.clear()
     issues: tuple[Node, ...] = tuple(
         Issue(tile.mapping.instruction, (*inputs, (acc.name, RegisterRef(v.name))), tile.params) for v in held
     )
     after = Emitter(emitter.names)
     for chain, value in enumerate(held):
-        _store(acc, value, suppliers, after, chain)
+        _store(acc, value, search, after, chain)
     nodes = (*emitter.nodes, For("trip", Index.of(TRIPS), issues), *after.nodes)
     body = configured(number_registers(nodes, machine), machine)
     return LoweredProgram("peak", Kernel("peak", (), (), ()), machine.name, (), (), tensors, (), body)
@@ -133,18 +133,18 @@ def _random(tensor: Tensor) -> np.ndarray:
     return rng.integers(1, 100, shape).astype(tensor.dtype.numpy())
 
 
-def _load(operand: OperandTile, suppliers: Suppliers, emitter: Emitter, chain: int = 0) -> Value:
+def _load(operand: OperandTile, search: MoveSearch, emitter: Emitter, chain: int = 0) -> Value:
     here = tuple(Index.of(d) for d in dims(len(operand.shape)))
     source = Read(f"in_{operand.name}", (Index.of(chain), *here), operand.dtype)
-    found = find_supply(suppliers, operand.want({}, expr=source))
+    found = find_operand_load(search, operand.want({}, expr=source))
     assert found is not None, f"nothing loads {operand.name}"
     return emitter.value(found, {})
 
 
-def _store(acc: OperandTile, value: Value, suppliers: Suppliers, emitter: Emitter, chain: int) -> None:
+def _store(acc: OperandTile, value: Value, search: MoveSearch, emitter: Emitter, chain: int) -> None:
     here = tuple(Index.of(d) for d in dims(len(acc.shape)))
     target = Read(f"in_{acc.name}", (Index.of(chain), *here), acc.dtype)
-    found = find_delivery(suppliers, target, acc.held, acc.memory, acc.dtype, acc.want({}))
+    found = find_operand_store(search, target, acc.held, acc.memory, acc.dtype, acc.want({}))
     assert found is not None, f"nothing stores {acc.name}"
     emitter.deliver(found, {}, value)
 

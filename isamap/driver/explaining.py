@@ -29,15 +29,15 @@ from isamap.lower.tile_results import Results, copy_of_result, value_of
 from isamap.machine import Machine
 from isamap.match import (
     OFFSET,
-    Suppliers,
+    MoveSearch,
     Tile,
     copy_by_axes,
     find_transfer,
     in_tiles,
     lacking_abilities,
+    move_search_of,
     statement_mappings,
     statement_text,
-    suppliers_of,
 )
 from isamap.plan.access_counts import Convention, StatementAccesses, count_statement, powerset
 from isamap.plan.loop_nest import Fused, Gathered, Known, Short, Subscript
@@ -200,17 +200,17 @@ def _known(kernel: Kernel, nest: NestSchedule, option: NestOption, machine: Mach
             told = is_told and not any(has_elements(i) for i in index)
             subscripts = tuple(subscript_of(i) or i for i in index) if told else ()
             plain[operand.name] = found[0].buffer, found[0].dtype.size_bytes, subscripts
-    suppliers = suppliers_of(kernel, machine)
-    gathered = dict(_find_gathered(tile, option, suppliers))
+    search = move_search_of(kernel, machine)
+    gathered = dict(_find_gathered(tile, option, search))
     if tile.accumulator is None or not nest.fused:
         return Known(tile.accumulator is not None, plain, None, gathered)
-    finish = finish_of(kernel, tile, nest, suppliers)
+    finish = finish_of(kernel, tile, nest, search)
     results = tuple((w.target_at.buffer, w.target_at.dtype.size_bytes) for w in finish.whole)
     inside = finish.begins_held or bool(finish.beginning)
     return Known(True, plain, Fused(results, finish.first is not None, inside, finish.ends_held), gathered)
 
 
-def _find_gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iterator[tuple[str, Short]]:
+def _find_gathered(tile: Tile, option: NestOption, search: MoveSearch) -> Iterator[tuple[str, Short]]:
     """Yield the operands of which short tiles are brought element by element, with these tiles.
 
     Of an axis that ends with a whole tile, another size may leave one element.
@@ -229,15 +229,15 @@ def _find_gathered(tile: Tile, option: NestOption, suppliers: Suppliers) -> Iter
             left = {a.name: Index.of(lasts[a.name] if a.name in short else a.tile) for a in tile.axes}
             partial = {axis: left[axis] for axis in short}
             if target is not None:
-                results = Results(tile, suppliers, Names(set()))
+                results = Results(tile, search, Names(set()))
                 found = results.find_value(operand, value_of(tile), partial)
                 copy, counts = copy_of_result(tile, value_of(tile), position, left)
             else:
-                found = find_chain(suppliers, tile, operand, partial)
-                buffer = in_tiles(operand, suppliers).buffer
+                found = find_chain(search, tile, operand, partial)
+                buffer = in_tiles(operand, search).buffer
                 copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
                 counts = {counter: left[counter[1:]] for counter in copy.counters}
-            if found is None and (moved := find_transfer(copy, counts, suppliers)) is not None:
+            if found is None and (moved := find_transfer(copy, counts, search)) is not None:
                 gathered.append((short, counts, moved.counter, moved.width))
         apart = frozenset(position if target is not None else operand.axes)
         for number, read in enumerate(parts):

@@ -9,23 +9,23 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from isamap.formulate.frame import Frame
+from isamap.formulate.load_costs import input_of
 from isamap.formulate.matches import Matches, tiles_of
 from isamap.formulate.option import option_of, reorders, whole_option
 from isamap.formulate.packable import packed_options
-from isamap.formulate.supply_costs import input_of
 from isamap.formulate.unmatched import require_performed
 from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine, unset_state
 from isamap.match import Mapping as Mapped
 from isamap.match import (
-    Suppliers,
+    MoveSearch,
     apply_mapping,
+    move_search_of,
     pattern_of,
     profile_sizes,
     read_twice,
     statement_mappings,
     sums_can_be_padded,
-    suppliers_of,
 )
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.transform import Statement, statements
@@ -74,19 +74,19 @@ class Offer:
 
 def offers(kernel: Kernel, machine: Machine, sizes: Mapping[str, int | Range]) -> tuple[Offer, ...]:
     """Return all mappings of a canonical kernel's statements onto a machine, with what becomes of each."""
-    suppliers = suppliers_of(kernel, machine)
+    search = move_search_of(kernel, machine)
     profile = {name: typical_size(value) for name, value in sizes.items()}
     return tuple(
-        Offer(number, m.ident, m.kind, _why_not(kernel, statement, m, suppliers, profile))
+        Offer(number, m.ident, m.kind, _why_not(kernel, statement, m, search, profile))
         for number, statement in enumerate(statements(kernel))
         for m in statement_mappings(statement, number, machine)
     )
 
 
 def _why_not(
-    kernel: Kernel, statement: Statement, mapping: Mapped, suppliers: Suppliers, profile: Mapping[str, int]
+    kernel: Kernel, statement: Statement, mapping: Mapped, search: MoveSearch, profile: Mapping[str, int]
 ) -> str:
-    machine, instruction = suppliers.machine, suppliers.machine.instructions[mapping.instruction].instruction
+    machine, instruction = search.machine, search.machine.instructions[mapping.instruction].instruction
     if state := unset_state(instruction, machine):
         return f"it requires `{state}`, and no instruction sets it"
     pattern = pattern_of(instruction)
@@ -100,9 +100,9 @@ def _why_not(
         return "remainder lanes would change the result: the operation has no neutral value"
     if kernel.strict and reorders(tile):
         return "the kernel is strict, and its sum would run in another order"
-    if option_of(tile, suppliers, kernel, profile) is not None:
+    if option_of(tile, search, kernel, profile) is not None:
         return ""
     for operand in tile.inputs:
-        if input_of(operand, tile, suppliers, kernel) is None:
+        if input_of(operand, tile, search, kernel) is None:
             return f"no move loads operand `{operand.name}` into `{operand.memory}`"
     return "no move stores the result from its register, or loads its initial value"

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from isamap.formulate.supply_costs import delivery_of
+from isamap.formulate.load_costs import store_of
 from isamap.ir import Axis, Index, Kernel, Read, typical_value
 from isamap.ir.index import ONE
 from isamap.machine import Machine, cost_params, cost_value
-from isamap.match import Location, Suppliers, Supply, Tile
+from isamap.match import Location, MoveSearch, OperandMove, Tile
 from isamap.plan.problem import Carried, NestOption
 from isamap.source import added
 from isamap.transform import Statement, reads, statements
@@ -34,23 +34,23 @@ FARTHEST = 4
 def with_carried(
     option: NestOption,
     tile: Tile,
-    suppliers: Suppliers,
+    search: MoveSearch,
     kernel: Kernel,
     profile: Mapping[str, int],
 ) -> NestOption:
     """Return the option of a tile that is only written, with what it carries along an ordered loop, and without what
     it takes to bring that; unchanged where nothing can be carried.
     """
-    axis, delivery = carried_axis(tile.statement, kernel), delivery_of(tile, suppliers)
-    if axis is None or delivery is None or delivery.target is None:
+    axis, store = carried_axis(tile.statement, kernel), store_of(tile, search)
+    if axis is None or store is None or store.target is None:
         return option
-    if delivery.target.offset.coefficient(axis.name) not in (ONE, -ONE):  # iterations go from row to row
+    if store.target.offset.coefficient(axis.name) not in (ONE, -ONE):  # iterations go from row to row
         return option
-    loads = [s for s in _issues(delivery) if _reads_before(s, delivery.target, axis.name)]
+    loads = [s for s in _issues(store) if _reads_before(s, store.target, axis.name)]
     if not loads:
         return option
     saved_ns = added({id(s): s.cost_ns for s in loads}.values())
-    chain_ns = _chain_ns(delivery, delivery, axis.name, suppliers.machine) or 0.0
+    chain_ns = _chain_ns(store, store, axis.name, search.machine) or 0.0
     pitches = tuple(_pitches(tile.statement, axis.name, kernel, profile))
     operands = tuple(
         replace(o, direct_ns=max(0.0, o.direct_ns - saved_ns)) if o.is_accumulator and o.direct_ns else o
@@ -84,18 +84,18 @@ def _is_written_before(read: Read, target: Read, axis: str) -> bool:
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
 
-def _issues(supply: Supply) -> Iterator[Supply]:
-    yield supply
-    for _, source in supply.inputs:
-        if isinstance(source, Supply):
+def _issues(load: OperandMove) -> Iterator[OperandMove]:
+    yield load
+    for _, source in load.inputs:
+        if isinstance(source, OperandMove):
             yield from _issues(source)
 
 
-def _reads_before(supply: Supply, target: Location, axis: str) -> bool:
+def _reads_before(load: OperandMove, target: Location, axis: str) -> bool:
     """Return whether an instruction brings what the iteration before has written to the same lanes."""
-    places = [source for _, source in supply.inputs if isinstance(source, Location)]
+    places = [source for _, source in load.inputs if isinstance(source, Location)]
     later = {axis: Index.of(axis) + 1}
-    return len(places) == len(supply.inputs) == 1 and all(
+    return len(places) == len(load.inputs) == 1 and all(
         p.buffer == target.buffer
         and p.strides == target.strides
         and p.offset.substitute(later) == target.offset
@@ -103,19 +103,19 @@ def _reads_before(supply: Supply, target: Location, axis: str) -> bool:
     )
 
 
-def _chain_ns(supply: Supply, delivery: Supply, axis: str, machine: Machine) -> float | None:
+def _chain_ns(load: OperandMove, store: OperandMove, axis: str, machine: Machine) -> float | None:
     """Latencies from what is carried to the register that is stored; None where nothing of it comes in."""
-    assert delivery.target is not None
-    if _reads_before(supply, delivery.target, axis):
+    assert store.target is not None
+    if _reads_before(load, store.target, axis):
         return 0.0
-    inputs = [s for _, s in supply.inputs if isinstance(s, Supply)]
-    found = [c for s in inputs if (c := _chain_ns(s, delivery, axis, machine)) is not None]
+    inputs = [s for _, s in load.inputs if isinstance(s, OperandMove)]
+    found = [c for s in inputs if (c := _chain_ns(s, store, axis, machine)) is not None]
     if not found:
         return None
-    if supply is delivery:
+    if load is store:
         return max(found)
-    item = machine.instructions[supply.instruction]
-    known = {n: v.value for n, v in supply.params if isinstance(v, Index) and v.value is not None}
+    item = machine.instructions[load.instruction]
+    known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
     return max(found) + cost_value(item.cost.latency_ns, cost_params(item, machine, known))
 
 

@@ -16,22 +16,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from math import prod
 
-from isamap.formulate.supplied import intervals_ns, unit_ns
+from isamap.formulate.load_times import intervals_ns, unit_ns
 from isamap.ir import Cast, Index, Read, typical_value
 from isamap.ir.index import ONE, ZERO
 from isamap.match import (
     OFFSET,
     Leaf,
     Location,
+    MoveSearch,
+    OperandMove,
     OperandTile,
-    Suppliers,
-    Supply,
     Tile,
     Want,
     Written,
     copy_by_axes,
     copy_by_cells,
-    find_delivery,
+    find_operand_store,
     find_tiles_block,
     in_tiles,
     own_sum,
@@ -41,8 +41,8 @@ from isamap.match import (
     tiles_along,
     transfer_ns,
 )
-from isamap.match.supplies.standing import is_lane
-from isamap.match.tiles.operand_tiles import accumulator_delivery, bring
+from isamap.match.operand_loads.standing import is_lane
+from isamap.match.tiles.operand_tiles import accumulator_store, bring
 from isamap.plan.problem import TileOperand
 from isamap.source import added
 
@@ -51,22 +51,22 @@ SLOW_MOVE_NS = 1.0
 
 
 def pack_ns(
-    operand: OperandTile, direct: Supply | Leaf | Location | None, tile: Tile, suppliers: Suppliers
+    operand: OperandTile, direct: OperandMove | Leaf | Location | None, tile: Tile, search: MoveSearch
 ) -> float:
     """Return the time to copy one element into a staging buffer.
 
     It is that of the cheaper way: several tiles at once, or tile by tile. The last tile along an axis may be partial:
     it is copied by registers along other axes where the machine has them, else one element at a time.
     """
-    by_tiles = _pack_tile_ns(operand, direct, suppliers)
-    block = find_tiles_block(operand, tile, tiles_along(operand, tile, suppliers), suppliers)
+    by_tiles = _pack_tile_ns(operand, direct, search)
+    block = find_tiles_block(operand, tile, tiles_along(operand, tile, search), search)
     whole = by_tiles if block is None else min(by_tiles, block.cost_ns)
-    return whole + added(share * max(0.0, ns - whole) for share, ns in _parts(operand, tile, suppliers))
+    return whole + added(share * max(0.0, ns - whole) for share, ns in _parts(operand, tile, search))
 
 
-def _parts(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Iterator[tuple[float, float]]:
+def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tuple[float, float]]:
     """Yield for each axis the share of elements in a tile of which the axis' end leaves a part, and their price."""
-    buffer = in_tiles(operand, suppliers).buffer
+    buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=None)
     axes = shown_axes(operand, tile)
@@ -75,19 +75,19 @@ def _parts(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Iterator[t
         extent = axis.extent.value
         if extent is not None and extent % axis.tile:
             counts = {**whole, f"~{axis.name}": Index.of(f"~{axis.name}")}
-            ns = transfer_ns(copy, counts, suppliers)
-            yield extent % axis.tile / extent, element_ns(operand, suppliers) if ns is None else ns
+            ns = transfer_ns(copy, counts, search)
+            yield extent % axis.tile / extent, element_ns(operand, search) if ns is None else ns
 
 
 def _pack_tile_ns(
-    operand: OperandTile, direct: Supply | Leaf | Location | None, suppliers: Suppliers
+    operand: OperandTile, direct: OperandMove | Leaf | Location | None, search: MoveSearch
 ) -> float:
     """Return the same of a single tile: register by register where registers serve, else one by one."""
     elements = prod(operand.cell_shape)
-    if isinstance(direct, Supply) and elements == prod(operand.shape):
-        stored = find_delivery(
-            suppliers,
-            in_tiles(operand, suppliers),
+    if isinstance(direct, OperandMove) and elements == prod(operand.shape):
+        stored = find_operand_store(
+            search,
+            in_tiles(operand, search),
             operand.held,
             operand.memory,
             operand.dtype,
@@ -95,67 +95,67 @@ def _pack_tile_ns(
         )
         if stored is not None:
             return (direct.cost_ns + stored.cost_ns) / elements
-    cells = copy_by_cells(operand, in_tiles(operand, suppliers).buffer, ZERO)
-    packed_ns = packing_ns(cells, operand.shape, suppliers) if cells is not None else None
-    return element_ns(operand, suppliers) if packed_ns is None else packed_ns
+    cells = copy_by_cells(operand, in_tiles(operand, search).buffer, ZERO)
+    packed_ns = packing_ns(cells, operand.shape, search) if cells is not None else None
+    return element_ns(operand, search) if packed_ns is None else packed_ns
 
 
-def element_ns(operand: OperandTile, suppliers: Suppliers) -> float:
+def element_ns(operand: OperandTile, search: MoveSearch) -> float:
     """Time to copy one element into a buffer by itself."""
     element = standing(operand.subject, lambda _: False)
     single = Want(element, "", operand.dtype, (), ())
     cell = Read(
-        in_tiles(operand, suppliers).buffer,
+        in_tiles(operand, search).buffer,
         tuple(ZERO for _ in range(len(operand.shape) + 1)),
         operand.dtype,
     )
-    moved = find_delivery(suppliers, cell, element, "", operand.dtype, single)
+    moved = find_operand_store(search, cell, element, "", operand.dtype, single)
     return moved.cost_ns if moved is not None else SLOW_MOVE_NS
 
 
-def can_copy(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None = None) -> bool:
+def can_copy(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written | None = None) -> bool:
     """Return whether tiles can be copied into a buffer, or what `back` says from one, those at an axis' end as well.
 
     Of a tile at the end only a part is there. What the machine computes in whole registers only has no other
     copy of such a part than one by one.
     """
-    buffer = in_tiles(operand, suppliers).buffer
+    buffer = in_tiles(operand, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
-    if transfer_ns(replace(copy, counters=()), {}, suppliers) is not None:
+    if transfer_ns(replace(copy, counters=()), {}, search) is not None:
         return True
-    if transfer_ns(copy, dict.fromkeys(copy.counters, ONE), suppliers) is not None:
+    if transfer_ns(copy, dict.fromkeys(copy.counters, ONE), search) is not None:
         return True
     axes = shown_axes(operand, tile)
     if not all(a.extent.value and a.extent.value % a.tile == 0 for a in axes):
         return False
     counts = {f"~{axis.name}": Index.of(axis.tile) for axis in axes}
-    if transfer_ns(copy, counts, suppliers) is not None:
+    if transfer_ns(copy, counts, search) is not None:
         return True
     cells = copy_by_cells(operand, buffer, ZERO) if back is None else None
-    return cells is not None and packing_ns(cells, operand.shape, suppliers) is not None
+    return cells is not None and packing_ns(cells, operand.shape, search) is not None
 
 
-def pack_held_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> float:
+def pack_held_ns(acc: OperandTile, tile: Tile, search: MoveSearch) -> float:
     """Time to copy one element of an accumulator into its buffer or back: half of what both take."""
-    ways = [_copied_ns(acc, tile, suppliers, None)]
+    ways = [_copied_ns(acc, tile, search, None)]
     if isinstance(acc.elements, Cast):  # else the way back is the same
-        ways.append(_copied_ns(acc, tile, suppliers, own_sum(tile)))
+        ways.append(_copied_ns(acc, tile, search, own_sum(tile)))
     return added(SLOW_MOVE_NS if ns is None else ns for ns in ways) / len(ways)
 
 
-def _copied_ns(acc: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float | None:
-    buffer = in_tiles(acc, suppliers).buffer
+def _copied_ns(acc: OperandTile, tile: Tile, search: MoveSearch, back: Written | None) -> float | None:
+    buffer = in_tiles(acc, search).buffer
     position = {axis.name: Index.of(f"@{axis.name}") for axis in tile.axes}
     counts = {f"~{axis.name}": Index.of(axis.tile) for axis in shown_axes(acc, tile)}
     copy = copy_by_axes(acc, buffer, Index.of(OFFSET), tile, position, back=back)
-    by_tiles = transfer_ns(copy, counts, suppliers)
-    block = find_tiles_block(acc, tile, {}, suppliers, back=back)
+    by_tiles = transfer_ns(copy, counts, search)
+    block = find_tiles_block(acc, tile, {}, search, back=back)
     return min((ns for ns in (by_tiles, block and block.cost_ns) if ns is not None), default=None)
 
 
 def with_ends(
-    described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers, profile: Mapping[str, int]
+    described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch, profile: Mapping[str, int]
 ) -> TileOperand:
     """Return the operand with what its tiles take in place, those at the ends of axes too, on average."""
     if described.direct_ns is None or described.staged_ns is None:
@@ -168,12 +168,12 @@ def with_ends(
         cut = Index.of(left) if axis.extent.value is not None else Index.of(f"#{name}")
         if not left:
             continue
-        part_ns, part_busy_ns = _part_ns(described, operand, tile, name, cut, suppliers)
+        part_ns, part_busy_ns = _part_ns(described, operand, tile, name, cut, search)
         if part_ns is None:
             elements = prod(operand.cell_shape) * left / axis.tile
             ways = 2 if described.is_accumulator else 1
-            part_ns = ways * elements * element_ns(operand, suppliers) + described.staged_ns
-            part_ns += suppliers.machine.loops.joined_ns
+            part_ns = ways * elements * element_ns(operand, search) + described.staged_ns
+            part_ns += search.machine.loops.joined_ns
         more_ns += max(0.0, part_ns - described.direct_ns) / tiles
         busy_ns += max(0.0, part_busy_ns - described.direct_busy_ns) / tiles
     return replace(
@@ -184,7 +184,7 @@ def with_ends(
 
 
 def _part_ns(
-    described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, suppliers: Suppliers
+    described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, search: MoveSearch
 ) -> tuple[float | None, float]:
     """Return what instructions take that bring what is left of a tile at an axis' end, and take it back from a sum,
     and how long they keep the unit busy that computes; None where none do.
@@ -193,14 +193,14 @@ def _part_ns(
     if name in operand.scattered:
         return missing
     want = operand.want({name: left}, filled=tile.axis(name).is_reduction)
-    part = bring(suppliers, tile, operand, want)
+    part = bring(search, tile, operand, want)
     if part is None:
         return missing
     if operand is not tile.accumulator:
-        unit = suppliers.machine.instructions[tile.mapping.instruction].cost.unit
-        return intervals_ns(part, suppliers), unit_ns(part, unit, suppliers)
-    target, value = accumulator_delivery(tile)
+        unit = search.machine.instructions[tile.mapping.instruction].cost.unit
+        return intervals_ns(part, search), unit_ns(part, unit, search)
+    target, value = accumulator_store(tile)
     there = standing(target, is_lane)
     assert isinstance(there, Read), "sums go to where an array has them"
-    back = find_delivery(suppliers, there, value, "", None, want)
+    back = find_operand_store(search, there, value, "", None, want)
     return missing if back is None else (described.direct_ns, described.direct_busy_ns)

@@ -17,16 +17,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
-from isamap.formulate.supplied import unit_ns
+from isamap.formulate.load_times import unit_ns
 from isamap.ir import Kernel, Operand
 from isamap.machine import Link, Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import banks_of
 from isamap.machine.timings import IN_FLIGHT
 from isamap.match import (
     Location,
+    MoveSearch,
+    OperandMove,
     OperandTile,
-    Suppliers,
-    Supply,
     Tile,
     TilesMove,
     WayOut,
@@ -35,7 +35,7 @@ from isamap.match import (
     begun_by,
     clearing_ns,
     find_clearing,
-    find_delivery,
+    find_operand_store,
     held_beginning,
     homes_of,
     in_tiles,
@@ -56,7 +56,7 @@ Moved = tuple[str, float]
 
 
 def with_flows(
-    option: NestOption, tile: Tile, number: int, kernel: Kernel, suppliers: Suppliers, taken: Sequence[Fusion]
+    option: NestOption, tile: Tile, number: int, kernel: Kernel, search: MoveSearch, taken: Sequence[Fusion]
 ) -> NestOption:
     """Return the option of statement `number` with the flow of each operand that other units bring to a scratchpad.
 
@@ -71,7 +71,7 @@ def with_flows(
             operands.append(operand)
             continue
         flow, mover = None, operand.mover
-        moves = _Moves(operand.homes[0], described[operand.name], option, tile, suppliers)
+        moves = _Moves(operand.homes[0], described[operand.name], option, tile, search)
         if operand.is_accumulator:
             found = outcome(kernel, number, tuple(f.statement for f in taken))
             if mover or _leaves(moves, found):
@@ -82,13 +82,13 @@ def with_flows(
                 flow = _through_registers(moves, flow, found, passes=passes)
             if passes:
                 mover = ""  # nothing of them is left in a buffer to go later
-            for memory, count in _registers_beside(ways, suppliers.machine).items():
+            for memory, count in _registers_beside(ways, search.machine).items():
                 if memory == moves.operand.memory:
                     between[memory] = between.get(memory, 0) + count
         elif mover:
             flow = _of_input(moves)
         operands.append(replace(operand, flow=flow, mover=mover))
-    banked = _banked(option, tile, suppliers.machine)
+    banked = _banked(option, tile, search.machine)
     registers = tuple(sorted(between.items()))
     return replace(option, operands=tuple(operands), between=registers, banked=banked)
 
@@ -114,7 +114,7 @@ class _Moves:
     operand: OperandTile
     option: NestOption
     tile: Tile
-    suppliers: Suppliers
+    search: MoveSearch
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -148,7 +148,7 @@ def _of_input(moves: _Moves) -> Flow:
         issues=_issues(moves),
         queued=_queued(moves),
         early=_early(moves, max(ns for _, ns in busy)),
-        loaded=loaded(moves.operand, moves.tile, moves.home, moves.tiles, moves.suppliers),
+        loaded=loaded(moves.operand, moves.tile, moves.home, moves.tiles, moves.search),
     )
 
 
@@ -156,19 +156,19 @@ def _leaves(moves: _Moves, found: Outcome) -> bool:
     """Return whether sums lie in the scratchpad, and leave it by ways that are known, though by the unit that
     computes.
     """
-    if not moves.suppliers.is_addressable(moves.operand.memory):
+    if not moves.search.is_addressable(moves.operand.memory):
         return False
     first, written = start_of_sum(moves.tile, found), written_by(moves.tile, found)
     if first is None or not written or len(_ways_out(moves, found)) < len(written):
         return False
-    return bool(begun_by(first[0], moves.tile, moves.suppliers)) or _is_brought(moves, first[0])
+    return bool(begun_by(first[0], moves.tile, moves.search)) or _is_brought(moves, first[0])
 
 
 def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
     """Return whether what sums begin with is moved, or set to zero."""
     if operand.subject == operand.fill:
-        return find_clearing(moves.suppliers, moves.home, operand.dtype.name) is not None
-    return tiles_move(operand, moves.tile, moves.home, moves.suppliers) is not None
+        return find_clearing(moves.search, moves.home, operand.dtype.name) is not None
+    return tiles_move(operand, moves.tile, moves.home, moves.search) is not None
 
 
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
@@ -178,7 +178,7 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
 
     def latency_ns(moved: Moved) -> float:
-        return _latency_ns(moves.suppliers.machine, moved[0], moved[1] / moves.tiles)
+        return _latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
 
     return Flow(
         _busy(moves, begun),
@@ -195,27 +195,27 @@ def _through_registers(moves: _Moves, flow: Flow, found: Outcome, *, passes: boo
     Where these begin with what sums start from, it is no load, unless only parts are summed at once; where
     they pass finished sums on, it is no store.
     """
-    known = moves.operand, moves.tile, moves.home, moves.tiles, moves.suppliers
+    known = moves.operand, moves.tile, moves.home, moves.tiles, moves.search
     loads, stores = loaded(*known), stored(*known)
     first = start_of_sum(moves.tile, found)
     begins = first is not None and _held_beginning(moves, first[0]) is not None
     apart = (*_busy(moves, _brought(moves, first[0])), *loads) if begins and first is not None else ()
     around = (*(() if begins else loads), *(() if passes else stores))
-    again_ns = latency_ns(moves.operand, moves.tile, moves.home, moves.suppliers) if loads else 0.0
+    again_ns = latency_ns(moves.operand, moves.tile, moves.home, moves.search) if loads else 0.0
     between = (*loads, *stores)
     return replace(flow, around=around, between=between, apart=apart if loads else (), again_ns=again_ns)
 
 
-def _held_beginning(moves: _Moves, first: OperandTile) -> Supply | None:
+def _held_beginning(moves: _Moves, first: OperandTile) -> OperandMove | None:
     """Return the operand load that initialises sums in registers, where an instruction keeps them there."""
-    if moves.suppliers.is_addressable(first.memory):
+    if moves.search.is_addressable(first.memory):
         return None
-    return held_beginning(first, moves.suppliers)
+    return held_beginning(first, moves.search)
 
 
 def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
     """Return how sums are initialised: in registers, by the first product itself, or in a scratchpad."""
-    if begun_by(first, moves.tile, moves.suppliers):
+    if begun_by(first, moves.tile, moves.search):
         return []
     set_by = _held_beginning(moves, first)
     return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
@@ -223,7 +223,7 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
 
 def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut]:
     """Return how each of what is written of finished sums gets to its array."""
-    known = moves.tile, moves.home, moves.suppliers
+    known = moves.tile, moves.home, moves.search
     ways = (way_out(moves.operand, w, *known) for w in written_by(moves.tile, found) or ())
     return [way for way in ways if way is not None]
 
@@ -243,14 +243,14 @@ def _registers_beside(ways: Sequence[WayOut], machine: Machine) -> dict[str, int
 
 def _brought(moves: _Moves, operand: OperandTile) -> list[Moved]:
     """Tiles that are set to zero or moved; at the end of an axis, what is left over is set to zero."""
-    clearing = find_clearing(moves.suppliers, moves.home, operand.dtype.name)
+    clearing = find_clearing(moves.search, moves.home, operand.dtype.name)
     cleared, found = float(moves.tiles * prod(operand.cell_shape)), list[Moved]()
     if operand.subject != operand.fill:
         cleared *= _left_over(moves, operand)
         move = _move_of(moves, operand).move
         found.append((move.instruction, move.cost_ns * moves.elements))
     if cleared > 0 and clearing is not None:
-        found.append((clearing.instruction, clearing_ns(clearing, moves.suppliers) * cleared))
+        found.append((clearing.instruction, clearing_ns(clearing, moves.search) * cleared))
     return found
 
 
@@ -276,14 +276,14 @@ def _issues(moves: _Moves) -> int:
 
 def _move_of(moves: _Moves, operand: OperandTile) -> TilesMove:
     """Return the instruction that moves tiles into the scratchpad."""
-    found = tiles_move(operand, moves.tile, moves.home, moves.suppliers)
+    found = tiles_move(operand, moves.tile, moves.home, moves.search)
     assert found is not None, "homes are those that something moves to"
     return found
 
 
 def _late_ns(moves: _Moves) -> float:
     """Return how much later what is moved is there than its unit is free again. Units: nanoseconds."""
-    move, machine = _move_of(moves, moves.operand).move, moves.suppliers.machine
+    move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     item = machine.instructions[move.instruction]
     numbers = cost_params(item, machine, {})
     return max(0.0, cost_value(item.cost.latency_ns, numbers) - cost_value(item.cost.interval_ns, numbers))
@@ -313,7 +313,7 @@ def _early(moves: _Moves, moved_ns: float) -> int:
 
 def _depths(moves: _Moves) -> tuple[int, int]:
     """Return how many issues the queues hold of the unit that moves, and of that which computes; 0 where none."""
-    move, machine = _move_of(moves, moves.operand).move, moves.suppliers.machine
+    move, machine = _move_of(moves, moves.operand).move, moves.search.machine
     units = (machine.instructions[n].cost.unit for n in (move.instruction, moves.tile.mapping.instruction))
     move_count, compute_count = (machine.units[unit].queued or 0 for unit in units)
     return move_count, compute_count
@@ -321,7 +321,7 @@ def _depths(moves: _Moves) -> tuple[int, int]:
 
 def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
     """Return the moves of what is written of all tiles: what leaves the scratchpads no more than there is of it."""
-    way = way_out(moves.operand, written, moves.tile, moves.home, moves.suppliers)
+    way = way_out(moves.operand, written, moves.tile, moves.home, moves.search)
     assert way is not None, "what is taken along has a way out"
     *before, (last, last_ns) = way.moves
     of_each = last_ns / prod(moves.operand.cell_shape)
@@ -330,7 +330,7 @@ def _taken_out(moves: _Moves, written: Written) -> list[Moved]:
 
 def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
     """Return how long units and shared links are busy with what instructions move."""
-    machine, found = moves.suppliers.machine, dict[str, float]()
+    machine, found = moves.search.machine, dict[str, float]()
     for name, ns in moved:
         unit = machine.instructions[name].cost.unit
         found[unit] = found.get(unit, 0.0) + ns
@@ -398,38 +398,38 @@ def _banks_busy(
 # --- What it takes to bring tiles from their scratchpad into registers, and sums back, by unit ---
 
 
-def loaded(operand: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
+def loaded(operand: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
     """Return the time for which loads of an operand's tiles keep units busy that do not compute."""
-    return _by_unit(_load(operand, tile, home, suppliers), tile, tiles, suppliers)
+    return _by_unit(_load(operand, tile, home, search), tile, tiles, search)
 
 
-def stored(acc: OperandTile, tile: Tile, home: str, tiles: int, suppliers: Suppliers) -> Busy:
+def stored(acc: OperandTile, tile: Tile, home: str, tiles: int, search: MoveSearch) -> Busy:
     """Return the time for which stores of tiles of sums keep units busy that do not compute."""
-    if isinstance(_load(acc, tile, home, suppliers), Location):
+    if isinstance(_load(acc, tile, home, search), Location):
         return ()  # the instruction itself adds to what lies there
-    return _by_unit(_store(acc, tile, home, suppliers), tile, tiles, suppliers)
+    return _by_unit(_store(acc, tile, home, search), tile, tiles, search)
 
 
-def latency_ns(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> float:
+def latency_ns(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> float:
     """Return the time of a tile of sums from registers into its scratchpad and back."""
-    machine, ways = suppliers.machine, (_load(acc, tile, home, suppliers), _store(acc, tile, home, suppliers))
-    steps = (step for way in ways if isinstance(way, Supply) for step in steps_of(way))
+    machine, ways = search.machine, (_load(acc, tile, home, search), _store(acc, tile, home, search))
+    steps = (step for way in ways if isinstance(way, OperandMove) for step in steps_of(way))
     found = (machine.instructions[step.instruction] for step in steps)
     return added(cost_value(i.cost.latency_ns, cost_params(i, machine, {})) for i in found)
 
 
-def _load(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> Supply | Location | None:
-    found = homes_of(tile, operand, suppliers).get(home)
-    return found if isinstance(found, Supply | Location) else None
+def _load(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> OperandMove | Location | None:
+    found = homes_of(tile, operand, search).get(home)
+    return found if isinstance(found, OperandMove | Location) else None
 
 
-def _store(acc: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> Supply | None:
-    cell = in_tiles(acc, suppliers, home)
-    return find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+def _store(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> OperandMove | None:
+    cell = in_tiles(acc, search, home)
+    return find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
 
 
-def _by_unit(found: Supply | Location | None, tile: Tile, tiles: int, suppliers: Suppliers) -> Busy:
-    machine = suppliers.machine
+def _by_unit(found: OperandMove | Location | None, tile: Tile, tiles: int, search: MoveSearch) -> Busy:
+    machine = search.machine
     own = machine.instructions[tile.mapping.instruction].cost.unit
-    each = ((unit, tiles * unit_ns(found, unit, suppliers)) for unit in machine.units if unit != own)
+    each = ((unit, tiles * unit_ns(found, unit, search)) for unit in machine.units if unit != own)
     return tuple((unit, ns) for unit, ns in each if ns)

@@ -12,7 +12,7 @@ from isamap.formulate.matches import Matches, find_matches
 from isamap.formulate.packable import require_packable
 from isamap.ir import Kernel, Range, product, typical_size, typical_value
 from isamap.machine import Machine, line_hints
-from isamap.match import Suppliers, scratchpads, suppliers_of
+from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import NestProblem, Problem
 from isamap.transform import Statement, accesses, statements
 
@@ -30,7 +30,7 @@ class Frame:
     sizes: tuple[tuple[str, int | Range], ...]
     threads: int
     profile: Mapping[str, int]
-    suppliers: Suppliers
+    search: MoveSearch
     memories: Memories
     turns: tuple[int, ...]
     matches: tuple[Matches, ...]
@@ -52,21 +52,21 @@ class Frame:
         """
         require_packable(kernel, packed)
         profile = {name: typical_size(value) for name, value in sizes.items()}
-        suppliers, memories = suppliers_of(kernel, machine), Memories.of(machine)
+        search, memories = move_search_of(kernel, machine), Memories.of(machine)
         turns = tuple(
             prod(typical_value(axis.extent, profile) or 1 for axis in statement.sequence)
             for statement in statements(kernel)
         )
         given = tuple(sorted(sizes.items()))
         known = tuple(matches) if matches else find_matches(kernel, machine)
-        return Frame(kernel, given, threads, profile, suppliers, memories, turns, known, tuple(packed))
+        return Frame(kernel, given, threads, profile, search, memories, turns, known, tuple(packed))
 
     def is_cold(self, number: int, tensor: str) -> bool:
         """Return whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
 
         What an ordered loop performs again finds it where the iteration before has left it.
         """
-        if not self.suppliers.machine.starts_cold or self.turns[number] > 1:
+        if not self.search.machine.starts_cold or self.turns[number] > 1:
             return False
         before = statements(self.kernel)[:number]
         is_brought = any(o.name == tensor and o.role != "temp" for o in self.kernel.operands)
@@ -103,7 +103,7 @@ class Frame:
 
     def problem(self, nests: Sequence[NestProblem]) -> Problem:
         """Return the problem of these statements."""
-        machine = self.suppliers.machine
+        machine = self.search.machine
         return Problem(
             self.kernel.name,
             machine.name,
@@ -117,7 +117,7 @@ class Frame:
             thread_start_ns=machine.thread_start_ns if self.threads > 1 else 0.0,
             hinted=tuple(sorted(line_hints(machine))),
             scratchpads=tuple(sorted((m.name, m.capacity_bytes or 0) for m in scratchpads(machine))),
-            address_steps=tuple(sorted(self.suppliers.known.address_steps.items())),
+            address_steps=tuple(sorted(self.search.known.address_steps.items())),
             memory_rows=self.memories.beyond_rows,
             memory_streams=self.memories.beyond_streams,
             tlb=machine.tlb,

@@ -12,21 +12,21 @@ from dataclasses import replace
 from math import prod
 
 from isamap.formulate.hierarchy import Memories
-from isamap.formulate.supply_costs import homes_of_sums
+from isamap.formulate.load_costs import homes_of_sums
 from isamap.ir import Index, Kernel, typical_value
 from isamap.ir.index import ONE
 from isamap.match import (
     OFFSET,
+    MoveSearch,
+    OperandMove,
     OperandTile,
-    Suppliers,
-    Supply,
     Tile,
     Written,
     clearing_ns,
     copy_by_axes,
     find_clearing,
-    find_delivery,
-    find_supply,
+    find_operand_load,
+    find_operand_store,
     find_transfer,
     held_way_out,
     in_register,
@@ -49,7 +49,7 @@ def fusions(
     kernel: Kernel,
     number: int,
     tile: Tile,
-    suppliers: Suppliers,
+    search: MoveSearch,
     profile: Mapping[str, int],
     memories: Memories,
 ) -> tuple[Fusion, ...]:
@@ -63,11 +63,11 @@ def fusions(
         if not set(companion.needs) <= {f.statement for f in found}:
             continue
         tile_ns = _start_ns if companion.starts else _follow_ns
-        extra_ns = tile_ns(kernel, number, companion, tile, acc, suppliers)
+        extra_ns = tile_ns(kernel, number, companion, tile, acc, search)
         if extra_ns is not None:
             sizes = _bytes_of(companion, tile, profile)
             total_ns = tiles * max(0.0, extra_ns) + added(memories.moved_ns(size) for size in sizes)
-            passes = tuple(_passes(kernel, number, companion, tile, acc, suppliers))
+            passes = tuple(_passes(kernel, number, companion, tile, acc, search))
             found.append(Fusion(companion.number, companion.needs, total_ns, passes))
     return tuple(found)
 
@@ -111,22 +111,22 @@ def _bytes_of(companion: Companion, tile: Tile, profile: Mapping[str, int]) -> I
 
 
 def _start_ns(
-    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
+    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
     """Bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
     first = start_of_sum(tile, outcome(kernel, number, (companion.number,)))
-    home = _home(acc, tile, suppliers)
+    home = _home(acc, tile, search)
     if first is not None and home:
-        made, plain = (_filled_ns(operand, tile, home, suppliers) for operand in (first[0], acc))
+        made, plain = (_filled_ns(operand, tile, home, search) for operand in (first[0], acc))
         return None if made is None or plain is None else made - plain
-    if first is None or _through_buffer(acc, first[1], tile, suppliers) is None:
+    if first is None or _through_buffer(acc, first[1], tile, search) is None:
         return None
-    made, plain = (_brought_ns(operand, tile, suppliers) for operand in (first[0], acc))
+    made, plain = (_brought_ns(operand, tile, search) for operand in (first[0], acc))
     return None if made is None else made - (plain or 0.0)
 
 
 def _follow_ns(
-    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
+    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
     """Writing what the companion makes of the sum."""
     before = companion.needs
@@ -134,84 +134,82 @@ def _follow_ns(
     plain = written_by(tile, outcome(kernel, number, before))
     if written is None or plain is None:
         return None
-    costs = [[_written_ns(acc, w, tile, suppliers) for w in every] for every in (written, plain)]
+    costs = [[_written_ns(acc, w, tile, search) for w in every] for every in (written, plain)]
     known = [[ns for ns in every if ns is not None] for every in costs]
     return None if len(known[0]) < len(written) else sum(known[0]) - sum(known[1])
 
 
 def _passes(
-    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, suppliers: Suppliers
+    kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> Iterator[tuple[str, int]]:
     """Yield the scratchpads that a tile passes through on its way out, with bytes of each."""
-    home = _home(acc, tile, suppliers)
+    home = _home(acc, tile, search)
     if companion.starts or not home:
         return
     written = written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ()
     kinds = held_way_out, stored_way_out
-    ways = [way(acc, w, tile, home, suppliers) for w in written for way in kinds]
-    for memory in scratchpads(suppliers.machine):
+    ways = [way(acc, w, tile, home, search) for w in written for way in kinds]
+    for memory in scratchpads(search.machine):
         taken = max((way.bytes_of(memory.name) for way in ways if way is not None), default=0)
         if taken:
             yield memory.name, taken
 
 
-def _home(acc: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
+def _home(acc: OperandTile, tile: Tile, search: MoveSearch) -> str:
     """Return the scratchpad of sums, or their backing memory; "" if there is neither."""
-    if suppliers.is_addressable(acc.memory):
+    if search.is_addressable(acc.memory):
         return acc.memory
-    return next(iter(homes_of_sums(tile, acc, suppliers)), "")
+    return next(iter(homes_of_sums(tile, acc, search)), "")
 
 
-def _filled_ns(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> float | None:
+def _filled_ns(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> float | None:
     """Filling a tile of sums in their scratchpad: with zeros, or from an array."""
     elements = prod(operand.cell_shape)
     if operand.subject == operand.fill:
-        clearing = find_clearing(suppliers, home, operand.dtype.name)
-        return None if clearing is None else elements * clearing_ns(clearing, suppliers)
-    move = scratch_move(operand, tile, home, suppliers)
+        clearing = find_clearing(search, home, operand.dtype.name)
+        return None if clearing is None else elements * clearing_ns(clearing, search)
+    move = scratch_move(operand, tile, home, search)
     return None if move is None else elements * move.cost_ns
 
 
-def _brought_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> float | None:
-    found = find_supply(suppliers, operand.want({}))
-    if isinstance(found, Supply):
+def _brought_ns(operand: OperandTile, tile: Tile, search: MoveSearch) -> float | None:
+    found = find_operand_load(search, operand.want({}))
+    if isinstance(found, OperandMove):
         return found.cost_ns
-    loaded = find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers)))
-    copied = _copied_ns(operand, None, tile, suppliers)
-    return loaded.cost_ns + copied if isinstance(loaded, Supply) and copied is not None else None
+    loaded = find_operand_load(search, operand.want({}, expr=in_tiles(operand, search)))
+    copied = _copied_ns(operand, None, tile, search)
+    return loaded.cost_ns + copied if isinstance(loaded, OperandMove) and copied is not None else None
 
 
-def _written_ns(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppliers) -> float | None:
+def _written_ns(acc: OperandTile, written: Written, tile: Tile, search: MoveSearch) -> float | None:
     """From the register, or through a buffer; both must be possible, as tails may take the other way.
 
     What lies in a scratchpad leaves it from there.
     """
-    home = _home(acc, tile, suppliers)
+    home = _home(acc, tile, search)
     if home:
-        way = way_out(acc, written, tile, home, suppliers)
+        way = way_out(acc, written, tile, home, search)
         return None if way is None else way.cost_ns * prod(acc.cell_shape)
-    through = _through_buffer(acc, written, tile, suppliers)
-    found = find_delivery(suppliers, written.target, in_register(written, acc), "", None, acc.want({}))
+    through = _through_buffer(acc, written, tile, search)
+    found = find_operand_store(search, written.target, in_register(written, acc), "", None, acc.want({}))
     return through if through is None or found is None else found.cost_ns
 
 
-def _through_buffer(acc: OperandTile, written: Written, tile: Tile, suppliers: Suppliers) -> float | None:
-    cell = in_tiles(acc, suppliers)
-    stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
-    copied = _copied_ns(acc, written, tile, suppliers)
+def _through_buffer(acc: OperandTile, written: Written, tile: Tile, search: MoveSearch) -> float | None:
+    cell = in_tiles(acc, search)
+    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    copied = _copied_ns(acc, written, tile, search)
     return stored.cost_ns + copied if stored is not None and copied is not None else None
 
 
-def _copied_ns(
-    operand: OperandTile, written: Written | None, tile: Tile, suppliers: Suppliers
-) -> float | None:
+def _copied_ns(operand: OperandTile, written: Written | None, tile: Tile, search: MoveSearch) -> float | None:
     """Copying a tile into its buffer, or computing what is written from there; single elements at edges."""
     buffer, position = (
-        in_tiles(operand, suppliers).buffer,
+        in_tiles(operand, search).buffer,
         {a.name: Index.of(f"@{a.name}") for a in tile.axes},
     )
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
     sizes = {f"~{a.name}": a.tile for a in shown_axes(operand, tile)}
-    found = find_transfer(copy, {n: Index.of(size) for n, size in sizes.items()}, suppliers)
-    single = find_transfer(copy, dict.fromkeys(sizes, ONE), suppliers)
+    found = find_transfer(copy, {n: Index.of(size) for n, size in sizes.items()}, search)
+    single = find_transfer(copy, dict.fromkeys(sizes, ONE), search)
     return None if found is None or single is None else found.cost_ns * prod(sizes.values())

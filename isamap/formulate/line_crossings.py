@@ -17,11 +17,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import gcd
 
-from isamap.formulate.supplied import loading_ns
+from isamap.formulate.load_times import loading_ns
 from isamap.ir import Index, Kernel
 from isamap.ir.index import ZERO
 from isamap.machine import line_bytes
-from isamap.match import OperandTile, Suppliers, Tile, bring, is_lane, standing
+from isamap.match import MoveSearch, OperandTile, Tile, bring, is_lane, standing
 from isamap.plan.problem import TileOperand
 from isamap.source import added
 from isamap.transform import reads
@@ -31,18 +31,18 @@ def with_crossings(
     described: TileOperand,
     operand: OperandTile,
     tile: Tile,
-    suppliers: Suppliers,
+    search: MoveSearch,
     kernel: Kernel,
     profile: Mapping[str, int],
 ) -> TileOperand:
     """Return the operand with what loads in place take more, on average over its tiles."""
-    line = line_bytes(suppliers.machine)
+    line = line_bytes(search.machine)
     if not line or described.direct_ns is None:
         return described
     share = crossing_share(operand, tile, kernel, profile, line)
     if not share:
         return described
-    direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
+    direct = bring(search, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
     return replace(described, direct_ns=described.direct_ns + share * loading_ns(direct))
 
 

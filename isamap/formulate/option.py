@@ -14,11 +14,11 @@ from isamap.formulate.fusable import fusions
 from isamap.formulate.hierarchy import Memories
 from isamap.formulate.layout import lay_out
 from isamap.formulate.line_crossings import with_crossings
-from isamap.formulate.supply_costs import held_of, input_of, read_beside, with_reads
+from isamap.formulate.load_costs import held_of, input_of, read_beside, with_reads
 from isamap.ir import Expr, Index, Kernel, strict_forbids, typical_value
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes, line_hints
-from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, in_tiles
+from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
@@ -27,12 +27,12 @@ from isamap.transform import distinct_reads, reads, statements, symbols
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     """Return the option of a tile of statement `number`, with what can be fused with it; None where there is none."""
-    option = option_of(tile, frame.suppliers, frame.kernel, frame.profile)
+    option = option_of(tile, frame.search, frame.kernel, frame.profile)
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
-    taken = fusions(frame.kernel, number, tile, frame.suppliers, frame.profile, frame.memories)
+    taken = fusions(frame.kernel, number, tile, frame.search, frame.profile, frame.memories)
     turns = frame.turns[number]
-    option = with_flows(option, tile, number, frame.kernel, frame.suppliers, taken)
+    option = with_flows(option, tile, number, frame.kernel, frame.search, taken)
     if any(o.flow is not None for o in option.operands if o.is_accumulator):
         taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
@@ -50,32 +50,32 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
 
 def option_of(
     tile: Tile,
-    suppliers: Suppliers,
+    search: MoveSearch,
     kernel: Kernel,
     profile: Mapping[str, int],
     *,
     prices_copies: bool = True,
 ) -> NestOption | None:
-    """Return the mapping with its costs; None when an operand can be supplied neither in place nor from a buffer.
+    """Return the mapping with its costs; None when an operand can be loaded neither in place nor from a buffer.
 
     Without `prices_copies`, copying into buffers costs no more than it does: to find what moves most at once
     takes most of the time.
     """
     operands: list[TileOperand] = []
     for operand in tile.inputs:
-        described = input_of(operand, tile, suppliers, kernel, prices_copies=prices_copies)
+        described = input_of(operand, tile, search, kernel, prices_copies=prices_copies)
         if described is None:
             return None
         if prices_copies:
-            described = with_ends(described, operand, tile, suppliers, profile)
-            described = with_crossings(described, operand, tile, suppliers, kernel, profile)
+            described = with_ends(described, operand, tile, search, profile)
+            described = with_crossings(described, operand, tile, search, kernel, profile)
         kept = replace(described, turns_of_copy=_turns_of_copy(described, operand, tile, kernel, profile))
         operands += with_reads(kept, operand, tile, kernel)
-    held = held_of(tile, suppliers, kernel, prices_copies=prices_copies)
+    held = held_of(tile, search, kernel, prices_copies=prices_copies)
     if held is None:
         return None
     if prices_copies and tile.accumulator is not None and tile.held is None:
-        held = with_ends(held, tile.accumulator, tile, suppliers, profile)
+        held = with_ends(held, tile.accumulator, tile, search, profile)
     operands.append(held)
     subjects = {o.name: o.subject for o in tile.inputs}
     held_tile = tile.held or tile.accumulator
@@ -87,19 +87,19 @@ def option_of(
         operands[-1:-1] = [read_beside(held, tile, r, n) for n, r in enumerate(read)]
         subjects |= {f"{held.name}.{n}": r for n, r in enumerate(read)}
     subjects |= {f"{o.name}.{n}": r for o in tile.inputs for n, r in enumerate(distinct_reads(o.subject))}
-    line = line_bytes(suppliers.machine)
-    bare = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, profile)
+    line = line_bytes(search.machine)
+    bare = bare_option(tile.mapping, tile.params, tile.axes, search.machine, profile)
     option = replace(
         bare,
         operands=tuple(
-            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile, line), suppliers.machine)
-            for o in sharing_files(operands, suppliers.machine)
+            with_hints(_laid_out(o, subjects.get(o.name), tile, kernel, profile, line), search.machine)
+            for o in sharing_files(operands, search.machine)
         ),
         interval_ns=bare.interval_ns if tile.accumulator else 0.0,
         latency_ns=bare.latency_ns if tile.accumulator else 0.0,
-        can_split_sums=prices_copies and can_split_sums(tile, suppliers, is_strict=kernel.strict),
+        can_split_sums=prices_copies and can_split_sums(tile, search, is_strict=kernel.strict),
     )
-    return option if tile.accumulator is not None else with_carried(option, tile, suppliers, kernel, profile)
+    return option if tile.accumulator is not None else with_carried(option, tile, search, kernel, profile)
 
 
 def _turns_of_copy(
@@ -176,13 +176,13 @@ def reorders(tile: Tile) -> bool:
     return len(summing) > 1 or any(a.tile > 1 for a in summing)
 
 
-def can_split_sums(tile: Tile, suppliers: Suppliers, *, is_strict: bool) -> bool:
+def can_split_sums(tile: Tile, search: MoveSearch, *, is_strict: bool) -> bool:
     """Return whether parts of a sum may be taken apart from each other, and the machine can join them."""
     acc, op = tile.accumulator, tile.statement.assign.op
     if acc is None or op not in JOINABLE or (is_strict and acc.dtype.is_float):
         return False
-    buffer = in_tiles(acc, suppliers).buffer
-    return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), suppliers) is not None
+    buffer = in_tiles(acc, search).buffer
+    return find_joining(acc, buffer, op, ZERO, Index.of(BLOCK), search) is not None
 
 
 # --- Registers that are parts or groups of others: what one of them takes of the file that it lies on ---

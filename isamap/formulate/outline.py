@@ -16,9 +16,9 @@ from functools import partial
 from math import prod
 
 from isamap.formulate.frame import Frame
+from isamap.formulate.load_costs import input_of
 from isamap.formulate.option import bare_option, option_of, reorders, whole_option
 from isamap.formulate.packable import packed_in, with_packed
-from isamap.formulate.supply_costs import input_of
 from isamap.machine import unset_state
 from isamap.match import (
     Loops,
@@ -58,27 +58,27 @@ def outlines(statement: Statement, number: int, frame: Frame) -> tuple[Outline, 
 
     None where something is packed that only sums take packed.
     """
-    suppliers, profile = frame.suppliers, profile_sizes(statement)
+    search, profile = frame.search, profile_sizes(statement)
     found: list[Outline] = []
     if packed_in(statement, frame.packed) and not statement.is_reduction:
         return ()
     loops = Loops.of(statement)
     for mapping in frame.matches[number].mappings:
-        pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
+        pattern = pattern_of(search.machine.instructions[mapping.instruction].instruction)
         assert pattern is not None
-        if statement.assign.op is None and not suppliers.is_addressable(pattern.output.memory):
+        if statement.assign.op is None and not search.is_addressable(pattern.output.memory):
             continue  # what only assigns is performed by what writes to memory
         walk = walk_of(loops, mapping, pattern, profile)
         if walk is None:
             continue
-        option = bare_option(mapping, sorted(walk[0].items()), walk[2], suppliers.machine, frame.profile)
+        option = bare_option(mapping, sorted(walk[0].items()), walk[2], search.machine, frame.profile)
         if statement.assign.op is None:
             option = replace(option, interval_ns=0.0, latency_ns=0.0)
         further = partial(_applied, statement, mapping, pattern, frame, len(found))
         found.append(Outline(len(found), option, _joined(mapping), further))
     for tile in frame.matches[number].apart:
-        option = bare_option(tile.mapping, tile.params, tile.axes, suppliers.machine, frame.profile)
-        further = partial(_supplied, tile, number, frame, len(found))
+        option = bare_option(tile.mapping, tile.params, tile.axes, search.machine, frame.profile)
+        further = partial(_loadable, tile, number, frame, len(found))
         found.append(Outline(len(found), option, _joined(tile.mapping), further))
     return tuple(found)
 
@@ -90,16 +90,16 @@ def _joined(mapping: Mapped) -> int:
 def _applied(
     statement: Statement, mapping: Mapped, pattern: Pattern, frame: Frame, place: int
 ) -> Outline | None:
-    if unset_state(pattern.instruction, frame.suppliers.machine):
+    if unset_state(pattern.instruction, frame.search.machine):
         return None
     tile = apply_mapping(statement, mapping, pattern, profile_sizes(statement))
     if tile is None or not sums_can_be_padded(tile) or (frame.kernel.strict and reorders(tile)):
         return None
-    return _supplied(tile, mapping.statement, frame, place)
+    return _loadable(tile, mapping.statement, frame, place)
 
 
-def _supplied(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
-    known = option_of(tile, frame.suppliers, frame.kernel, frame.profile, prices_copies=False)
+def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | None:
+    known = option_of(tile, frame.search, frame.kernel, frame.profile, prices_copies=False)
     option = known and with_packed(known, packed_in(tile.statement, frame.packed))
     if option is None:
         return None
@@ -128,7 +128,7 @@ def _copied(
     tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
 ) -> Outline:
     operand, *others = inputs
-    priced = input_of(operand, tile, frame.suppliers, frame.kernel)
+    priced = input_of(operand, tile, frame.search, frame.kernel)
     assert priced is not None, "it was found without the price of its copy"
     operands = tuple(
         replace(

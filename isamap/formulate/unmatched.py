@@ -17,16 +17,16 @@ from isamap.machine import Machine
 from isamap.match import (
     Mapping,
     Movement,
+    MoveSearch,
     OperandTile,
-    Suppliers,
-    find_supply,
+    find_operand_load,
     lacking_abilities,
+    move_search_of,
     movements,
     pattern_of,
     refusals,
     statement_mappings,
     statement_text,
-    suppliers_of,
     tile_of,
     uncleared,
 )
@@ -45,15 +45,15 @@ CLOSELY = 64
 def no_mapping(kernel: Kernel, number: int, machine: Machine) -> NoMapping:
     """Return the error for a statement, by its number, that has no mapping which can be carried out."""
     statement = statements(kernel)[number]
-    suppliers = suppliers_of(kernel, machine)
+    search = move_search_of(kernel, machine)
     mappings = tuple(statement_mappings(statement, number, machine))
-    if (lacking := _uncleared(statement, mappings, suppliers)) is not None:
+    if (lacking := _uncleared(statement, mappings, search)) is not None:
         return lacking
     notes = [STRICT_NOTE] if kernel.strict and statement.assign.op is not None else []
     refused = [r for r in refusals(kernel, machine) if r.statement == number]
     advice = f"`isamap match --explain --hw {machine.called}` says why each instruction does not match"
     lacks = lacking_abilities(statement, machine)
-    nearest = _nearest(kernel, statement, mappings, suppliers) if not lacks else None
+    nearest = _nearest(kernel, statement, mappings, search) if not lacks else None
     if lacks:
         notes += lacks
         advice = (
@@ -114,7 +114,7 @@ def _shown(operand: OperandTile) -> str:
 
 
 def _nearest(
-    kernel: Kernel, statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers
+    kernel: Kernel, statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch
 ) -> tuple[Mapping, tuple[Movement, ...]] | None:
     """Return the mapping with fewest operands that cannot be moved, and these; the faster one of several.
 
@@ -122,51 +122,48 @@ def _nearest(
     To move what some other instruction would have to compute is not to perform a statement.
     """
     plain = (m for m in mappings if not m.composed)
-    fastest = sorted(plain, key=lambda m: open_compute_ns(statement, m, suppliers.machine))
+    fastest = sorted(plain, key=lambda m: open_compute_ns(statement, m, search.machine))
     found: list[tuple[Mapping, tuple[Movement, ...]]] = []
     for mapping in fastest[:CLOSELY]:
-        missing = _missing(kernel, statement, mapping, suppliers)
+        missing = _missing(kernel, statement, mapping, search)
         if not missing:
             return None
         found.append((mapping, missing))
-    return min(found, key=lambda m: (len(m[1]), not _ends_in_memory(m[0], suppliers)), default=None)
+    return min(found, key=lambda m: (len(m[1]), not _ends_in_memory(m[0], search)), default=None)
 
 
-def _ends_in_memory(mapping: Mapping, suppliers: Suppliers) -> bool:
+def _ends_in_memory(mapping: Mapping, search: MoveSearch) -> bool:
     """Return whether the instruction writes to memory, so that its result need not be moved."""
-    pattern = pattern_of(suppliers.machine.instructions[mapping.instruction].instruction)
-    return pattern is not None and suppliers.is_addressable(pattern.output.memory or "")
+    pattern = pattern_of(search.machine.instructions[mapping.instruction].instruction)
+    return pattern is not None and search.is_addressable(pattern.output.memory or "")
 
 
 def _missing(
-    kernel: Kernel, statement: Statement, mapping: Mapping, suppliers: Suppliers
+    kernel: Kernel, statement: Statement, mapping: Mapping, search: MoveSearch
 ) -> tuple[Movement, ...]:
     """Return the operands of a mapping that cannot be moved."""
-    found = movements(kernel, statement, mapping, suppliers.machine, suppliers=suppliers)
+    found = movements(kernel, statement, mapping, search.machine, search=search)
     missing = tuple(m for m in found if m.kind == "none")
-    tile = tile_of(statement, mapping, suppliers.machine)
+    tile = tile_of(statement, mapping, search.machine)
     if not missing or tile is None or tile.result is None or tile.accumulator is not None:
         return missing
     result = tile.result
-    if (
-        not suppliers.is_addressable(tile.pattern.output.memory or "")
-        or result.name == tile.pattern.output.name
-    ):
+    if not search.is_addressable(tile.pattern.output.memory or "") or result.name == tile.pattern.output.name:
         return missing
-    if find_supply(suppliers, result.want({})) is not None:
+    if find_operand_load(search, result.want({})) is not None:
         return missing
     # It would write to the array what is in a register, and nothing brings it there.
     held = next((print_expr(b.subject) for b in mapping.bindings if b.name == result.name), "it")
     register = f"{result.dtype}[{', '.join(map(str, result.shape))}]"
-    why = f"no instruction of {suppliers.machine.name} brings `{held}` into {register} of {result.memory}"
+    why = f"no instruction of {search.machine.name} brings `{held}` into {register} of {result.memory}"
     return (Movement(result.name, "none", (), why),)
 
 
-def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], suppliers: Suppliers) -> NoMapping | None:
+def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], search: MoveSearch) -> NoMapping | None:
     """Return the error where tiles would have to be filled up with zeros, and no instruction writes them."""
     for mapping in mappings:
-        tile = tile_of(statement, mapping, suppliers.machine)
-        lacking = uncleared(tile, suppliers) if tile is not None else None
+        tile = tile_of(statement, mapping, search.machine)
+        lacking = uncleared(tile, search) if tile is not None else None
         if lacking is not None:
             return NoMapping(replace(lacking.diagnostics[0], span=statement.assign.span))
     return None

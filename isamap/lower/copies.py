@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.ir import DType, Expr, Index
+from isamap.lower.load_issues import Emitter
 from isamap.lower.program import Fill, For, Issue, MemoryRef, Names, Node
-from isamap.lower.supply_issues import Emitter
 from isamap.match import (
     BlockMove,
     Clearing,
     Copy,
     Dma,
     Location,
-    Suppliers,
+    MoveSearch,
     Transfer,
     find_block,
     find_clearing,
@@ -33,13 +33,13 @@ Nodes = tuple[Node, ...]
 
 
 def dma_loops(
-    copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
+    copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names
 ) -> tuple[Node, ...] | None:
     """Return the loops of a copy to or from a scratchpad; None where it is none, or no single instruction serves."""
     buffers = {copy.target.buffer, *(r.buffer for r in reads(copy.value))}
-    if not buffers & suppliers.homes.keys():
+    if not buffers & search.homes.keys():
         return None
-    found = find_dma(copy, counts, suppliers)
+    found = find_dma(copy, counts, search)
     if found is None:
         return None
     return mover_loops(found, found.trips, names)
@@ -80,15 +80,15 @@ def _reference(place: Location, bindings: Mapping[str, Index]) -> MemoryRef:
 
 
 def clear(
-    buffer: str, dtype: DType, offset: Index, elements: int, suppliers: Suppliers, names: Names
+    buffer: str, dtype: DType, offset: Index, elements: int, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
     """Nodes that set a part of a buffer to zero. Raises: NoMapping when nothing clears its scratchpad."""
-    home = suppliers.homes.get(buffer)
+    home = search.homes.get(buffer)
     if home is None:
         return (Fill(buffer, offset, Index.of(elements)),)
-    found = find_clearing(suppliers, home, dtype.name)
+    found = find_clearing(search, home, dtype.name)
     if found is None:
-        raise no_clearing(dtype, home, f"`{buffer}` is", suppliers)
+        raise no_clearing(dtype, home, f"`{buffer}` is", search)
     whole, rest = divmod(elements, found.most)
     nodes: list[Node] = []
     if whole == 1:
@@ -107,19 +107,17 @@ def _clearing(found: Clearing, buffer: str, offset: Index, elements: int) -> Iss
     return Issue(found.instruction, ((found.operand, place),), ((found.param, elements),))
 
 
-def copy_loops(
-    copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers, names: Names
-) -> tuple[Node, ...]:
+def copy_loops(copy: Copy, counts: Mapping[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
     """Return the loops of a copy. Raises: NoMapping when the machine cannot even move one element."""
     if any(count.value is not None and count.value <= 0 for count in counts.values()):
         return ()  # what would be filled ahead of the last block
-    moved = dma_loops(copy, counts, suppliers, names)
+    moved = dma_loops(copy, counts, search, names)
     if moved is not None:
         return moved
-    block = block_of(copy, counts, suppliers)
+    block = block_of(copy, counts, search)
     if block is not None:
         return block_loops(block, counts, names)
-    found = transfer_of(copy, counts, suppliers)
+    found = transfer_of(copy, counts, search)
     order = [c for c in copy.counters if c != found.counter]
     trips = {c: counts[c] for c in order}
     if found.counter is not None:
@@ -128,11 +126,11 @@ def copy_loops(
     return group_loops(found, trips, steps, {}, names)
 
 
-def block_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> BlockMove | None:
+def block_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> BlockMove | None:
     """Return the block in which a copy moves; None where other moves serve as well."""
     known = {c: n.value for c, n in counts.items() if n.value is not None}
-    block = find_block(copy, known, suppliers)
-    other = find_transfer(copy, counts, suppliers) if block is not None else None
+    block = find_block(copy, known, search)
+    other = find_transfer(copy, counts, search) if block is not None else None
     return None if block is None or (other is not None and other.cost_ns <= block.cost_ns) else block
 
 
@@ -143,18 +141,18 @@ def block_loops(block: BlockMove, counts: Mapping[str, Index], names: Names) -> 
     return mover_loops(block, trips, names)
 
 
-def transfer_of(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer:
+def transfer_of(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer:
     """Return how a copy moves its elements. Raises: NoMapping when the machine cannot even move one."""
-    found = find_transfer(copy, counts, suppliers)
+    found = find_transfer(copy, counts, search)
     if found is None:
         dtype = copy.value.dtype
         raise NoMapping(
             Diagnostic(
                 "no-move",
-                f"{suppliers.machine.name} has no instructions that move one {dtype}: "
+                f"{search.machine.name} has no instructions that move one {dtype}: "
                 f"{_named(copy.value)} cannot be brought to {_named(copy.target)} one element at a time",
                 copy.value.span or copy.target.span,
-                help=f"give {suppliers.machine.name} an instruction that loads one {dtype} into a "
+                help=f"give {search.machine.name} an instruction that loads one {dtype} into a "
                 "register and one that stores it from there, or choose sizes that its wider moves divide",
             )
         )
@@ -187,7 +185,7 @@ def group_loops(
         variables.append((variable, count))
         bindings[counter] = Index.of(variable) * steps.get(counter, 1)
     emitter = Emitter(names)
-    emitter.deliver(transfer.delivery, bindings)
+    emitter.deliver(transfer.store, bindings)
     body: tuple[Node, ...] = tuple(emitter.nodes)
     for variable, count in reversed(variables):
         body = (For(variable, count, body),)

@@ -24,18 +24,18 @@ from isamap.lower.register_block import issue_tiles, register_block
 from isamap.lower.skipping import seen_where, skipped
 from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
-from isamap.match import Suppliers
+from isamap.match import MoveSearch
 
 Steps = tuple[Step, ...]
 
 
-def expand_nest(kernel: Kernel, tree: Tree, suppliers: Suppliers, names: Names) -> Nodes:
+def expand_nest(kernel: Kernel, tree: Tree, search: MoveSearch, names: Names) -> Nodes:
     """Return the loops, copies and issues of one statement of a kernel, and of the statements fused with it."""
     tile, nest = tree.tile, tree.schedule
-    finish = finish_of(kernel, tile, nest, suppliers) if tile.accumulator else Finish((), ())
+    finish = finish_of(kernel, tile, nest, search) if tile.accumulator else Finish((), ())
     seen = seen_where(kernel, tile.statement)
-    before = before_tiles(finish, tile, nest, suppliers, names)
-    known = Nest(tile, nest, finish, suppliers, names, seen)
+    before = before_tiles(finish, tile, nest, search, names)
+    known = Nest(tile, nest, finish, search, names, seen)
     return (*before, *_expanded(known, tree.steps, Scope(start_of(tile))))
 
 
@@ -163,7 +163,7 @@ def _by_tiles(nest: Nest, unrolled: tuple[Unroll, ...], scope: Scope, build: Bui
 def _packed(nest: Nest, step: Packed, scope: Scope, inside: Build) -> Nodes:
     name = step.stage.operand
     operand = next(o for o in nest.tile.inputs if o.name == name)
-    known = nest.tile, nest.schedule, scope.place, nest.suppliers, nest.names
+    known = nest.tile, nest.schedule, scope.place, nest.search, nest.names
     staged, pack = pack_apart(operand, *known)
     nest.names.packs.append(pack)
     return inside(scope.with_staged(staged, name))
@@ -173,7 +173,7 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
     stage, place, tile = step.stage, scope.place, nest.tile
     name = stage.operand
     operand = next(o for o in (tile.accumulator, *tile.inputs) if o and o.name == name)
-    known = (nest.suppliers, nest.names)
+    known = (nest.search, nest.names)
     shared = of_turn(nest, step, scope)
     staged = shared or stage_at(operand, stage.depth, tile, nest.loops, *known, stage=stage)
     is_result = operand is tile.accumulator

@@ -9,7 +9,7 @@ from isamap.ir import Index, Read
 from isamap.ir.index import ZERO
 from isamap.lower.copies import clear, copy_loops
 from isamap.lower.program import Names, Node
-from isamap.match import Copy, OperandTile, Suppliers
+from isamap.match import Copy, MoveSearch, OperandTile
 
 
 def covered(operand: OperandTile, copy: Copy, counts: Mapping[str, Index]) -> int:
@@ -24,7 +24,7 @@ def cleared_tile(
     operand: OperandTile,
     buffer: str,
     offset: Index,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     first: int = 0,
     cells: int | None = None,
@@ -32,8 +32,8 @@ def cleared_tile(
     """Return a tile of nothing but the operand's fill, from a cell on, or so many cells."""
     cells = prod(operand.cell_shape) if cells is None else cells
     if operand.fill.value == 0:
-        return clear(buffer, operand.dtype, offset + first, cells - first, suppliers, names)
+        return clear(buffer, operand.dtype, offset + first, cells - first, search, names)
     inner = (ZERO for _ in operand.cell_shape)
     there = Read(buffer, (offset + Index.of("~cell"), *inner), operand.dtype)
     filled = Copy(there, operand.fill, ("~cell",))
-    return copy_loops(filled, {"~cell": Index.of(cells)}, suppliers, names)
+    return copy_loops(filled, {"~cell": Index.of(cells)}, search, names)

@@ -19,8 +19,8 @@ from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
 from isamap.lower.staging import Staged, copy_tiles
 from isamap.match import (
+    MoveSearch,
     OperandTile,
-    Suppliers,
     Tile,
     Written,
     begun_by,
@@ -55,7 +55,7 @@ class Finish:
     ends_held: bool = False
 
 
-def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Suppliers) -> Finish:
+def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch) -> Finish:
     """Return the finish of a nest that sums."""
     own = (own_sum(tile),)
     if not nest.fused:
@@ -65,25 +65,25 @@ def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, suppliers: Supplie
     assert whole is not None, "planning has checked that every value has a place in the tile"
     assert acc is not None, "what sums has an accumulator"
     first = start_of_sum(tile, found)
-    beginning = begun_by(first[0], tile, suppliers) if first is not None else ""
+    beginning = begun_by(first[0], tile, search) if first is not None else ""
     home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
-    if not home or suppliers.is_addressable(acc.memory):
+    if not home or search.is_addressable(acc.memory):
         return Finish(own, whole, first, beginning)
     is_cut = any(tile.axis(loop.axis).is_reduction for loop in nest.loops[: nest.hold])
-    begins_held = first is not None and not is_cut and held_beginning(first[0], suppliers) is not None
-    ways = [held_way_out(acc, w, tile, home, suppliers) for w in whole]
+    begins_held = first is not None and not is_cut and held_beginning(first[0], search) is not None
+    ways = [held_way_out(acc, w, tile, home, search) for w in whole]
     return Finish(own, whole, first, beginning, begins_held, None not in ways)
 
 
 def before_tiles(
-    finish: Finish, tile: Tile, nest: NestSchedule, suppliers: Suppliers, names: Names
+    finish: Finish, tile: Tile, nest: NestSchedule, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
     """Return the loads that are made once, for all tiles of results."""
     acc = tile.accumulator
     home = next((s.memory for s in nest.stages if acc is not None and s.operand == acc.name), "")
     if acc is None or not home or finish.whole == finish.partial:
         return ()
-    nodes = (kept(acc, w, tile, home, suppliers, names, held=finish.ends_held) for w in finish.whole)
+    nodes = (kept(acc, w, tile, home, search, names, held=finish.ends_held) for w in finish.whole)
     return tuple(chain.from_iterable(nodes))
 
 
@@ -111,11 +111,11 @@ def copied_in(
     tile: Tile,
     loops: tuple[LoopStep, ...],
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...]:
     """Return the buffer of a staged accumulator filled: from its array, or as a companion says."""
-    args = (tile, loops, place, suppliers, names)
+    args = (tile, loops, place, search, names)
     if finish.first is None:
         return copy_tiles(staged, *args)
     begun = replace(staged, operand=finish.first[0])
@@ -132,13 +132,13 @@ def copied_back(
     tile: Tile,
     loops: tuple[LoopStep, ...],
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...]:
     """Return the stores from the buffer of a staged accumulator."""
 
     def write(every: tuple[Written, ...]) -> tuple[Node, ...]:
-        copies = (copy_tiles(staged, tile, loops, place, suppliers, names, back=w) for w in every)
+        copies = (copy_tiles(staged, tile, loops, place, search, names, back=w) for w in every)
         return tuple(node for nodes in copies for node in nodes)
 
     # Where registers hold them, finished sums have left before.

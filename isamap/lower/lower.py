@@ -19,7 +19,7 @@ from isamap.lower.program import Block, Buffer, Condition, If, LoweredProgram, N
 from isamap.lower.software_pipeline import main_loop, steady_of
 from isamap.lower.steps import Tree
 from isamap.machine import Machine
-from isamap.match import statement_text, suppliers_of
+from isamap.match import move_search_of, statement_text
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
 from isamap.transform import statements
@@ -60,7 +60,7 @@ def lowering(
     """As `lower`, pass by pass: the name of each, and what it leaves."""
     nests = tuple(sorted(schedule.nests, key=lambda nest: nest.statement))
     trees = tuple(_tree(kernel, machine, nest, matches) for nest in nests)
-    known = suppliers_of(kernel, machine), names or names_of(kernel)
+    known = move_search_of(kernel, machine), names or names_of(kernel)
     yield from states(trees, Setting(kernel, machine, nests, sizes, *known), passes)
 
 
@@ -78,14 +78,14 @@ def steady_states(
     kernel: Kernel, machine: Machine, schedule: Schedule
 ) -> tuple[tuple[NestSchedule, Steady | None], ...]:
     """Per nest the steady state of its main loop; None where it has no innermost loop of issues only."""
-    suppliers = suppliers_of(kernel, machine)
+    search = move_search_of(kernel, machine)
     found: list[tuple[NestSchedule, Steady | None]] = []
     for nest in schedule.nests:
         tree = _tree(kernel, machine, nest)
         for one in SHAPE:
             tree = one.run(tree)
         names = Names({p.name for p in kernel.params} | {o.name for o in kernel.operands})
-        loop = None if nest.carried else main_loop(expand_nest(kernel, tree, suppliers, names))
+        loop = None if nest.carried else main_loop(expand_nest(kernel, tree, search, names))
         found.append((nest, steady_of(loop, machine) if loop is not None else None))
     return tuple(found)
 

@@ -12,7 +12,7 @@ from isamap.lower.place import Place
 from isamap.lower.program import MemoryRef, Names, Node, Value
 from isamap.lower.staging import Staged
 from isamap.lower.tile_results import Results
-from isamap.match import OperandTile, Suppliers, Tile
+from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
 
@@ -31,7 +31,7 @@ class Nest:
     tile: Tile
     schedule: NestSchedule
     finish: Finish
-    suppliers: Suppliers
+    search: MoveSearch
     names: Names
     seen: Expr | None = None
 
@@ -41,7 +41,7 @@ class Nest:
 
     @property
     def results(self) -> Results:
-        return Results(self.tile, self.suppliers, self.names)
+        return Results(self.tile, self.search, self.names)
 
 
 @dataclass(frozen=True, slots=True)

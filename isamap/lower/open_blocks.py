@@ -21,7 +21,7 @@ from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.place import Piece, Place
 from isamap.lower.program import Condition, If
 from isamap.lower.tile_results import symbols_of
-from isamap.match import LoopAxis, OperandTile, Suppliers, Tile, bring, find_delivery, in_register
+from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, bring, find_operand_store, in_register
 from isamap.plan.loops import LoopStep
 
 
@@ -38,7 +38,7 @@ def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
     """Return all pieces of what is left of a block at a place, each with the body that `build` gives."""
     axis, place = nest.tile.axis(block.axis), scope.place
     staged = frozenset(stage.operand for stage in nest.schedule.stages)
-    known = staged, nest.suppliers
+    known = staged, nest.search
     masked = axis.tile > 1 and not block.rest and is_masked(nest.tile, axis, nest.finish, *known)
     cases = _last_cut(block, axis, place) if masked else _full_first(block, axis, place)
     return tuple(If(case.conditions, build(scope.at(_at(place, axis, case)))) for case in cases)
@@ -93,22 +93,20 @@ def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
         left = left.mod(count)
 
 
-def is_masked(
-    tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], suppliers: Suppliers
-) -> bool:
+def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], search: MoveSearch) -> bool:
     """Return whether instructions of the machine move tiles that are cut along an axis, all that are not staged."""
     cut = symbols_of({axis.name: Index.of(axis.name)})
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
             continue
         want = operand.want(cut, filled=axis.is_reduction)
-        if axis.name in operand.scattered or bring(suppliers, tile, operand, want) is None:
+        if axis.name in operand.scattered or bring(search, tile, operand, want) is None:
             return False
     held = tile.accumulator or tile.result
     assert held is not None, "a tile is summed or assigned"
     if held.name in staged or tile.held is not None or not _shows(held, axis):
         return True
-    return axis.name not in held.scattered and _is_masked_out(tile, held, cut, finish, suppliers)
+    return axis.name not in held.scattered and _is_masked_out(tile, held, cut, finish, search)
 
 
 def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
@@ -117,18 +115,18 @@ def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
 
 
 def _is_masked_out(
-    tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, suppliers: Suppliers
+    tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, search: MoveSearch
 ) -> bool:
     """Return the same of what a tile's result goes to."""
     want = held.want(cut)
     if tile.accumulator is None:
         assert tile.target_elements is not None, "a statement that only assigns has a target"
         given = (tile.target_elements, held.elements, held.memory, held.dtype, want)
-        return find_delivery(suppliers, *given) is not None
-    if bring(suppliers, tile, held, want) is None:
+        return find_operand_store(search, *given) is not None
+    if bring(search, tile, held, want) is None:
         return False
     return all(
-        find_delivery(suppliers, w.target, in_register(w, held), held.memory, held.dtype, want) is not None
-        or find_delivery(suppliers, w.target, in_register(w, held), "", None, want) is not None
+        find_operand_store(search, w.target, in_register(w, held), held.memory, held.dtype, want) is not None
+        or find_operand_store(search, w.target, in_register(w, held), "", None, want) is not None
         for w in finish.whole
     )

@@ -33,7 +33,7 @@ from isamap.lower.program import Block, Condition, For, Hint, If, MemoryRef, Nam
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.lower.steps import Copies, Turns
 from isamap.machine import LineHint, line_hints
-from isamap.match import OperandTile, Suppliers, Tile
+from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import Prefetch, loops_inside
 from isamap.source import Diagnostic, UsageProblem
@@ -54,7 +54,7 @@ def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
     nodes: list[Node] = []
     for copies in step.carried:
         stage = copies.stage
-        operand, known = _operand(nest.tile, stage.operand), (nest.suppliers, nest.names)
+        operand, known = _operand(nest.tile, stage.operand), (nest.search, nest.names)
         made = stage_at(operand, stage.depth, nest.tile, nest.loops, *known, copies=copies.slots, stage=stage)
         scope = replace(scope, shared={**scope.shared, stage.operand: made})
         for turn in range(stage.ahead):
@@ -170,14 +170,14 @@ def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Mak
     loop, turn = nest.loops[number], scope.place.trips[number] + prefetch.ahead
     here, left = _at_turn(nest, scope, number, turn), scope.around[number].left[loop.axis]
     whole = here.enter(number, loop.axis, here.position[loop.axis], Index.of(loop.step), turn)
-    hint = line_hints(nest.suppliers.machine)[prefetch.cache]
+    hint = line_hints(nest.search.machine)[prefetch.cache]
     staged = scope.staged.get(prefetch.operand)
 
     def make() -> Nodes:
         if staged is not None:
             found = buffer_lines(staged, number, here, hint, nest.names)
         else:
-            operand, known = _operand(nest.tile, prefetch.operand), (nest.suppliers, nest.names)
+            operand, known = _operand(nest.tile, prefetch.operand), (nest.search, nest.names)
             longest = whole if lines == "of whole turns" else None
             found = tensor_lines(operand, here, hint, *known, lines != "row by row", longest)
         return _when(turn * loop.step, left, found)
@@ -199,7 +199,7 @@ def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
     left = scope.around[number].left[loop.axis]
 
     def make() -> Nodes:
-        known = nest.tile, nest.loops, here, nest.suppliers, nest.names
+        known = nest.tile, nest.loops, here, nest.search, nest.names
         return _when(turn * loop.step, left, copy_tiles(_slot(nest, step, scope, turn), *known))
 
     return make
@@ -219,7 +219,7 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
 
 def _written(nest: Nest, step: Copies, scope: Scope, place: Place, turn: Index) -> Nodes:
     """Return the write-back of an iteration's results, from its copy of the buffer."""
-    known = nest.tile, nest.loops, place, nest.suppliers, nest.names
+    known = nest.tile, nest.loops, place, nest.search, nest.names
     return copied_back(nest.finish, _slot(nest, step, scope, turn), *known)
 
 
@@ -310,7 +310,7 @@ def tensor_lines(
     operand: OperandTile,
     place: Place,
     hint: LineHint,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     by_lines: bool,
     whole: Place | None = None,
@@ -333,7 +333,7 @@ def tensor_lines(
                 help=f"stage it, and prefetch the buffer; or drop `prefetch {operand.name}`",
             )
         )
-    strides = suppliers.strides[read.buffer]
+    strides = search.strides[read.buffer]
     start, loops = ZERO, list[tuple[str, Index]]()
     for (low, count), stride in zip(box[:-1], strides, strict=False):
         variable = names.fresh("row")

@@ -23,7 +23,7 @@ from isamap.lower.place import Place
 from isamap.lower.program import Block, For, Header, LoweredProgram, Names, Pack, Tensor, tensor_of
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.machine import Machine
-from isamap.match import OperandTile, Suppliers, Tile, is_read_of
+from isamap.match import MoveSearch, OperandTile, Tile, is_read_of
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
 
@@ -33,24 +33,24 @@ def pack_apart(
     tile: Tile,
     schedule: NestSchedule,
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
 ) -> tuple[Staged, Pack]:
     """Return the packed operand as the nest reads it, and what packs it."""
     source = is_read_of(operand.subject)
     assert source is not None, "planning has checked that the operand is one of the kernel's"
     loops, claimed = schedule.loops, len(names.buffers)
-    made = stage_at(operand, 0, tile, loops, suppliers, names)
+    made = stage_at(operand, 0, tile, loops, search, names)
     name = names.exactly(f"{source}_packed")
-    suppliers.strides[name] = suppliers.strides.pop(made.buffer)
+    search.strides[name] = search.strides.pop(made.buffer)
     staged = replace(made, buffer=name)
-    into = copy_tiles(staged, tile, loops, place, suppliers, names)
+    into = copy_tiles(staged, tile, loops, place, search, names)
     symbols = frozenset(s for a in tile.axes if a.name in operand.axes for s in a.extent.symbols)
     parts = part_count(tile, schedule)
     if not parts.symbols <= symbols and isinstance(into[0], For):
         parts = into[0].trips  # the nest's parts are cut by a size that packing is not given
     nodes = (Block(f"pack {source}", dealt(into, parts, names)),)
-    header = Header(source, layout_digest(operand, tile, loops, suppliers.machine), tuple(sorted(symbols)))
+    header = Header(source, layout_digest(operand, tile, loops, search.machine), tuple(sorted(symbols)))
     elements = made.size + header.size_bytes // operand.dtype.size_bytes
     target = Tensor(name, "out", operand.dtype, (elements,), (ONE,), header)
     extra = tuple(names.buffers[claimed + 1 :])  # the first one is the packed tensor itself

@@ -27,7 +27,7 @@ from isamap.lower.program import Block, Condition, Fill, For, If, Names, Paralle
 from isamap.lower.staging import Staged, stage_at
 from isamap.lower.walk import shifted, substituted
 from isamap.machine import Machine, line_bytes
-from isamap.match import Suppliers, Tile
+from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
@@ -74,13 +74,13 @@ def parallel_nest(nest: Nest, step: steps.Parts, scope: Scope, inside: Build) ->
     claimed, place = len(nest.names.buffers), scope.place
     if not step.split:
         body = in_parts(nest.tile, parts, place, lambda here: inside(scope.at(here)))
-        return _regions(body, parts.counters, nest.names, claimed, nest.suppliers.machine)
+        return _regions(body, parts.counters, nest.names, claimed, nest.search.machine)
     sums = _split(nest, parts)
     within = scope.with_staged(sums.staged, sums.staged.operand.name)
     body = in_parts(
         nest.tile, parts, place, lambda here: (*sums.first_contents(here), *inside(within.at(here)))
     )
-    nodes = _regions(body, parts.counters, nest.names, claimed, nest.suppliers.machine)
+    nodes = _regions(body, parts.counters, nest.names, claimed, nest.search.machine)
     return (*nodes, *sums.joined(), *sums.written_back(place))
 
 
@@ -185,12 +185,12 @@ class SplitSum:
     stride: Index
     op: str
     finish: Finish
-    suppliers: Suppliers
+    search: MoveSearch
     names: Names
 
     def first_contents(self, here: Place) -> Nodes:
         """Of the first part of a sum what was there before; a sum starts at zero in the others."""
-        known = self.suppliers, self.names
+        known = self.search, self.names
         copied = copied_in(self.finish, self.staged, self.tile, self.loops, here, *known)
         if self.op != "add":
             return copied  # the largest of twice the same is the same
@@ -209,7 +209,7 @@ class SplitSum:
         here = self._first_copy() + (Index.of(chunk) * share + Index.of(block)) * BLOCK
         there = here + (Index.of(other) + 1) * self.stride
         copy = joining(self.staged.operand, self.staged.buffer, self.op, here, there)
-        body = copy_loops(copy, {COUNTER: Index.of(BLOCK)}, self.suppliers, self.names)
+        body = copy_loops(copy, {COUNTER: Index.of(BLOCK)}, self.search, self.names)
         over = For(block, index_min(share, blocks - Index.of(chunk) * share), (For(other, count - 1, body),))
         counters = (*self.parts.outer, (chunk, count))
         return (Parallel(counters, (Block(f"join {self.staged.operand.name}", (over,)),)),)
@@ -218,7 +218,7 @@ class SplitSum:
         """Return the first copies, back to where they belong."""
 
         def back(here: Place) -> Nodes:
-            known = self.suppliers, self.names
+            known = self.search, self.names
             return copied_back(self.finish, self.staged, self.tile, self.loops, here, *known)
 
         nodes = in_parts(self.tile, self.parts, place, back, sums=False)
@@ -238,8 +238,8 @@ def _split(nest: Nest, parts: Parts) -> SplitSum:
     tile, acc, op = nest.tile, nest.tile.accumulator, nest.tile.statement.assign.op
     assert acc is not None, "only what sums has sums in parts"
     assert op is not None, "only what sums has sums in parts"
-    known = nest.suppliers, nest.names
+    known = nest.search, nest.names
     staged = stage_at(acc, nest.schedule.parallel, tile, nest.loops, *known)
     buffer = nest.names.buffers[-1]
-    stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, nest.suppliers.machine)
+    stride = copy_stride(buffer.elements, buffer.dtype.size_bytes, nest.search.machine)
     return SplitSum(tile, parts, nest.loops, staged, stride, op, nest.finish, *known)

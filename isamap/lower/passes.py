@@ -27,7 +27,7 @@ from isamap.lower.steps import Tree
 from isamap.lower.verifier import check_program, check_tree
 from isamap.lower.walk import arrays_in
 from isamap.machine import Machine
-from isamap.match import Suppliers
+from isamap.match import MoveSearch
 from isamap.plan.schedule import NestSchedule
 from isamap.transform import Statement, in_ordered_loops, statements
 
@@ -86,7 +86,7 @@ class Setting:
     machine: Machine
     nests: tuple[NestSchedule, ...]
     sizes: Mapping[str, int | Range]
-    suppliers: Suppliers
+    search: MoveSearch
     names: Names
 
 
@@ -149,7 +149,7 @@ def _judge(name: str, said: Sequence[str]) -> None:
 def expand(trees: Trees, setting: Setting) -> LoweredProgram:
     """Return the program with a block for each nest, inside the loops of the kernel whose order is given."""
     kernel, names, given = setting.kernel, setting.names, statements(setting.kernel)
-    blocks = [Block(t.note, expand_nest(kernel, t, setting.suppliers, names)) for t in trees]
+    blocks = [Block(t.note, expand_nest(kernel, t, setting.search, names)) for t in trees]
     around = [_around(given[t.schedule.statement], t.schedule) for t in trees]
     nests: list[tuple[Statement, Node]] = list(zip(around, blocks, strict=True))
     body = in_ordered_loops(nests, lambda axis, inner: For(axis.name, axis.extent, inner))

@@ -12,15 +12,15 @@ from math import inf, prod
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.copies import clear, copy_loops
+from isamap.lower.load_issues import Emitter
 from isamap.lower.place import Place, partial_axes, start_of
 from isamap.lower.program import Buffer, Names, Node, Value
-from isamap.lower.supply_issues import Emitter
 from isamap.match import (
     Between,
     Copy,
     LoopAxis,
+    MoveSearch,
     OperandTile,
-    Suppliers,
     Tile,
     WayOut,
     Written,
@@ -46,18 +46,18 @@ def passing(
     written: Written,
     tile: Tile,
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     held: Value | None = None,
 ) -> tuple[Copy, tuple[Node, ...]]:
     """Return the copy that takes what is written of a tile out, and what computes it before, all of the tile: of
     what is `held` in a register, or of what lies in the buffer.
     """
-    home, found = suppliers.homes.get(buffer), stored_way_out if held is None else held_way_out
-    way = found(operand, written, tile, home, suppliers) if home is not None else None
+    home, found = search.homes.get(buffer), stored_way_out if held is None else held_way_out
+    way = found(operand, written, tile, home, search) if home is not None else None
     if way is None or not way.buffers:
         return copy, ()
-    own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
+    own = [_buffer(way, number, operand.name, search, names) for number in range(len(way.buffers))]
     used, short = shown_axes(operand, tile), {f"~{axis}" for axis in partial_axes(tile.axes, place)}
     tiles = [place.position[a.name].floordiv(a.tile) for a in _many_tiled(operand, tile)[:2]]
     starts = [_start(between, tiles, place) for between in way.buffers]
@@ -71,13 +71,13 @@ def passing(
             continue
         if short & set(part.counters):
             there = part.target
-            nodes += clear(there.buffer, there.dtype, start, prod(between.shape), suppliers, names)
-        nodes += _moved(part, left, suppliers, names)
+            nodes += clear(there.buffer, there.dtype, start, prod(between.shape), search, names)
+        nodes += _moved(part, left, search, names)
     if held is None:
         for part in passage.computed:
-            nodes += _moved(part, whole, suppliers, names)
+            nodes += _moved(part, whole, search, names)
         return passage.out, nodes
-    delivered = find_delivered(copy, buffer, operand, own, starts, suppliers)
+    delivered = find_delivered(copy, buffer, operand, own, starts, search)
     assert delivered is not None, "planning has found what computes it from registers"
     emitter = Emitter(names)
     emitter.deliver(delivered, {}, held)
@@ -89,17 +89,17 @@ def kept(
     written: Written,
     tile: Tile,
     home: str,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     *,
     held: bool,
 ) -> tuple[Node, ...]:
     """Return what fills buffers that hold for all tiles what they read on their way out, before the first one."""
-    way = (held_way_out if held else stored_way_out)(operand, written, tile, home, suppliers)
+    way = (held_way_out if held else stored_way_out)(operand, written, tile, home, search)
     if way is None or not any(between.kept for between in way.buffers):
         return ()
-    start, buffer = start_of(tile), in_tiles(operand, suppliers, home).buffer
-    own = [_buffer(way, number, operand.name, suppliers, names) for number in range(len(way.buffers))]
+    start, buffer = start_of(tile), in_tiles(operand, search, home).buffer
+    own = [_buffer(way, number, operand.name, search, names) for number in range(len(way.buffers))]
     copy = copy_by_axes(operand, buffer, ZERO, tile, start.position, back=written)
     passage = through(copy, buffer, own, cut=way.cut)
     assert passage is not None, "planning has found a way through buffers"
@@ -109,8 +109,8 @@ def kept(
             far = {f"~{between.along}": start.left[between.along]} if between.along else {}
             if far and far[f"~{between.along}"].value != prod(between.shape):
                 there = part.target
-                nodes += clear(there.buffer, there.dtype, ZERO, prod(between.shape), suppliers, names)
-            nodes += _moved(part, far, suppliers, names)
+                nodes += clear(there.buffer, there.dtype, ZERO, prod(between.shape), search, names)
+            nodes += _moved(part, far, search, names)
     return nodes
 
 
@@ -134,15 +134,15 @@ def _turn(tiles: Sequence[Index], copies: int) -> Index:
     return sum(tiles, ZERO).mod(copies)
 
 
-def _moved(copy: Copy, counts: dict[str, Index], suppliers: Suppliers, names: Names) -> tuple[Node, ...]:
-    return copy_loops(copy, {c: counts[c] for c in copy.counters}, suppliers, names)
+def _moved(copy: Copy, counts: dict[str, Index], search: MoveSearch, names: Names) -> tuple[Node, ...]:
+    return copy_loops(copy, {c: counts[c] for c in copy.counters}, search, names)
 
 
-def _buffer(way: WayOut, number: int, stem: str, suppliers: Suppliers, names: Names) -> str:
+def _buffer(way: WayOut, number: int, stem: str, search: MoveSearch, names: Names) -> str:
     """Return the buffer at the end of its scratchpad, which schedules leave free: for all tiles of a type."""
     between = way.buffers[number]
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
-    offset = (suppliers.machine.memories[between.memory].capacity_bytes or 0) - behind
+    offset = (search.machine.memories[between.memory].capacity_bytes or 0) - behind
     elements = Index.of(between.copies * between.copy_elements)
     wanted = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)
     known = next((b.name for b in names.buffers if replace(b, name="") == wanted), None)
@@ -150,5 +150,5 @@ def _buffer(way: WayOut, number: int, stem: str, suppliers: Suppliers, names: Na
         return known
     name = names.fresh(f"{stem}_out")
     names.buffers.append(replace(wanted, name=name))
-    lay_out_between(name, between, suppliers)
+    lay_out_between(name, between, search)
     return name

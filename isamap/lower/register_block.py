@@ -27,12 +27,12 @@ from typing import Literal
 from isamap.ir import Axis, Index, Read
 from isamap.ir.index import ZERO
 from isamap.lower.finish import at_end, in_case, where_first, where_last
+from isamap.lower.load_issues import Emitter
 from isamap.lower.nest_scope import Build, Held, Nest, Nodes, Scope, key_of
 from isamap.lower.place import Place, partial_axes, unrolled_places
 from isamap.lower.program import Block, Declare, For, Issue, MemoryRef, Node, OperandRef, RegisterRef, Value
 from isamap.lower.staging import Staged
 from isamap.lower.steps import Issues, Unroll
-from isamap.lower.supply_issues import Emitter
 from isamap.lower.tile_copies import copy_tile
 from isamap.lower.tile_results import bindings_of, symbols_of, value_of
 from isamap.machine import Machine
@@ -40,9 +40,9 @@ from isamap.match import (
     OFFSET,
     Leaf,
     Location,
+    MoveSearch,
+    OperandMove,
     OperandTile,
-    Suppliers,
-    Supply,
     Tile,
     Written,
     bring,
@@ -51,33 +51,35 @@ from isamap.match import (
 )
 from isamap.transform import reads
 
-Supplied = tuple[Supply | Leaf | Location, dict[str, Index], str | None]
+LoadedOperand = tuple[OperandMove | Leaf | Location, dict[str, Index], str | None]
 """The chain of moves, what its symbols are here, and the buffer of its own that it goes through, if any."""
 
 
-def supply(nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter: Emitter) -> Supplied:
+def load_operand(
+    nest: Nest, scope: Scope, operand: OperandTile, place: Place, emitter: Emitter
+) -> LoadedOperand:
     """Return how an operand gets its elements at a place; copies that this needs go to the emitter."""
     staged = scope.staged.get(operand.name)
     if staged is not None:
         return _from(staged, nest), {OFFSET: staged.offset(place.trips)}, None
     mine = _partial(nest, operand, place)
-    found = find_chain(nest.suppliers, nest.tile, operand, mine)
+    found = find_chain(nest.search, nest.tile, operand, mine)
     if found is not None:
         return found, bindings_of(place, mine), None
     buffer = nest.results.own_buffer(operand)
-    known = nest.tile, place, nest.suppliers, nest.names
+    known = nest.tile, place, nest.search, nest.names
     emitter.nodes += copy_tile(operand, buffer, ZERO, *known, back=None)
     return _from(Staged(buffer, operand, ()), nest), {OFFSET: ZERO}, buffer
 
 
 def find_chain(
-    suppliers: Suppliers, tile: Tile, operand: OperandTile, partial: dict[str, Index]
-) -> Supply | Leaf | Location | None:
+    search: MoveSearch, tile: Tile, operand: OperandTile, partial: dict[str, Index]
+) -> OperandMove | Leaf | Location | None:
     """Return how an operand's tile is brought at once; None where its elements are copied one by one."""
     if partial.keys() & operand.scattered:
         return None
     filled = any(tile.axis(a).is_reduction for a in partial)
-    return bring(suppliers, tile, operand, operand.want(symbols_of(partial), filled=filled))
+    return bring(search, tile, operand, operand.want(symbols_of(partial), filled=filled))
 
 
 def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
@@ -86,17 +88,17 @@ def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]
     return {a: n for a, n in partial_axes(nest.tile.axes, place).items() if a in own}
 
 
-def _from(staged: Staged, nest: Nest) -> Supply | Leaf | Location:
+def _from(staged: Staged, nest: Nest) -> OperandMove | Leaf | Location:
     """Return how a tile comes out of its buffer."""
     operand = staged.operand
-    found = bring(nest.suppliers, nest.tile, operand, operand.want({}, expr=staged.elements()))
+    found = bring(nest.search, nest.tile, operand, operand.want({}, expr=staged.elements()))
     assert found is not None, "planning has checked that tiles can be loaded"
     return found
 
 
 def in_place(nest: Nest, scope: Scope, acc: OperandTile, place: Place) -> MemoryRef:
     """Return where sums lie that the instruction itself adds to in their scratchpad."""
-    found, bindings, _ = supply(nest, scope, acc, place, Emitter(nest.names))
+    found, bindings, _ = load_operand(nest, scope, acc, place, Emitter(nest.names))
     where = Emitter(nest.names).reference(found, bindings)
     assert isinstance(where, MemoryRef), "sums in a scratchpad are staged there"
     return where
@@ -115,7 +117,7 @@ def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
             _assign(nest, nest.tile.result, here, emitter)
         else:
             _accumulate(nest, scope, here, emitter, brought)
-    return in_turns(step.carried, tuple(emitter.nodes), nest.tile, nest.suppliers.machine)
+    return in_turns(step.carried, tuple(emitter.nodes), nest.tile, nest.search.machine)
 
 
 def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brought: Brought) -> None:
@@ -125,7 +127,7 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
     for operand in tile.inputs:
         key = (operand.name, key_of(operand, place), tuple(_partial(nest, operand, place).items()))
         if key not in brought:
-            found, bindings, _ = supply(nest, scope, operand, place, emitter)
+            found, bindings, _ = load_operand(nest, scope, operand, place, emitter)
             brought[key] = emitter.reference(found, bindings)
         operands.append((operand.name, brought[key]))
     total = scope.held[key_of(acc, place)]
@@ -151,7 +153,7 @@ def register_block(nest: Nest, unrolled: Sequence[Unroll], scope: Scope, inside:
     before = Emitter(nest.names)
     here = [leaf for _, leaf in unrolled_places(place, [u for u in unrolled if u.axis in acc.axes])]
     begun = _begin(nest, scope, acc, here, before)
-    if nest.suppliers.is_addressable(acc.memory):
+    if nest.search.is_addressable(acc.memory):
         held |= {key_of(acc, leaf): in_place(nest, scope, acc, leaf) for leaf in here}
         return (Block(f"hold {acc.name}", inside(replace(scope, held=held))),)
     buffers: list[str | None] = []
@@ -187,7 +189,7 @@ def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, pl
         value, staged = held[key_of(acc, place)], scope.staged[acc.name]
         assert isinstance(value, Value), "only sums in registers leave from there"
         for written in nest.finish.whole:
-            known = nest.tile, place, nest.suppliers, nest.names
+            known = nest.tile, place, nest.search, nest.names
             at = staged.offset(place.trips)
             nodes += copy_tile(acc, staged.buffer, at, *known, back=written, held=value)
     return nodes
@@ -219,12 +221,12 @@ def _bring(
 ) -> tuple[Value, str | None]:
     """Return an accumulator with its first contents, and the buffer of its own that it goes through, if any."""
     if nest.finish.begins_held:
-        first = held_beginning(acc, nest.suppliers)
+        first = held_beginning(acc, nest.search)
         assert first is not None, "it was found before"
         value = emitter.value(first, {})
         emitter.known.clear()
         return value, None
-    found, bindings, buffer = supply(nest, scope, acc, place, emitter)
+    found, bindings, buffer = load_operand(nest, scope, acc, place, emitter)
     assert not isinstance(found, Location), "sums in a scratchpad are not brought anywhere"
     value = emitter.value(found, bindings)
     emitter.known.clear()  # accumulators change: none may stand for another's first contents
@@ -257,7 +259,7 @@ def _take_back(
     if left:
         source = Staged(buffer or results.own_buffer(acc), acc, ())
         results.store_tile(acc, source, ZERO, value, emitter)
-        known = nest.tile, place, nest.suppliers, nest.names
+        known = nest.tile, place, nest.search, nest.names
         for what in left:
             emitter.nodes += copy_tile(acc, source.buffer, ZERO, *known, back=what)
 

@@ -31,8 +31,8 @@ from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
     LoopAxis,
+    MoveSearch,
     OperandTile,
-    Suppliers,
     Tile,
     Window,
     Written,
@@ -79,7 +79,7 @@ class Staged:
 def claim_buffer(
     operand: OperandTile,
     elements: Index,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     why: str,
     stage: Stage | None = None,
@@ -93,14 +93,14 @@ def claim_buffer(
     memory, address = (stage.memory, stage.address) if stage is not None and stage.memory else ("", None)
     names.buffers.append(Buffer(name, operand.dtype, elements, why, address, None, memory))
     if memory:
-        suppliers.homes[name] = memory
-        suppliers.steps[name] = {OFFSET: gcd(prod(operand.cell_shape), *steps)}
+        search.homes[name] = memory
+        search.steps[name] = {OFFSET: gcd(prod(operand.cell_shape), *steps)}
     strides: list[Index] = []
     step = ONE
     for size in reversed(operand.cell_shape):
         strides.insert(0, step)
         step = step * size
-    suppliers.strides[name] = (ONE, *strides)
+    search.strides[name] = (ONE, *strides)
     return name
 
 
@@ -109,7 +109,7 @@ def stage_at(
     depth: int,
     tile: Tile,
     loops: tuple[LoopStep, ...],
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     *,
     copies: int = 1,
@@ -122,11 +122,11 @@ def stage_at(
         extent = largest_value(axis.extent)
         region[axis.name] = index_min(steps[-1], extent) if steps else extent
     inside = [(number, loop) for number, loop in enumerate(loops) if number >= depth]
-    found = windows_inside(operand, tile, region, suppliers) if stage is not None and stage.memory else ()
+    found = windows_inside(operand, tile, region, search) if stage is not None and stage.memory else ()
     windows, step = in_windows(found, operand, tile, region, inside)
     taps = {held.window.tap for held in windows}
     cells = {held.window.along: held.cell for held in windows}
-    together = _together(operand, tile, suppliers, stage)
+    together = _together(operand, tile, search, stage)
     counts: list[tuple[int, Index]] = []
     for number, loop in inside:
         if loop.axis in operand.axes and loop.axis not in taps | cells.keys():
@@ -140,15 +140,15 @@ def stage_at(
     placed.sort(key=lambda pair: pair[0])
     why = "staged tiles" if copies == 1 else f"staged tiles, {copies} times"
     steps = (held.cell.value * held.window.shift for held in windows if held.cell.value is not None)
-    buffer = claim_buffer(operand, step * copies, suppliers, names, why, stage, steps)
+    buffer = claim_buffer(operand, step * copies, search, names, why, stage, steps)
     by_rows = stage is not None and stage.by_rows
     known = buffer, operand, tuple(placed)
     return Staged(*known, size=step, by_rows=by_rows, windows=windows, together=together)
 
 
-def _together(operand: OperandTile, tile: Tile, suppliers: Suppliers, stage: Stage | None) -> str:
+def _together(operand: OperandTile, tile: Tile, search: MoveSearch, stage: Stage | None) -> str:
     """Return the axis along which tiles of an operand are moved into a scratchpad together; "" where none are."""
-    found = tiles_move(operand, tile, stage.memory, suppliers) if stage is not None and stage.memory else None
+    found = tiles_move(operand, tile, stage.memory, search) if stage is not None and stage.memory else None
     return "" if found is None else found.axis
 
 
@@ -157,7 +157,7 @@ def copy_tiles(
     tile: Tile,
     loops: tuple[LoopStep, ...],
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     *,
     back: Written | None = None,
@@ -165,15 +165,15 @@ def copy_tiles(
     """Loops that copy every tile of a staged operand into its buffer, or write something from it."""
     if staged.windows:
         assert back is None, "windows are of inputs"
-        return _windows_filled(staged, tile, loops, place, suppliers, names)
+        return _windows_filled(staged, tile, loops, place, search, names)
     numbers = sorted((n for n, _ in staged.loops), key=lambda n: (loops[n].axis == staged.together, n))
     tensor = staged.operand.subject if back is None else back.target_at
     along = along_rows(tensor, staged.operand.axes)
-    known = staged.operand, numbers, tile, loops, suppliers
+    known = staged.operand, numbers, tile, loops, search
     chains = joined_loops(*known, back=back)
     turns = turned_tiles(*known, back=back, chains=chains)
     chains = {first: chain for first, chain in chains.items() if chain[-1] in turns}
-    made = _TileLoops(staged, tile, loops, suppliers, names, back, along, turns, chains)
+    made = _TileLoops(staged, tile, loops, search, names, back, along, turns, chains)
     nodes = made.nest(numbers, place, {})
     return _pieces(nodes) if staged.together else nodes
 
@@ -183,7 +183,7 @@ def _windows_filled(
     tile: Tile,
     loops: tuple[LoopStep, ...],
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...]:
     """Loops that copy all that windows hold: of each plane its first tap, as far as its last one reaches."""
@@ -200,7 +200,7 @@ def _windows_filled(
         here, longer = place, dict(axes)
         for held, first in zip(staged.windows, firsts, strict=True):
             here = held.at_plane(first, longer, here)
-        known = staged, replace(tile, axes=tuple(longer.values())), loops, suppliers, names
+        known = staged, replace(tile, axes=tuple(longer.values())), loops, search, names
         windows = frozenset(held.window.along for held in staged.windows)
         made = _TileLoops(*known, back=None, along={}, turns={}, chains={}, windows=windows)
         if not divides(place.left[rows], axes[rows].tile):
@@ -226,7 +226,7 @@ class _TileLoops:
     staged: Staged
     tile: Tile
     loops: tuple[LoopStep, ...]
-    suppliers: Suppliers
+    search: MoveSearch
     names: Names
     back: Written | None
     along: Mapping[str, int]
@@ -292,7 +292,7 @@ class _TileLoops:
         start = self.staged.offset({**dict.fromkeys((n for n, _ in self.staged.loops), ZERO), **here.trips})
         operand, buffer = self.staged.operand, self.staged.buffer
         at = start + (first + reach) * cell
-        nodes = cleared_tile(operand, buffer, at, self.suppliers, self.names, cells=count * cell)
+        nodes = cleared_tile(operand, buffer, at, self.search, self.names, cells=count * cell)
         return nodes if number else (If(((left, "<", ends),), nodes),)
 
     def is_whole(self, number: int, here: Place) -> bool:
@@ -347,7 +347,7 @@ class _TileLoops:
         if self.staged.by_rows:
             self.inner.add(variable)
             return sunk(rows, body, self.inner, self.names)
-        return by_lines(rows, body, self.inner, line_bytes(self.suppliers.machine), self.names)
+        return by_lines(rows, body, self.inner, line_bytes(self.search.machine), self.names)
 
     def copied(
         self, here: Place, turned: Mapping[str, int], together: Mapping[str, Index] | None = None
@@ -360,7 +360,7 @@ class _TileLoops:
             self.staged.offset(here.trips),
             self.tile,
             here,
-            self.suppliers,
+            self.search,
             self.names,
             back=self.back,
             turned=turned if whole else None,
@@ -402,10 +402,10 @@ class HeldWindow:
 
 
 def windows_inside(
-    operand: OperandTile, tile: Tile, region: Mapping[str, Index], suppliers: Suppliers
+    operand: OperandTile, tile: Tile, region: Mapping[str, Index], search: MoveSearch
 ) -> tuple[Window, ...]:
     """Return the windows all of whose taps lie in a region."""
-    found = windows_of(operand, tile, suppliers) if operand is not tile.accumulator else ()
+    found = windows_of(operand, tile, search) if operand is not tile.accumulator else ()
     return tuple(w for w in found if region[w.tap] == tile.axis(w.tap).extent)
 
 

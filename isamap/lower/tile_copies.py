@@ -19,8 +19,8 @@ from isamap.match import (
     OFFSET,
     Copy,
     LoopAxis,
+    MoveSearch,
     OperandTile,
-    Suppliers,
     Tile,
     Written,
     copy_by_axes,
@@ -39,7 +39,7 @@ def copy_tile(
     offset: Index,
     tile: Tile,
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
     *,
     back: Written | None,
@@ -56,11 +56,11 @@ def copy_tile(
     """
     used = shown_axes(operand, tile)
     copy = _with_tiles(copy_by_axes(operand, buffer, offset, tile, place.position, back=back), together or {})
-    if back is None and operand.subject == operand.fill and buffer in suppliers.homes:
-        return cleared_tile(operand, buffer, offset, suppliers, names)
+    if back is None and operand.subject == operand.fill and buffer in search.homes:
+        return cleared_tile(operand, buffer, offset, search, names)
     before: tuple[Node, ...] = ()
     if back is not None:
-        copy, before = passing(copy, operand, buffer, back, tile, place, suppliers, names, held)
+        copy, before = passing(copy, operand, buffer, back, tile, place, search, names, held)
 
     lefts = {a: place.left[a.name] for a in used}
     short = (a for a, left in lefts.items() if not at_least(left, a.tile))
@@ -69,23 +69,23 @@ def copy_tile(
     def cleared() -> tuple[Node, ...]:
         if back is not None:
             return ()
-        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in suppliers.homes else 0
-        nodes = cleared_tile(operand, buffer, offset, suppliers, names, first)
+        first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in search.homes else 0
+        nodes = cleared_tile(operand, buffer, offset, search, names, first)
         return turned_by(together or {}, nodes, names)
 
     def run(partly: bool) -> tuple[Node, ...]:
         counts = _counts(lefts, partly) | {f"+{axis}": count for axis, count in (together or {}).items()}
         if not partly and back is None and not together and fills_all(operand, tile):
-            packed = _pack(operand, buffer, offset, copy, counts, place, suppliers, names)
+            packed = _pack(operand, buffer, offset, copy, counts, place, search, names)
             if packed is not None:
                 return packed
-        return copy_loops(copy, counts, suppliers, names)
+        return copy_loops(copy, counts, search, names)
 
     def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
         return turned_by(turned or {}, nodes, names)
 
     whole = over_tiles(() if fills_all(operand, tile) else cleared())
-    whole += _block(copy, used, turned, suppliers, names) if turned else run(False)
+    whole += _block(copy, used, turned, search, names) if turned else run(False)
     if not open_axes:
         return (*before, *whole)
 
@@ -129,12 +129,12 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 
 
 def _block(
-    copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], suppliers: Suppliers, names: Names
+    copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
     """Return a whole tile and those after it, which blocks take along axes that are `turned`."""
     across = _with_tiles(copy, turned)
     inside = {f"~{a.name}": a.tile for a in used}
-    found = find_block(across, inside, suppliers, {f"+{axis}": tiles for axis, tiles in turned.items()})
+    found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in turned.items()})
     assert found is not None, "blocks were looked for before"
     return block_loops(found, {counter: Index.of(n) for counter, n in inside.items()}, names)
 
@@ -146,17 +146,17 @@ def _pack(
     by_axes: Copy,
     counts: Mapping[str, Index],
     place: Place,
-    suppliers: Suppliers,
+    search: MoveSearch,
     names: Names,
 ) -> tuple[Node, ...] | None:
     """Return a whole tile written group by group in the order of the buffer; None where by axes is no dearer."""
     by_cells = copy_by_cells(operand, buffer, Index.of(OFFSET))
     if by_cells is None:
         return None
-    found = find_packing(by_cells, operand.shape, suppliers)
+    found = find_packing(by_cells, operand.shape, search)
     if found is None:
         return None
-    others = find_transfer(by_axes, counts, suppliers), block_of(by_axes, counts, suppliers)
+    others = find_transfer(by_axes, counts, search), block_of(by_axes, counts, search)
     if any(other is not None and other.cost_ns <= found.cost_ns for other in others):
         return None
     trips = {c: Index.of(n) for c, n in zip(by_cells.counters, operand.shape, strict=True)}

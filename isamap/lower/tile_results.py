@@ -9,19 +9,19 @@ from math import prod
 from isamap.ir import Index, index_min, substitute_expr, substitute_read
 from isamap.ir.index import ONE
 from isamap.lower.copies import copy_loops
+from isamap.lower.load_issues import Emitter
 from isamap.lower.place import Place, partial_axes
 from isamap.lower.program import Names, Node, Value
 from isamap.lower.staging import Staged, claim_buffer
-from isamap.lower.supply_issues import Emitter
 from isamap.match import (
     OFFSET,
     Copy,
+    MoveSearch,
+    OperandMove,
     OperandTile,
-    Suppliers,
-    Supply,
     Tile,
     Written,
-    find_delivery,
+    find_operand_store,
     in_register,
     sum_of_lanes,
 )
@@ -32,7 +32,7 @@ class Results:
     """The writer of one nest's results."""
 
     tile: Tile
-    suppliers: Suppliers
+    search: MoveSearch
     names: Names
 
     def own_buffer(self, operand: OperandTile) -> str:
@@ -40,16 +40,16 @@ class Results:
         size = ONE
         for s in operand.cell_shape:
             size = size * s
-        return claim_buffer(operand, size, self.suppliers, self.names, "one tile at an edge")
+        return claim_buffer(operand, size, self.search, self.names, "one tile at an edge")
 
     def store_tile(
         self, acc: OperandTile, staged: Staged, offset: Index, value: Value, emitter: Emitter
     ) -> None:
         """A whole accumulator into a buffer of tiles."""
-        found = find_delivery(
-            self.suppliers, staged.elements(), acc.held, acc.memory, acc.dtype, acc.want({})
+        found = find_operand_store(
+            self.search, staged.elements(), acc.held, acc.memory, acc.dtype, acc.want({})
         )
-        assert found is not None, f"{self.suppliers.machine.name} has no instruction that stores {acc.memory}"
+        assert found is not None, f"{self.search.machine.name} has no instruction that stores {acc.memory}"
         emitter.deliver(found, {OFFSET: offset}, value)
 
     def deliver(
@@ -60,8 +60,8 @@ class Results:
         if partial.keys() & acc.scattered:
             return False
         want, expr = acc.want(symbols_of(partial)), in_register(written, acc)
-        found = find_delivery(self.suppliers, written.target, expr, acc.memory, acc.dtype, want)
-        found = found or find_delivery(self.suppliers, written.target, expr, "", None, want)
+        found = find_operand_store(self.search, written.target, expr, acc.memory, acc.dtype, want)
+        found = found or find_operand_store(self.search, written.target, expr, "", None, want)
         if found is not None:
             emitter.deliver(found, bindings_of(place, partial), value)
         return found is not None
@@ -75,21 +75,25 @@ class Results:
             return
         left = {a.name: index_min(a.tile, place.left[a.name]) for a in self.tile.axes}
         copy, counts = copy_of_result(self.tile, written, place.position, left)
-        emitter.nodes += copy_loops(copy, counts, self.suppliers, self.names)
+        emitter.nodes += copy_loops(copy, counts, self.search, self.names)
 
-    def find_value(self, result: OperandTile, written: Written, partial: dict[str, Index]) -> Supply | None:
+    def find_value(
+        self, result: OperandTile, written: Written, partial: dict[str, Index]
+    ) -> OperandMove | None:
         """Return how a tile's value is computed at once; None where its elements are, one by one."""
         if partial.keys() & result.scattered:
             return None
         want = result.want(symbols_of(partial))
-        return find_delivery(self.suppliers, written.target, written.value, result.memory, result.dtype, want)
+        return find_operand_store(
+            self.search, written.target, written.value, result.memory, result.dtype, want
+        )
 
     def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:
         """Shares of a sum that lie in a buffer, added to its element."""
         target, value = sum_of_lanes(buffer, prod(acc.shape), self.tile)
         moved = {f"@{n}": p for n, p in place.position.items()}
         copy = Copy(substitute_read(target, moved), substitute_expr(value, moved), ())
-        return copy_loops(copy, {}, self.suppliers, self.names)
+        return copy_loops(copy, {}, self.search, self.names)
 
 
 def value_of(tile: Tile) -> Written:
@@ -114,7 +118,7 @@ def copy_of_result(
 
 
 def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
-    """Valid parts by name, so that one supply serves all places with the same parts; numbers stay numbers."""
+    """Valid parts by name, so that one load serves all places with the same parts; numbers stay numbers."""
     return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
 
 

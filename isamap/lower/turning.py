@@ -23,8 +23,8 @@ from isamap.lower.program import For, Names, Node
 from isamap.lower.walk import substituted
 from isamap.match import (
     OFFSET,
+    MoveSearch,
     OperandTile,
-    Suppliers,
     Tile,
     Written,
     address_steps,
@@ -45,7 +45,7 @@ def turned_tiles(
     numbers: Sequence[int],
     tile: Tile,
     loops: tuple[LoopStep, ...],
-    suppliers: Suppliers,
+    search: MoveSearch,
     *,
     back: Written | None,
     chains: Mapping[int, tuple[int, ...]],
@@ -62,11 +62,11 @@ def turned_tiles(
         wholes = [_whole(number, tile, loops).value for number in chain]
         most[loops[chain[-1]].axis] = None if None in wholes else prod(w for w in wholes if w is not None)
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
-    while block := find_tiles_block(operand, tile, most, suppliers, back=back):
+    while block := find_tiles_block(operand, tile, most, search, back=back):
         turned = {c[1:]: size for c, size in block.sizes if c.startswith("+")}
         if not turned or (found and {tiled[axis] for axis in turned} != found.keys()):
             break
-        if block.cost_ns >= _tile_ns(operand, tile, suppliers, back):
+        if block.cost_ns >= _tile_ns(operand, tile, search, back):
             break
         for axis, size in turned.items():
             _, before = found.get(tiled[axis], (axis, ()))
@@ -82,7 +82,7 @@ def joined_loops(
     numbers: Sequence[int],
     tile: Tile,
     loops: tuple[LoopStep, ...],
-    suppliers: Suppliers,
+    search: MoveSearch,
     *,
     back: Written | None,
 ) -> dict[int, tuple[int, ...]]:
@@ -93,7 +93,7 @@ def joined_loops(
     counting = [n for n in numbers if _whole(n, tile, loops).ceildiv(loops[n].step).value != 1]
     last = {loops[n].axis: n for n in counting}
     subject = operand.subject if back is None else back.target_at
-    steps = address_steps(subject, tile, [a for a, n in last.items() if loops[n].step == 1], suppliers)
+    steps = address_steps(subject, tile, [a for a, n in last.items() if loops[n].step == 1], search)
     # A loop over blocks of an axis has another name: nothing goes through it.
     order = [loops[n].axis if last[loops[n].axis] == n else f"{loops[n].axis} by {n}" for n in counting]
     counts = {axis: _whole(last[axis], tile, loops) for axis in steps}
@@ -108,16 +108,16 @@ def _whole(number: int, tile: Tile, loops: tuple[LoopStep, ...]) -> Index:
     return index_min(around[-1], axis.extent) if around else axis.extent
 
 
-def _tile_ns(operand: OperandTile, tile: Tile, suppliers: Suppliers, back: Written | None) -> float:
+def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written | None) -> float:
     """Return the time of an element when tiles are copied one by one. Units: ns."""
-    buffer = in_tiles(operand, suppliers).buffer
+    buffer = in_tiles(operand, search).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     by_axes = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=back)
     cells = copy_by_cells(operand, buffer, ZERO) if back is None else None
     ways = (
-        transfer_ns(by_axes, counts, suppliers),
-        packing_ns(cells, operand.shape, suppliers) if cells is not None else None,
+        transfer_ns(by_axes, counts, search),
+        packing_ns(cells, operand.shape, search) if cells is not None else None,
     )
     return min((ns for ns in ways if ns is not None), default=float("inf"))
 

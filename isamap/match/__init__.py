@@ -47,6 +47,18 @@ from isamap.match.moves.transfers import (
     transfer_ns,
 )
 from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.standing import is_lane, standing
+from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
+from isamap.match.operand_loads.want import (
+    BlockMove,
+    Leaf,
+    MoveSearch,
+    OperandMove,
+    Want,
+    registers_of,
+    registers_taken,
+)
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import dims
@@ -55,18 +67,6 @@ from isamap.match.proofs.proof import Proof, prove
 from isamap.match.refusals.refuse import lacking_abilities, refusals
 from isamap.match.refusals.rejection import LACKING, REASONS, Rejection
 from isamap.match.refusals.remedies import Fix, Gain, fixes, improving_rewrites
-from isamap.match.supplies.delivery import find_delivery, least_copy_ns
-from isamap.match.supplies.standing import is_lane, standing
-from isamap.match.supplies.supplying import find_supply
-from isamap.match.supplies.want import (
-    BlockMove,
-    Leaf,
-    Suppliers,
-    Supply,
-    Want,
-    registers_of,
-    registers_taken,
-)
 from isamap.match.tiles.held_sums import (
     Written,
     in_register,
@@ -80,15 +80,15 @@ from isamap.match.tiles.operand_tiles import (
     OFFSET,
     OperandTile,
     Tile,
-    accumulator_delivery,
+    accumulator_store,
     apply_mapping,
     bring,
     in_tiles,
     is_read_of,
     layouts,
+    move_search_of,
     profile_sizes,
     sums_can_be_padded,
-    suppliers_of,
     tensor_strides,
 )
 from isamap.match.tiles.sum_starts import begun_by, held_beginning
@@ -114,13 +114,13 @@ __all__ = [
     "LoopAxis",
     "Loops",
     "Mapping",
+    "MoveSearch",
     "Movement",
+    "OperandMove",
     "OperandTile",
     "Pattern",
     "Proof",
     "Rejection",
-    "Suppliers",
-    "Supply",
     "Tile",
     "TilesMove",
     "Transfer",
@@ -130,7 +130,7 @@ __all__ = [
     "WayOut",
     "Window",
     "Written",
-    "accumulator_delivery",
+    "accumulator_store",
     "address_steps",
     "apply_mapping",
     "begun_by",
@@ -149,12 +149,12 @@ __all__ = [
     "find_block",
     "find_clearing",
     "find_delivered",
-    "find_delivery",
     "find_dma",
     "find_groups",
     "find_mappings",
+    "find_operand_load",
+    "find_operand_store",
     "find_packing",
-    "find_supply",
     "find_tiles_block",
     "find_transfer",
     "first_violation",
@@ -176,6 +176,7 @@ __all__ = [
     "lay_out_between",
     "layouts",
     "least_copy_ns",
+    "move_search_of",
     "movements",
     "no_clearing",
     "own_sum",
@@ -199,7 +200,6 @@ __all__ = [
     "stored_way_out",
     "sum_of_lanes",
     "sums_can_be_padded",
-    "suppliers_of",
     "tensor_strides",
     "through",
     "tile_of",

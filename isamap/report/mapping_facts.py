@@ -24,9 +24,9 @@ from isamap.match import (
     Pattern,
     in_scratchpad,
     is_simple,
+    move_search_of,
     movements,
     pattern_of,
-    suppliers_of,
 )
 from isamap.match import Mapping as Found
 from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
@@ -269,7 +269,7 @@ class Look:
 
     def __init__(self, matched: Matched) -> None:
         self._matched = matched
-        self._suppliers = suppliers_of(matched.kernel, matched.machine)
+        self._search = move_search_of(matched.kernel, matched.machine)
         self._close: dict[Found, Facts] = {}
 
     def at(self, mapping: Found) -> Facts:
@@ -292,7 +292,7 @@ class Look:
         if mapping in self._close:
             return self._close[mapping]
         statement = matched.statements[mapping.statement]
-        found = movements(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
+        found = movements(matched.kernel, statement, mapping, matched.machine, search=self._search)
         cost = None
         if facts.estimate is not None and all(m.kind != "none" for m in found):
             cost = added(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
@@ -304,7 +304,7 @@ class Look:
         matched = self._matched
         own, statement = matched.of_statement(number), matched.statements[number]
         named = {name: matched.machine.instructions[name].instruction for name in by_instruction(own)}
-        found = {name: in_scratchpad(item, statement, self._suppliers) for name, item in named.items()}
+        found = {name: in_scratchpad(item, statement, self._search) for name, item in named.items()}
         open_ = [m for m in own if found[m.instruction] is None]
         if len(open_) > CLOSELY:
             return {}
@@ -320,7 +320,7 @@ class Look:
         """Return all variants of a mapping, one at a time."""
         matched = self._matched
         statement = matched.statements[mapping.statement]
-        return variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
+        return variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def count_variants(self, mapping: Found) -> int | None:
         """Return how many variants a mapping has; None where it has too many orders to look at each."""
@@ -328,7 +328,7 @@ class Look:
             return None
         matched = self._matched
         statement = matched.statements[mapping.statement]
-        return count_variants(matched.kernel, statement, mapping, matched.machine, suppliers=self._suppliers)
+        return count_variants(matched.kernel, statement, mapping, matched.machine, search=self._search)
 
     def ranked(self, mappings: Iterable[Found], few: int | None) -> list[Facts]:
         """Facts of mappings, the best first. What moves is told of the best `few`, or of all.

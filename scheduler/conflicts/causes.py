@@ -311,7 +311,7 @@ def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
     return sum(tiles * each for _, tiles, each in parts)
 
 
-def unsupplied(space: Space) -> Diagnostic:
+def unloadable(space: Space) -> Diagnostic:
     """Return what to say where an operand of every mapping is out of reach."""
     operand = next(o for o in space.option.operands if not space.stage_values(o))
     return Diagnostic(

@@ -18,7 +18,7 @@ from math import prod
 
 from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.scheduler.conflicts.causes import cause_of, other_mappings, too_few_registers, unsupplied
+from isamap.scheduler.conflicts.causes import cause_of, other_mappings, too_few_registers, unloadable
 from isamap.scheduler.conflicts.scratch_causes import too_small_scratchpads
 from isamap.scheduler.deciding.dealing import part_options
 from isamap.scheduler.deciding.per_operand import open_values
@@ -97,10 +97,10 @@ def explain(problem: Problem, fixed: Assignment) -> tuple[Diagnostic, ...]:
 def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
     """Return the error where no decisions have a schedule: the machine is too small, or lacks a move."""
     spaces = [question.space(option, {}) for option in options]
-    supplied = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
-    if not supplied:
-        return unsupplied(spaces[0])
-    return too_small_scratchpads(supplied) or too_few_registers(supplied)
+    feasible = [space for space in spaces if all(space.stage_values(o) for o in space.option.operands)]
+    if not feasible:
+        return unloadable(spaces[0])
+    return too_small_scratchpads(feasible) or too_few_registers(feasible)
 
 
 def _conflict(question: Question, fixed: Assignment) -> Diagnostic:

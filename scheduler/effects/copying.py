@@ -21,8 +21,8 @@ from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.outgoing import out_and_back
 from isamap.scheduler.effects.overlapping import beside, beside_the_sum, buffers, copied, movers
+from isamap.scheduler.effects.register_loads import least_loads
 from isamap.scheduler.effects.residence import holds_all, rows_together
-from isamap.scheduler.effects.supply import least_supply
 from isamap.source import added
 
 
@@ -112,7 +112,7 @@ def least_beside(way: Way) -> float:
     """
     hidden = 1 - way.problem.model.leak_factor
     made = (b.copied * _copied_ns(b.operand) for b in way.operands if _may_be_beside(b.operand))
-    return least_supply(way) + hidden * added(made)
+    return least_loads(way) + hidden * added(made)
 
 
 def _may_be_beside(operand: TileOperand) -> bool:

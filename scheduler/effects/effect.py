@@ -20,8 +20,8 @@ from isamap.scheduler.effects.copying import made_beside, moved
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
+from isamap.scheduler.effects.register_loads import busy, hints, loads
 from isamap.scheduler.effects.shares import Counts
-from isamap.scheduler.effects.supply import busy, hints, loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Context:
         return total([Const(issues), *(busy(self.tiling, operand) for operand in _inputs(self.option))])
 
     @property
-    def supplied(self) -> Cost:
+    def loaded(self) -> Cost:
         """What bringing all inputs takes."""
         return total(part.cost for part in self.brought)
 

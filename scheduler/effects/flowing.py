@@ -26,7 +26,7 @@ from isamap.scheduler.deciding.windows import reaches_of
 from isamap.scheduler.effects.last_results import last_results, left_by_sums, tiles_of
 from isamap.scheduler.effects.overlapping import entries
 from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, unit_ns
-from isamap.scheduler.effects.supply import loads
+from isamap.scheduler.effects.register_loads import loads
 
 # Up to so many sweeps over a buffer of one copy, with the share of computing that its filling waits for: it
 # hides behind the last sweep and the next first one. Of more sweeps, or of more issues than are on their way

@@ -9,7 +9,7 @@ from isamap.plan.problem import Problem
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses
-from isamap.scheduler.effects.supply import least_supply, shown_hints
+from isamap.scheduler.effects.register_loads import least_loads, shown_hints
 
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
@@ -27,4 +27,4 @@ def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Probl
 
 def least_leak(way: Way) -> float:
     """Return the exposed part of the operand loads' time."""
-    return way.problem.model.leak_factor * least_supply(way)
+    return way.problem.model.leak_factor * least_loads(way)

@@ -43,12 +43,12 @@ from isamap.scheduler.effects.leaks import leaks, least_leak
 from isamap.scheduler.effects.levels import one_after_another
 from isamap.scheduler.effects.pieces import beside_rows
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
+from isamap.scheduler.effects.register_loads import least_loads, pages
 from isamap.scheduler.effects.results import results_begun
 from isamap.scheduler.effects.revisits import revisits
 from isamap.scheduler.effects.same_sets import pieces_at_least
 from isamap.scheduler.effects.shares import Counts
 from isamap.scheduler.effects.streams import exposed
-from isamap.scheduler.effects.supply import least_supply, pages
 
 # --- figures that a machine may state ---------------------------------------------------------------------
 
@@ -113,17 +113,17 @@ def _moved(context: Context) -> Iterator[Part]:
 
 def _beside_streams(context: Context) -> Cost:
     from_memory = total(cost for level in context.missed[-1:] for cost in level.costs)
-    computing = total([context.computing, context.supplied])
+    computing = total([context.computing, context.loaded])
     return exposed(context.tiling, from_memory, computing, context.problem)
 
 
 def _beside_filled(context: Context) -> Cost:
     filled = buffers_filled(context.tiling.space, context.missed, context.problem)
-    return total([largest([context.computing, context.supplied]), *filled])
+    return total([largest([context.computing, context.loaded]), *filled])
 
 
 def _leaks(context: Context) -> Iterator[Part]:
-    hidden = total([context.supplied, *context.beside, *(total(costs) for _, costs in context.moved)])
+    hidden = total([context.loaded, *context.beside, *(total(costs) for _, costs in context.moved)])
     return map(Part, leaks(context.tiling, hidden, context.missed, context.problem))
 
 
@@ -138,12 +138,12 @@ EFFECTS: tuple[Effect, ...] = (
         "latency", "sums that wait for one {instruction} after the other", Counts.WITHIN,
         whole(lambda c: chains(c.tiling)),
     ),
-    Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_supply),
+    Effect("supply", "loads into registers", Counts.LONGEST, lambda c: c.brought, least=least_loads),
     Effect("from {by}", "traffic from {by}", Counts.WITHIN, _traffic, (CACHES,)),
     Effect("by {by}", "data movement by {by}", Counts.LONGEST, _moved),
     Effect(
         "beside", "loads into registers, and copies in parallel with the sums", Counts.BEYOND,
-        whole(lambda c: total([c.supplied, *c.beside])), (ALONE,), least=least_beside,
+        whole(lambda c: total([c.loaded, *c.beside])), (ALONE,), least=least_beside,
     ),
     Effect(
         "levels", "transfers from one level that wait for those from another", Counts.BEYOND,

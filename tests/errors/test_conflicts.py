@@ -37,7 +37,7 @@ GEMM = gemm(512, 512, 512)
 TILED = tiled_gemm(256, 256, 4096)
 BROADCAST = gemm_option(64, 64, 64)
 TWO = problem(BROADCAST, renamed(BROADCAST, "m", "x"))
-UNSUPPLIED = replace(
+UNLOADABLE = replace(
     BROADCAST,
     operands=(replace(BROADCAST.operands[0], direct_ns=None, staged_ns=None), *BROADCAST.operands[1:]),
 )
@@ -160,11 +160,11 @@ CASES: dict[str, tuple[Problem, dict[str, int]]] = {
         {},
     ),
     "an operand that nothing loads": (
-        problem(UNSUPPLIED),
+        problem(UNLOADABLE),
         {},
     ),
     "a mapping whose operand nothing loads": (
-        problem(BROADCAST, UNSUPPLIED),
+        problem(BROADCAST, UNLOADABLE),
         {"mapping": 1, "unroll.m": 2},
     ),
 }

@@ -18,7 +18,15 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import verify_case
 from isamap.ir import F32, Index, Kernel, Read, interpret
 from isamap.machine import load_machine
-from isamap.match import Mapping, Pattern, Suppliers, Supply, Want, find_delivery, find_supply
+from isamap.match import (
+    Mapping,
+    MoveSearch,
+    OperandMove,
+    Pattern,
+    Want,
+    find_operand_load,
+    find_operand_store,
+)
 from isamap.match.mappings.exact import largest
 from isamap.simulate import Cut, perform
 from isamap.source import Source
@@ -248,15 +256,15 @@ AT = {"@m": 2, "@k": 3, "A.s0": 100}
 def chains_touch_what_is_wanted() -> bool:
     """Return whether a part of a register comes from, and goes to, so many elements and no more."""
     machine = load_machine("x86-avx2")
-    suppliers = Suppliers(machine, {"A": STRIDES})
+    search = MoveSearch(machine, {"A": STRIDES})
     held = Read("$value:ymm", (Index.of("%0"),), F32)
     for part in (None, Index.of(3)):
         want = Want(PART_OF_A_ROW, "ymm", F32, (8,), (part,))
         for found in (
-            find_supply(suppliers, want),
-            find_delivery(suppliers, PART_OF_A_ROW, held, "", None, want),
+            find_operand_load(search, want),
+            find_operand_store(search, PART_OF_A_ROW, held, "", None, want),
         ):
-            if isinstance(found, Supply) and touched(found, machine, AT) != elements(
+            if isinstance(found, OperandMove) and touched(found, machine, AT) != elements(
                 PART_OF_A_ROW, (8,), (part,), AT
             ):
                 return False

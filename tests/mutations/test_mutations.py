@@ -233,13 +233,13 @@ LOWERING = (
 MOVING = (
     Mutation(
         "read behind a part",
-        "isamap.match.supplies.supplying:reads_past",
+        "isamap.match.operand_loads.load_search:reads_past",
         always(False),
         chains_touch_what_is_wanted,
     ),
     Mutation(
         "write behind a part",
-        "isamap.match.supplies.delivery:reads_past",
+        "isamap.match.operand_loads.store_search:reads_past",
         always(False),
         chains_touch_what_is_wanted,
     ),

@@ -26,7 +26,7 @@ from isamap.ir import OPS, Kernel, Range, bind, interpret, print_routine
 from isamap.kernels import list_kernels
 from isamap.lower.lower import lower
 from isamap.machine import Machine, load_machine, missing_features
-from isamap.match import Mapping, Suppliers, apply_mapping, layouts, pattern_of, profile_sizes
+from isamap.match import Mapping, MoveSearch, apply_mapping, layouts, pattern_of, profile_sizes
 from isamap.match.mappings.enumerate import statement_mappings
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
@@ -70,7 +70,7 @@ class Attempt:
 class Lookup:
     """What is found once for all mappings of a statement: `tiles` names those that can be applied."""
 
-    suppliers: Suppliers
+    search: MoveSearch
     tiles: frozenset[str]
 
 
@@ -103,7 +103,7 @@ def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
     arrays = small_arrays((o for o in kernel.operands if o.role != "temp"), _all(kernel, values), random)
     plain = make_guards_explicit(bind(kernel, sizes))
     number = random.randrange(len(statements(plain)))
-    suppliers = Suppliers(machine, layouts(plain))
+    search = MoveSearch(machine, layouts(plain))
     found = list(statement_mappings(statements(plain)[number], number, machine))
     own = matches_of(statements(plain)[number], number, machine)
     tiles = frozenset(t.mapping.ident for t in tiles_of(own, machine))
@@ -114,7 +114,7 @@ def attempts(seed: int, machine: Machine) -> Iterator[Attempt]:
     for count, mapping in enumerate(random.sample(found, min(PER_KERNEL, len(found)))):
         name = f"{machine.name.replace('-', '_')}_{seed}_{count}"
         attempt = Attempt(name, mapping, "", kernel, sizes, values, arrays)
-        yield _carried(attempt, replace(plain, name=name), problem, Lookup(suppliers, tiles), random)
+        yield _carried(attempt, replace(plain, name=name), problem, Lookup(search, tiles), random)
 
 
 def run_batch(batch: list[Attempt], machine: Machine) -> list[Attempt]:
@@ -200,7 +200,7 @@ def _carried(
     schedule = random_schedule(forced, random, wildest=random.choice((1, 1, 1, TRIES)))
     if schedule is None:
         return replace(attempt, ended="no schedule found whose registers are enough")
-    machine = look.suppliers.machine
+    machine = look.search.machine
     try:
         program = lower(plain, machine, schedule, attempt.sizes)
         model = machine.target.run == "model"
@@ -215,7 +215,7 @@ def _step(mapping: Mapping, plain: Kernel, look: Lookup) -> str:
     statement = statements(plain)[mapping.statement]
     if mapping.ident in look.tiles:
         return "no moves bring an operand in, or the result out"
-    pattern = pattern_of(look.suppliers.machine.instructions[mapping.instruction].instruction)
+    pattern = pattern_of(look.search.machine.instructions[mapping.instruction].instruction)
     assert pattern is not None
     if apply_mapping(statement, mapping, pattern, profile_sizes(statement)) is not None:
         return "a rest of a maximum or minimum would have to be padded"

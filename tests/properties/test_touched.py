@@ -16,7 +16,7 @@ from properties.touching import STRIDES, elements, touched
 
 from isamap.ir import Cast, DType, Expr, Index, Read, converts_exactly
 from isamap.machine import Machine, load_machine
-from isamap.match import Suppliers, Supply, Want, find_delivery, find_supply
+from isamap.match import MoveSearch, OperandMove, Want, find_operand_load, find_operand_store
 from isamap.match.moves.chains import steps_of
 from isamap.match.tiles.operand_tiles import zero_of
 
@@ -28,8 +28,8 @@ LOOKED_AT = 150  # wants for each machine
 
 
 @dataclass(frozen=True)
-class Favouring(Suppliers):
-    """Suppliers for which one instruction costs next to nothing."""
+class Favouring(MoveSearch):
+    """MoveSearch for which one instruction costs next to nothing."""
 
     favoured: str = ""
 
@@ -48,28 +48,28 @@ def forms(rank: int) -> tuple[tuple[Index, Index], ...]:
     return ((M, K), (M, K + LANE), (M + LANE, K), (M, K + LANE.floordiv(2)), *groups, *interleaved)
 
 
-def wants(machine: Machine, suppliers: Suppliers) -> Iterator[tuple[Want, Read]]:
+def wants(machine: Machine, search: MoveSearch) -> Iterator[tuple[Want, Read]]:
     """Registers that instructions write, as parts of them may be wanted, and what they hold of A."""
-    known = suppliers.known
+    known = search.known
     registers = {
         (p.output.memory or "", p.output.dtype, tuple(s.value for s in p.output.shape))
         for ps in (*known.producers.values(), *(q for group in known.in_pieces.values() for q in group))
         for p in ps
     }
     for memory, dtype, shape in sorted(registers, key=str):
-        if suppliers.is_addressable(memory) or None in shape or len(shape) > 2:
+        if search.is_addressable(memory) or None in shape or len(shape) > 2:
             continue
         sizes = tuple(s for s in shape if s)
-        for source, index, part in product(sources(dtype, suppliers), forms(len(sizes)), parts(sizes)):
+        for source, index, part in product(sources(dtype, search), forms(len(sizes)), parts(sizes)):
             element = Read("A", index, source)
             expr: Expr = element if source == dtype else Cast(element, dtype)
             for fill in (None, zero_of(dtype)):
                 yield Want(expr, memory, dtype, sizes, part, fill), element
 
 
-def sources(dtype: DType, suppliers: Suppliers) -> list[DType]:
+def sources(dtype: DType, search: MoveSearch) -> list[DType]:
     """Return the type itself, and types that an instruction makes it of by widening."""
-    made = [p.value for (_, name), ps in suppliers.known.producers.items() if name == dtype.name for p in ps]
+    made = [p.value for (_, name), ps in search.known.producers.items() if name == dtype.name for p in ps]
     widened = {v.value.dtype for v in made if isinstance(v, Cast) and converts_exactly(v.value.dtype, dtype)}
     return sorted({dtype, *widened}, key=lambda d: d.name)
 
@@ -83,34 +83,34 @@ def parts(sizes: tuple[int, ...]) -> Iterator[tuple[Index | None, ...]]:
         yield tuple(Index.of("#n") if n == axis else None for n in range(len(sizes)))
 
 
-def moving(machine: Machine, suppliers: Suppliers, role: str, dtype: DType) -> list[str]:
+def moving(machine: Machine, search: MoveSearch, role: str, dtype: DType) -> list[str]:
     """Instructions that read (or write) elements of a type in memory."""
     return [
         name
         for name, item in machine.instructions.items()
         if any(
-            o.role == role and o.dtype == dtype and suppliers.is_addressable(o.memory)
+            o.role == role and o.dtype == dtype and search.is_addressable(o.memory)
             for o in item.instruction.operands
         )
     ]
 
 
-def favouring(machine: Machine, element: Read, role: str) -> list[Suppliers]:
-    """Suppliers, each with another instruction that moves such elements as the cheapest."""
-    plain = Suppliers(machine, {"A": STRIDES})
+def favouring(machine: Machine, element: Read, role: str) -> list[MoveSearch]:
+    """MoveSearch, each with another instruction that moves such elements as the cheapest."""
+    plain = MoveSearch(machine, {"A": STRIDES})
     named = moving(machine, plain, role, element.dtype)
     return [Favouring(machine, {"A": STRIDES}, favoured=name) for name in named]
 
 
-def asked(machine: Machine, role: str, count: int) -> Iterator[tuple[Suppliers, Want, Read]]:
+def asked(machine: Machine, role: str, count: int) -> Iterator[tuple[MoveSearch, Want, Read]]:
     """So many wants, each with an instruction that moves elements of its type the cheapest."""
-    chosen, everything = random.Random(7), [*wants(machine, Suppliers(machine, {"A": STRIDES}))]
+    chosen, everything = random.Random(7), [*wants(machine, MoveSearch(machine, {"A": STRIDES}))]
     for want, element in chosen.choices(everything, k=count):
         if known := favouring(machine, element, role):
             yield chosen.choice(known), want, element
 
 
-def assert_inside(found: Supply, want: Want, element: Read, machine: Machine) -> None:
+def assert_inside(found: OperandMove, want: Want, element: Read, machine: Machine) -> None:
     for env in counts(want):
         outside = touched(found, machine, env) - elements(element, want.shape, want.valid, env)
         assert not outside, f"{found} reads {outside} for {want}"
@@ -126,9 +126,9 @@ def counts(want: Want) -> tuple[dict[str, int], ...]:
 @pytest.mark.parametrize("name", MACHINES)
 def test_chains_read_only_what_is_wanted_whichever_is_the_cheapest(name: str) -> None:
     machine, chains = load_machine(name), 0
-    for suppliers, want, element in asked(machine, "in", LOOKED_AT):
-        found = find_supply(suppliers, want)
-        if isinstance(found, Supply):
+    for search, want, element in asked(machine, "in", LOOKED_AT):
+        found = find_operand_load(search, want)
+        if isinstance(found, OperandMove):
             chains += 1
             assert_inside(found, want, element, machine)
     assert chains > LOOKED_AT // 40
@@ -138,16 +138,16 @@ def test_chains_read_only_what_is_wanted_whichever_is_the_cheapest(name: str) ->
 @pytest.mark.parametrize("name", ["x86-avx2", "x86-avx512-bf16"])
 def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_wanted(name: str) -> None:
     machine, chosen, chains = load_machine(name), random.Random(7), set[tuple[str, ...]]()
-    plain = Suppliers(machine, {"A": STRIDES})
+    plain = MoveSearch(machine, {"A": STRIDES})
     for want, element in wants(machine, plain):
         whole = replace(want, valid=tuple(None for _ in want.shape), fill=None)
-        if want != whole or not isinstance(find_supply(plain, whole), Supply):
+        if want != whole or not isinstance(find_operand_load(plain, whole), OperandMove):
             continue
-        for suppliers in favouring(machine, element, "in"):
+        for search in favouring(machine, element, "in"):
             fill = zero_of(want.dtype) if chosen.random() < 0.2 else None
             part = replace(whole, valid=chosen.choice([*parts(want.shape)]), fill=fill)
             for each in (whole, part):
-                if isinstance(found := find_supply(suppliers, each), Supply):
+                if isinstance(found := find_operand_load(search, each), OperandMove):
                     chains.add(tuple(step.instruction for step in steps_of(found)))
                     assert_inside(found, each, element, machine)
     assert len(chains) > 100
@@ -155,13 +155,13 @@ def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_want
 
 @pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize("name", MACHINES)
-def test_deliveries_write_exactly_what_is_wanted_whichever_is_the_cheapest(name: str) -> None:
+def test_stores_write_exactly_what_is_requested_whichever_is_the_cheapest(name: str) -> None:
     machine, chains = load_machine(name), 0
-    for suppliers, want, element in asked(machine, "out", LOOKED_AT):
+    for search, want, element in asked(machine, "out", LOOKED_AT):
         here = tuple(Index.of(f"%{n}") for n in range(len(want.shape)))
         held = Read(f"$value:{want.memory}", here, want.dtype)
         value = held if element.dtype == want.dtype else Cast(held, element.dtype)
-        found = find_delivery(suppliers, element, value, "", None, want)
+        found = find_operand_store(search, element, value, "", None, want)
         if found is not None:
             chains += 1
             for env in counts(want):

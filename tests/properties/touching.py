@@ -13,7 +13,7 @@ from isamap.ir.evaluate import evaluate_index
 from isamap.ir.index import ONE
 from isamap.lower.touched import touched_elements
 from isamap.machine import Machine
-from isamap.match import Location, Supply
+from isamap.match import Location, OperandMove
 
 Places = set[tuple[str, int]]
 STRIDES = (Index.of("A.s0"), ONE)
@@ -33,7 +33,7 @@ def elements(
     return {(read.buffer, int(a)) for a in np.broadcast_to(address, at.shape[1:])}
 
 
-def touched(found: Supply, machine: Machine, env: Mapping[str, int]) -> Places:
+def touched(found: OperandMove, machine: Machine, env: Mapping[str, int]) -> Places:
     """Addresses of all that the instructions of a chain touch by their meaning."""
     instruction = machine.instructions[found.instruction].instruction
     params = tuple((n, v.evaluate(env)) for n, v in found.params if isinstance(v, Index))
@@ -47,7 +47,7 @@ def touched(found: Supply, machine: Machine, env: Mapping[str, int]) -> Places:
         for corner in between(meant.get(name, ())):
             places.add((place.buffer, start + sum(n * s for n, s in zip(corner, steps, strict=True))))
     for _, source in found.inputs:
-        if isinstance(source, Supply):
+        if isinstance(source, OperandMove):
             places |= touched(source, machine, env)
     return places
 

@@ -15,7 +15,7 @@ from isamap.kernels import kernel_path
 from isamap.lower.program import Block, For, If, Issue, MemoryRef, Node
 from isamap.lower.touched import check_touched
 from isamap.machine import load_machine
-from isamap.match import Copy, Suppliers, find_block
+from isamap.match import Copy, MoveSearch, find_block
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
 from isamap.source import Source
@@ -136,9 +136,9 @@ def test_a_kernel_that_turns_a_matrix_is_performed_in_blocks(tmp_path: Path, siz
     assert is_right(made, kernel, given)
 
 
-def suppliers(hw: str) -> Suppliers:
+def search(hw: str) -> MoveSearch:
     strides = {"B": (Index.of("B.s0"), Index.of(1)), "t": (Index.of(1), Index.of(8), Index.of(1))}
-    return Suppliers(load_machine(hw), strides)
+    return MoveSearch(load_machine(hw), strides)
 
 
 def copy(value: Expr, *, turned: bool = True) -> Copy:
@@ -151,7 +151,7 @@ READ = Read("B", (Index.of("@n") + Index.of("~n"), Index.of("~k")), F32)
 
 
 def test_what_a_block_means_decides_which_copies_it_moves(tmp_path: Path) -> None:
-    plain = suppliers(machine(tmp_path))
+    plain = search(machine(tmp_path))
     found = find_block(copy(READ), {"~n": 8, "~k": 12}, plain)
     assert found is not None
     assert (found.instruction, dict(found.sizes), found.cost_ns) == ("whatever", {"~n": 4, "~k": 4}, 1 / 16)
@@ -163,7 +163,7 @@ def test_what_a_block_means_decides_which_copies_it_moves(tmp_path: Path) -> Non
 
 
 def test_a_block_converts_as_it_says(tmp_path: Path) -> None:
-    narrowing = suppliers(machine(tmp_path, target="bf16", value="bf16(a[i, j])"))
+    narrowing = search(machine(tmp_path, target="bf16", value="bf16(a[i, j])"))
     assert find_block(copy(Cast(READ, BF16)), {"~n": 8, "~k": 12}, narrowing) is not None
     assert find_block(copy(READ), {"~n": 8, "~k": 12}, narrowing) is None
 
@@ -188,7 +188,7 @@ def test_axes_of_a_block_may_count_the_digits_of_one_counter(tmp_path: Path) -> 
     n, k = Index.of("~n"), Index.of("~k")
     value = Read("B", READ.index, BF16)
     pairs = Read("t", (Index.of("@offset"), k.floordiv(2), n * 2 + k.mod(2)), BF16)
-    plain = suppliers(str(path))
+    plain = search(str(path))
     found = find_block(Copy(pairs, value, ("~n", "~k")), {"~n": 4, "~k": 16}, plain)
     assert found is not None
     assert (found.instruction, dict(found.sizes), found.cost_ns) == ("pairs", {"~n": 4, "~k": 8}, 1 / 32)

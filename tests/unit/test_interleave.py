@@ -10,9 +10,9 @@ from unit.matching import instruction
 from isamap.ir import BF16, DTYPES, F32, Cast, DType, Index, Read
 from isamap.ir.index import ONE
 from isamap.machine import Machine, load_machine
-from isamap.match import Location, Suppliers, Supply, Want, find_supply
-from isamap.match.supplies.interleave import is_wasted
-from isamap.match.supplies.register_parts import axes_at, box_of, pieces_of
+from isamap.match import Location, MoveSearch, OperandMove, Want, find_operand_load
+from isamap.match.operand_loads.interleave import is_wasted
+from isamap.match.operand_loads.register_parts import axes_at, box_of, pieces_of
 
 AVX512 = load_machine("x86-avx512")
 I8 = DTYPES["i8"]
@@ -20,23 +20,23 @@ LANE, K, N = Index.of("%0"), Index.of("@k"), Index.of("@n")
 ROW = Index.of("B.s0")
 
 
-def suppliers(machine: Machine = AVX512) -> Suppliers:
-    return Suppliers(machine, {"B": (ROW, ONE), "D": (Index.of(40), ONE)})
+def search(machine: Machine = AVX512) -> MoveSearch:
+    return MoveSearch(machine, {"B": (ROW, ONE), "D": (Index.of(40), ONE)})
 
 
 def want(dtype: DType, size: int, row: Index, column: Index, memory: str = "zmm", buffer: str = "B") -> Want:
     return Want(Read(buffer, (row, column), dtype), memory, dtype, (size,), (None,))
 
 
-def names(found: Supply) -> list[str]:
+def names(found: OperandMove) -> list[str]:
     """Instructions of a chain, those whose results are read first."""
-    return [n for _, i in found.inputs if isinstance(i, Supply) for n in names(i)] + [found.instruction]
+    return [n for _, i in found.inputs if isinstance(i, OperandMove) for n in names(i)] + [found.instruction]
 
 
-def places(found: Supply) -> list[Index]:
+def places(found: OperandMove) -> list[Index]:
     """Return where the loads of a chain begin."""
     own = [i.offset for _, i in found.inputs if isinstance(i, Location)]
-    return own + [p for _, i in found.inputs if isinstance(i, Supply) for p in places(i)]
+    return own + [p for _, i in found.inputs if isinstance(i, OperandMove) for p in places(i)]
 
 
 # --- pieces -----------------------------------------------------------------------------------------------
@@ -100,27 +100,27 @@ def test_axes_are_found_from_lanes_between_which_others_lie() -> None:
         assert 16 * (at["l"] or 0) + (at["j"] or 0) == lane
 
 
-def without(folder: Path, *starts: str) -> Suppliers:
+def without(folder: Path, *starts: str) -> MoveSearch:
     """AVX-512 without the instructions whose names start so."""
     names = ", ".join(n for n in AVX512.instructions if n.startswith(starts))
     text = f"isamap: 1\nname: m\nsummary: s\nextends: x86-avx512\nremove: [{names}]\n"
     (folder / "m.yaml").write_text(text)
-    return suppliers(load_machine(str(folder / "m.yaml")))
+    return search(load_machine(str(folder / "m.yaml")))
 
 
 # --- chains -----------------------------------------------------------------------------------------------
 
 
 def test_pairs_of_rows_are_interleaved() -> None:
-    found = find_supply(suppliers(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    assert isinstance(found, OperandMove)
     assert names(found) == ["load_ymm_bf16"] * 2 + ["beside_zmm_bf16", "pairs_zmm_bf16"]
     assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
 
 
 def test_fours_of_rows_are_laid_side_by_side_and_turned() -> None:
-    found = find_supply(suppliers(), want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+    assert isinstance(found, OperandMove)
     halves = ["load_xmm_i8", "load_xmm_i8", "beside_ymm_i8"]
     assert names(found) == [*halves, *halves, "beside_zmm_i8", "turn4_zmm_i8", "turn1_zmm_i8"]
     assert places(found) == [(K + p) * ROW + N for p in range(4)]
@@ -130,76 +130,76 @@ def test_fours_of_rows_are_laid_side_by_side_and_turned() -> None:
 def test_without_the_permutation_or_the_joining_pairs_are_interleaved(
     tmp_path: Path, gone: tuple[str, ...]
 ) -> None:
-    found = find_supply(without(tmp_path, *gone), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
-    assert isinstance(found, Supply)
+    found = find_operand_load(without(tmp_path, *gone), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    assert isinstance(found, OperandMove)
     assert names(found) == ["load_lanes4_zmm_bf16"] * 2 + ["interleave1_lo_zmm_bf16"]
     assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
 
 
 def test_without_joining_fours_of_rows_are_interleaved_twice(tmp_path: Path) -> None:
     on = without(tmp_path, "beside_zmm", "join_zmm", "lanes_")
-    found = find_supply(on, want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
-    assert isinstance(found, Supply)
+    found = find_operand_load(on, want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+    assert isinstance(found, OperandMove)
     assert names(found).count("interleave1_lo_zmm_i8") == 3
     assert sorted(map(str, places(found))) == sorted(str((K + p) * ROW + N) for p in range(4))
 
 
 def test_rows_at_a_known_distance_are_interleaved_too() -> None:
-    found = find_supply(suppliers(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2), buffer="D"))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2), buffer="D"))
+    assert isinstance(found, OperandMove)
     assert places(found) == [K * 40 + N, K * 40 + 40 + N]
 
 
 def test_a_column_is_not_interleaved_out_of_single_elements() -> None:
-    assert find_supply(suppliers(), want(F32, 16, N + LANE, K)) is None
+    assert find_operand_load(search(), want(F32, 16, N + LANE, K)) is None
 
 
 def test_a_row_is_loaded_and_not_interleaved() -> None:
-    found = find_supply(suppliers(), want(F32, 16, K, N + LANE))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(F32, 16, K, N + LANE))
+    assert isinstance(found, OperandMove)
     assert names(found) == ["load_zmm_f32"]
 
 
 def test_bf16_is_spaced_out_and_widened_by_lanes_that_matter() -> None:
     """Without an instruction that converts: a load, zeros between, and the even elements shifted up."""
     wide = Want(Cast(Read("B", (K, N + LANE), BF16), F32), "zmm", F32, (16,), (None,))
-    found = find_supply(suppliers(), wide)
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), wide)
+    assert isinstance(found, OperandMove)
     assert names(found) == ["load_ymm_bf16", "space_zmm_bf16", "cvt_even_zmm_bf16_f32"]
 
 
 def test_a_part_of_a_load_is_not_taken_for_what_lies_behind_may_not_exist(tmp_path: Path) -> None:
     on = without(tmp_path, "load_lanes", "beside_zmm", "join_zmm", "lanes_")
-    assert find_supply(on, want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))) is None
+    assert find_operand_load(on, want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))) is None
 
 
 def test_a_broadcast_of_a_pair_is_not_taken_for_one_of_its_elements(tmp_path: Path) -> None:
     """The other one would be shifted out; behind the last element of the array it does not exist."""
     one = Want(Cast(Read("B", (K, N), BF16), F32), "zmm", F32, (16,), (None,))
     pair = want(BF16, 32, K, N + LANE.mod(2))
-    found = find_supply(suppliers(), pair)
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), pair)
+    assert isinstance(found, OperandMove)
     assert names(found) == ["broadcast2_zmm_bf16"]
     on = without(tmp_path, "broadcast_zmm", "spread1_", "set_", "load_xmm_i16")
-    other = find_supply(on, one)
-    assert not isinstance(other, Supply) or "broadcast2_zmm_bf16" not in names(other)
+    other = find_operand_load(on, one)
+    assert not isinstance(other, OperandMove) or "broadcast2_zmm_bf16" not in names(other)
 
 
 def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
-    turn = next(p for p in suppliers().known.producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
-    plain = next(p for p in suppliers().known.producers["zmm", "i8"] if p.name == "load_zmm_i8")
+    turn = next(p for p in search().known.producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
+    plain = next(p for p in search().known.producers["zmm", "i8"] if p.name == "load_zmm_i8")
     turned = want(I8, 64, K + LANE.floordiv(4).mod(4), N + 4 * LANE.floordiv(16) + LANE.mod(4))
     row = want(I8, 64, K, N + LANE)
-    assert not is_wasted(suppliers(), turn, turned)
-    assert is_wasted(suppliers(), turn, row)
-    assert not is_wasted(suppliers(), plain, row)
+    assert not is_wasted(search(), turn, turned)
+    assert is_wasted(search(), turn, row)
+    assert not is_wasted(search(), plain, row)
 
 
 def test_two_statements_that_share_an_output_interleave_as_well(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text(ZIP)
     machine = load_machine(str(tmp_path / "m.yaml"))
-    found = find_supply(suppliers(machine), want(F32, 16, K + LANE.mod(2), N + LANE.floordiv(2), "v"))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(machine), want(F32, 16, K + LANE.mod(2), N + LANE.floordiv(2), "v"))
+    assert isinstance(found, OperandMove)
     assert names(found) == ["load_half", "load_half", "zip"]
 
 

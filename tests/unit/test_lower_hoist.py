@@ -75,8 +75,8 @@ def test_a_copy_that_serves_all_iterations_is_paid_once(index: str, turns: int) 
 def test_what_a_copy_serves_is_known_of_outlines_too(prices_copies: bool) -> None:
     kernel = bind(parse_kernel(request(f"seq t in T {{ {FILL} {SUM % '0'} {STATE} }}").kernel), SIZES)
     frame = Frame.of(kernel, load_machine("x86-avx512"), SIZES, 1)
-    tile = next(t for t in tiles_of(frame.matches[1], frame.suppliers.machine) if t.mapping.instruction)
-    option = option_of(tile, frame.suppliers, kernel, SIZES, prices_copies=prices_copies)
+    tile = next(t for t in tiles_of(frame.matches[1], frame.search.machine) if t.mapping.instruction)
+    option = option_of(tile, frame.search, kernel, SIZES, prices_copies=prices_copies)
     assert option is not None
     assert max(operand.turns_of_copy for operand in option.operands) == 3
 

@@ -178,9 +178,9 @@ def test_a_first_schedule_is_made_of_mappings_of_which_all_copies_are_priced() -
     split = next(o for o in outlines(statement, 0, frame) if o.joined)
     assert split.further is not None
 
-    supplied = looked_at(split, at_once=True)
-    assert supplied is not None
-    one, all_ = (looked_at(supplied, at_once=at_once) for at_once in (False, True))
+    loaded = looked_at(split, at_once=True)
+    assert loaded is not None
+    one, all_ = (looked_at(loaded, at_once=at_once) for at_once in (False, True))
 
     assert one is not None
     assert one.is_priced_in_part

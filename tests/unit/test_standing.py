@@ -11,8 +11,8 @@ from isamap.formulate.build import build_problem
 from isamap.ir import BF16, F32, Call, Cast, Const, Expr, Index, Read, bind
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
-from isamap.match import Copy, Suppliers, find_packing, packing_ns, standing
-from isamap.match.supplies.standing import lying
+from isamap.match import Copy, MoveSearch, find_packing, packing_ns, standing
+from isamap.match.operand_loads.standing import lying
 from isamap.transform import make_guards_explicit
 
 AVX512 = load_machine("x86-avx512")
@@ -66,18 +66,18 @@ def test_divisions_by_sizes_stay_as_they_are() -> None:
 )
 def test_a_packing_costs_what_it_costs_at_its_real_place(subscripts: tuple[Index, ...]) -> None:
     strides = tuple(Index.of(2000 // 100**d) for d in range(len(subscripts) - 1))
-    suppliers = Suppliers(AVX512, {"X": (*strides, ONE), "tile": (ONE, Index.of(32), ONE)})
+    search = MoveSearch(AVX512, {"X": (*strides, ONE), "tile": (ONE, Index.of(32), ONE)})
     copy = Copy(Read("tile", (Index.of("@offset"), ROW, PART), BF16), element(*subscripts), ("~0", "~1"))
-    found = find_packing(copy, (16, 32), suppliers)
-    assert packing_ns(copy, (16, 32), suppliers) == (None if found is None else found.cost_ns)
+    found = find_packing(copy, (16, 32), search)
+    assert packing_ns(copy, (16, 32), search) == (None if found is None else found.cost_ns)
 
 
 def test_copies_that_differ_in_their_place_only_are_priced_once() -> None:
-    suppliers = Suppliers(AVX512, {"X": (Index.of("X.s0"), ONE), "tile": (ONE, Index.of(32), ONE)})
+    search = MoveSearch(AVX512, {"X": (Index.of("X.s0"), ONE), "tile": (ONE, Index.of(32), ONE)})
     copy = Copy(Read("tile", (Index.of("@offset"), ROW, PART), BF16), element(N, C + PART), ("~0", "~1"))
     moved = replace(copy, value=element(C * 2 + 1, N - ROW + PART))
-    assert packing_ns(copy, (16, 32), suppliers) == packing_ns(moved, (16, 32), suppliers) is not None
-    assert len(suppliers.packings) == 1
+    assert packing_ns(copy, (16, 32), search) == packing_ns(moved, (16, 32), search) is not None
+    assert len(search.packings) == 1
 
 
 STRIDES = {

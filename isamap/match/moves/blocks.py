@@ -21,11 +21,11 @@ from math import prod
 from isamap.ir import Cast, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
+from isamap.match.operand_loads.standing import standing
+from isamap.match.operand_loads.want import BlockMove, MoveSearch
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Binding
-from isamap.match.supplies.standing import standing
-from isamap.match.supplies.want import BlockMove, Suppliers
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
 
@@ -48,7 +48,7 @@ class Counters:
 def find_block(
     copy: Copy,
     counts: Mapping[str, int],
-    suppliers: Suppliers,
+    search: MoveSearch,
     around: Mapping[str, int | None] | None = None,
 ) -> BlockMove | None:
     """Return the cheapest instruction that moves blocks of a copy; None when there is none.
@@ -58,11 +58,11 @@ def find_block(
     """
     counters = Counters(counts, around or {})
     best: BlockMove | None = None
-    for pattern in suppliers.known.block_moves:
-        cost = suppliers.interval_ns(pattern.name, {}) / prod(_lengths(pattern).values())
+    for pattern in search.known.block_moves:
+        cost = search.interval_ns(pattern.name, {}) / prod(_lengths(pattern).values())
         if best is not None and cost >= best.cost_ns:
             continue
-        best = _laid_over(copy, counters, pattern, cost, suppliers) or best
+        best = _laid_over(copy, counters, pattern, cost, search) or best
     return best
 
 
@@ -93,7 +93,7 @@ def find_tiles_block(
     operand: OperandTile,
     tile: Tile,
     most: Mapping[str, int | None],
-    suppliers: Suppliers,
+    search: MoveSearch,
     *,
     back: Written | None = None,
 ) -> BlockMove | None:
@@ -101,21 +101,21 @@ def find_tiles_block(
 
     Units: `most` of the tiles that loops along axes count, as far as that is known.
     """
-    if not suppliers.known.block_moves:
+    if not search.known.block_moves:
         return None
     strides = {axis: Index.of(f"#{axis}") for axis in most}
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    known = in_tiles(operand, suppliers).buffer, Index.of(OFFSET), tile, position, strides
+    known = in_tiles(operand, search).buffer, Index.of(OFFSET), tile, position, strides
     copy = across_tiles(operand, *known, back=back)
     counts = {f"~{a.name}": a.tile for a in shown_axes(operand, tile)}
     around = {f"+{axis}": count for axis, count in most.items()}
     target, value = (standing(e, lambda symbol: symbol in copy.counters) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     question = (target, value, (*counts.items(), *around.items()))
-    if question not in suppliers.blocks:
+    if question not in search.blocks:
         alike = Copy(target, value, copy.counters)
-        suppliers.blocks[question] = find_block(alike, counts, suppliers, around)
-    return suppliers.blocks[question]
+        search.blocks[question] = find_block(alike, counts, search, around)
+    return search.blocks[question]
 
 
 def _lengths(pattern: Pattern) -> dict[str, int]:
@@ -123,7 +123,7 @@ def _lengths(pattern: Pattern) -> dict[str, int]:
 
 
 def _laid_over(
-    copy: Copy, counters: Counters, pattern: Pattern, cost: float, suppliers: Suppliers
+    copy: Copy, counters: Counters, pattern: Pattern, cost: float, search: MoveSearch
 ) -> BlockMove | None:
     """Return the instruction with its axes on some of the counters; None where nothing fits."""
     reads = _same_casts(pattern.value, copy.value)
@@ -138,7 +138,7 @@ def _laid_over(
         for own, subject in pairs:
             operand = pattern.instruction.operand(own.buffer)
             binding = Binding(operand.name, own.index, substitute_expr(subject, over))
-            place = suppliers.locate(pattern.instruction, binding, {}, lengths)
+            place = search.locate(pattern.instruction, binding, {}, lengths)
             if place is None:
                 break
             places.append((operand.name, place))

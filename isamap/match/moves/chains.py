@@ -8,8 +8,8 @@ from typing import Literal
 
 from isamap.ir import Index, Instruction
 from isamap.match.moves.transfers import Transfer
+from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove
 from isamap.match.patterns.address import Location
-from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.operand_tiles import OperandTile
 from isamap.source import added
 from isamap.transform import distinct_reads
@@ -41,37 +41,37 @@ class Movement:
     packing_ns: float | None = None
 
 
-def steps_of(found: Supply | Leaf) -> tuple[Supply, ...]:
+def steps_of(found: OperandMove | Leaf) -> tuple[OperandMove, ...]:
     """Return the instructions of a chain in the order in which they are performed; equal ones run once."""
     if isinstance(found, Leaf):
         return ()
-    inner = [s for _, source in found.inputs if isinstance(source, Supply) for s in steps_of(source)]
+    inner = [s for _, source in found.inputs if isinstance(source, OperandMove) for s in steps_of(source)]
     return tuple(dict.fromkeys((*inner, found)))
 
 
-def issued_ns(found: Supply) -> float:
+def issued_ns(found: OperandMove) -> float:
     """Return the time of a chain, of whose steps equal ones run once. Units: nanoseconds."""
     return _issued_ns(steps_of(found)) if found.cost_ns else 0.0
 
 
-def timed_steps(found: Supply) -> tuple[tuple[Supply, float], ...]:
+def timed_steps(found: OperandMove) -> tuple[tuple[OperandMove, float], ...]:
     """Return the instructions of a chain, each with its own time. Units: nanoseconds."""
     return tuple((s, _own_ns(s)) for s in steps_of(found))
 
 
-def _issued_ns(chain: tuple[Supply, ...]) -> float:
+def _issued_ns(chain: tuple[OperandMove, ...]) -> float:
     return added(map(_own_ns, chain))
 
 
-def _own_ns(step: Supply) -> float:
-    return step.cost_ns - added(i.cost_ns for _, i in step.inputs if isinstance(i, Supply))
+def _own_ns(step: OperandMove) -> float:
+    return step.cost_ns - added(i.cost_ns for _, i in step.inputs if isinstance(i, OperandMove))
 
 
-def kind_of(chain: tuple[Supply, ...], arrays: int, suppliers: Suppliers) -> MoveKind:
+def kind_of(chain: tuple[OperandMove, ...], arrays: int, search: MoveSearch) -> MoveKind:
     """Return what a chain does that reads (or writes) so many arrays, each in one place unless it gathers."""
     places: dict[Location, bool] = {}
     for step in chain:
-        owner = suppliers.machine.instructions[step.instruction].instruction
+        owner = search.machine.instructions[step.instruction].instruction
         params = {n: v.value for n, v in step.params if isinstance(v, Index) and v.value is not None}
         ends = [(n, p) for n, p in step.inputs if isinstance(p, Location)]
         if step.target is not None:
@@ -94,7 +94,7 @@ def is_dense(place: Location, owner: Instruction, name: str, params: dict[str, i
     return True
 
 
-def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) -> Movement:
+def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[OperandMove, ...]) -> Movement:
     """Return the movement of one issue by a chain."""
     array = [r.dtype.size_bytes for r in distinct_reads(operand.subject)]
     return Movement(
@@ -109,7 +109,7 @@ def moved_by(operand: OperandTile, kind: MoveKind, chain: tuple[Supply, ...]) ->
 
 def with_copy(moved: Movement, operand: OperandTile, *copies: Transfer) -> Movement:
     """Return the movement with its copies into and out of a buffer."""
-    chains = [(steps_of(c.delivery), c.width) for c in copies]
+    chains = [(steps_of(c.store), c.width) for c in copies]
     elements = prod(operand.cell_shape)
     return replace(
         moved,

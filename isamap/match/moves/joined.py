@@ -12,18 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from isamap.ir import Expr, Index
 from isamap.ir.walk import reads
+from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.patterns.address import address_of
-from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 
 
-def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], suppliers: Suppliers) -> dict[str, Index]:
+def address_steps(subject: Expr, tile: Tile, axes: Iterable[str], search: MoveSearch) -> dict[str, Index]:
     """Return how far an element of the only array that is read lies from the next one along axes of single elements.
 
     Those are left out along which it is no fixed number. Units: elements.
     """
     met = reads(subject)
-    address = address_of(met[0], suppliers.strides) if len(met) == 1 and met[0].fill is None else None
+    address = address_of(met[0], search.strides) if len(met) == 1 and met[0].fill is None else None
     if address is None:
         return {}
     steps = ((a, address.coefficient(f"@{a}")) for a in axes if tile.axis(a).tile == 1)
@@ -49,7 +49,7 @@ def joined(
         yield tuple(chain)
 
 
-def tiles_along(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> dict[str, int | None]:
+def tiles_along(operand: OperandTile, tile: Tile, search: MoveSearch) -> dict[str, int | None]:
     """Return how many whole tiles of an operand a copy may count along each of its axes, as far as that is known.
 
     Axes behind each other count for the innermost one, as where loops stand in their order.
@@ -58,7 +58,7 @@ def tiles_along(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> dict[
     for name in operand.axes:
         axis = tile.axis(name)
         found[name] = axis.extent.value // axis.tile if axis.extent.value is not None else None
-    steps = address_steps(operand.subject, tile, operand.axes, suppliers)
+    steps = address_steps(operand.subject, tile, operand.axes, search)
     known = {axis: step.value for axis, step in steps.items() if step.value and found[axis]}
     order = sorted(known, key=lambda axis: known[axis], reverse=True)
     counts = {axis: Index.of(found[axis] or 0) for axis in order}

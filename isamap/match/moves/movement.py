@@ -18,7 +18,7 @@ Kinds, from the cheapest:
 - `none`: no chain exists, and `why` says what is missing.
 
 The default movement is in place if a chain exists, and through a buffer if none does or if loading from a
-buffer takes fewer moves than gathering. `supply.py` and `delivery.py` search for all chains; none is known
+buffer takes fewer moves than gathering. `load.py` and `store.py` search for all chains; none is known
 by its name.
 """
 
@@ -33,6 +33,7 @@ from isamap.ir.walk import map_reads
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.moves.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
+from isamap.match.moves.missing_moves import array_of, explain_missing_move
 from isamap.match.moves.scratch_buffers import homes_of, through_scratchpad, uncleared
 from isamap.match.moves.transfers import (
     Transfer,
@@ -43,25 +44,24 @@ from isamap.match.moves.transfers import (
     find_transfer,
     shown_axes,
 )
-from isamap.match.moves.unsupplied import array_of, why_unsupplied
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import digits_of, pattern_of
 from isamap.match.patterns.reach import dims, extents_of
 from isamap.match.patterns.unify import read_twice
-from isamap.match.supplies.delivery import find_delivery
-from isamap.match.supplies.supplying import find_supply
-from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import (
     OFFSET,
     OperandTile,
     Tile,
-    accumulator_delivery,
+    accumulator_store,
     apply_mapping,
     bring,
     in_tiles,
+    move_search_of,
     profile_sizes,
-    suppliers_of,
 )
 from isamap.match.tiles.walks import choose_params
 from isamap.transform import Statement, reads
@@ -73,14 +73,14 @@ def movements(
     mapping: Mapping,
     machine: Machine,
     *,
-    suppliers: Suppliers | None = None,
+    search: MoveSearch | None = None,
 ) -> tuple[Movement, ...]:
     """Return what moves for every operand of a mapping, inputs first, as it is done when nothing else is decided.
 
-    `suppliers` of the same kernel and machine, where many mappings are looked at, remember what was found.
+    `search` of the same kernel and machine, where many mappings are looked at, remember what was found.
     """
-    suppliers = suppliers or suppliers_of(kernel, machine)
-    return tuple(ways[0] for ways in _choices(statement, mapping, suppliers, every=False))
+    search = search or move_search_of(kernel, machine)
+    return tuple(ways[0] for ways in _choices(statement, mapping, search, every=False))
 
 
 def choices(
@@ -89,27 +89,27 @@ def choices(
     mapping: Mapping,
     machine: Machine,
     *,
-    suppliers: Suppliers | None = None,
+    search: MoveSearch | None = None,
 ) -> tuple[tuple[Movement, ...], ...]:
     """For every operand all ways to move it, what is done when nothing else is decided first."""
-    return _choices(statement, mapping, suppliers or suppliers_of(kernel, machine), every=True)
+    return _choices(statement, mapping, search or move_search_of(kernel, machine), every=True)
 
 
 def _choices(
-    statement: Statement, mapping: Mapping, suppliers: Suppliers, *, every: bool
+    statement: Statement, mapping: Mapping, search: MoveSearch, *, every: bool
 ) -> tuple[tuple[Movement, ...], ...]:
     """For every operand the way that is done when nothing else is decided; with `every`, the others too."""
-    tile = tile_of(statement, mapping, suppliers.machine)
+    tile = tile_of(statement, mapping, search.machine)
     if tile is None:
-        instruction = suppliers.machine.instructions[mapping.instruction].instruction
+        instruction = search.machine.instructions[mapping.instruction].instruction
         missing = _not_issued(instruction, statement, mapping)
-        said = in_scratchpad(instruction, statement, suppliers)
+        said = in_scratchpad(instruction, statement, search)
         return tuple((replace(m, why=said or m.why),) for m in missing)
     if tile.accumulator is None:
-        return _assigned(tile, suppliers)
+        return _assigned(tile, search)
     filled = {b.name: _filled(b.subject) for b in mapping.bindings}
-    inputs = [_after_padding(_input_ways(o, tile, suppliers, every), filled[o.name]) for o in tile.inputs]
-    return (*inputs, _held_ways(tile, tile.accumulator, suppliers, every))
+    inputs = [_after_padding(_input_ways(o, tile, search, every), filled[o.name]) for o in tile.inputs]
+    return (*inputs, _held_ways(tile, tile.accumulator, search, every))
 
 
 def tile_of(statement: Statement, mapping: Mapping, machine: Machine) -> Tile | None:
@@ -147,14 +147,14 @@ def _after_padding(ways: tuple[Movement, ...], arrays: tuple[str, ...]) -> tuple
 # --- inputs -----------------------------------------------------------------------------------------------
 
 
-def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
+def _input_ways(operand: OperandTile, tile: Tile, search: MoveSearch, every: bool) -> tuple[Movement, ...]:
     """Return the ways to read an input, in place or through a buffer; the preferred one is first."""
-    direct = _direct(operand, tile, suppliers)
+    direct = _direct(operand, tile, search)
     if direct is not None and direct.kind != "gathered" and not every:
         return (direct,)
-    staged = _through_buffer(operand, tile, suppliers)
+    staged = _through_buffer(operand, tile, search)
     if direct is None and staged is None:
-        return (Movement(operand.name, "none", (), why_unsupplied(operand, tile, suppliers)),)
+        return (Movement(operand.name, "none", (), explain_missing_move(operand, tile, search)),)
     if direct is None or staged is None:
         (only,) = (m for m in (direct, staged) if m is not None)
         why = f"no chain of moves reads {array_of(operand)} where it lies" if direct is None else ""
@@ -164,9 +164,9 @@ def _input_ways(operand: OperandTile, tile: Tile, suppliers: Suppliers, every: b
     return (direct, staged)
 
 
-def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
+def _direct(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
     """Return the operand read where its array lies."""
-    found = bring(suppliers, tile, operand, operand.want({}))
+    found = bring(search, tile, operand, operand.want({}))
     if found is None:
         return None
     if isinstance(found, Location):
@@ -174,17 +174,17 @@ def _direct(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement 
         kind: MoveKind = "in place" if is_dense(found, owner, operand.name, dict(tile.params)) else "strided"
         return moved_by(operand, kind, ())
     chain = steps_of(found)
-    return moved_by(operand, kind_of(chain, len(set(reads(operand.subject))), suppliers), chain)
+    return moved_by(operand, kind_of(chain, len(set(reads(operand.subject))), search), chain)
 
 
-def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> Movement | None:
+def _through_buffer(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
     """Return the operand copied into a buffer of tiles, and loaded from there."""
     if len(reads(operand.subject)) > 1:  # what is computed from several arrays is computed where it is used
         return None
-    loaded = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers)))
-    copied = _copied(operand, tile, suppliers, back=False)
+    loaded = bring(search, tile, operand, operand.want({}, expr=in_tiles(operand, search)))
+    copied = _copied(operand, tile, search, back=False)
     if loaded is None:
-        return through_scratchpad(operand, tile, suppliers)
+        return through_scratchpad(operand, tile, search)
     if copied is None:
         return None
     chain = () if isinstance(loaded, Location) else steps_of(loaded)
@@ -193,15 +193,15 @@ def _through_buffer(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> M
     return with_copy(moved, operand, copied)
 
 
-def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool) -> Transfer | None:
+def _copied(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool) -> Transfer | None:
     """Return how a whole tile is copied into its buffer, or back."""
-    buffer, offset = in_tiles(operand, suppliers).buffer, Index.of(OFFSET)
+    buffer, offset = in_tiles(operand, search).buffer, Index.of(OFFSET)
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(operand, buffer, offset, tile, position, back=own_sum(tile) if back else None)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
-    found = find_transfer(copy, counts, suppliers)
+    found = find_transfer(copy, counts, search)
     cells = copy_by_cells(operand, buffer, offset) if fills_all(operand, tile) and not back else None
-    packed = find_packing(cells, operand.shape, suppliers) if cells is not None else None
+    packed = find_packing(cells, operand.shape, search) if cells is not None else None
     if packed is not None and (found is None or packed.cost_ns < found.cost_ns):
         return packed
     return found
@@ -210,42 +210,46 @@ def _copied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: boo
 # --- outputs ----------------------------------------------------------------------------------------------
 
 
-def _held_ways(tile: Tile, acc: OperandTile, suppliers: Suppliers, every: bool) -> tuple[Movement, ...]:
+def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) -> tuple[Movement, ...]:
     """Return the accumulator: brought in and taken back in place, or through a buffer."""
-    if suppliers.is_addressable(acc.memory):
-        kept = through_scratchpad(acc, tile, suppliers, back=True)
+    if search.is_addressable(acc.memory):
+        kept = through_scratchpad(acc, tile, search, back=True)
         if kept is not None:
             return (kept,)
-        comes_in = any(homes_of(tile, acc, suppliers))
+        comes_in = any(homes_of(tile, acc, search))
         held = f"nothing takes {acc.dtype} of {array_of(acc)} out of {acc.memory} as it is"
-        is_known = comes_in and uncleared(tile, suppliers) is None
-        return (Movement(acc.name, "none", (), held if is_known else why_unsupplied(acc, tile, suppliers)),)
-    target, value = accumulator_delivery(tile)
-    first = find_supply(suppliers, acc.want({}))
-    back = find_delivery(suppliers, target, value, "", None, acc.want({}))
+        is_known = comes_in and uncleared(tile, search) is None
+        return (
+            Movement(acc.name, "none", (), held if is_known else explain_missing_move(acc, tile, search)),
+        )
+    target, value = accumulator_store(tile)
+    first = find_operand_load(search, acc.want({}))
+    back = find_operand_store(search, target, value, "", None, acc.want({}))
     found: list[Movement] = []
     if first is not None and back is not None:
         chain = (*steps_of(first), *steps_of(back))
-        found.append(moved_by(acc, kind_of(chain, 1, suppliers), chain))
+        found.append(moved_by(acc, kind_of(chain, 1, search), chain))
         if not every:
             return tuple(found)
-    cell = in_tiles(acc, suppliers)
-    loaded = find_supply(suppliers, acc.want({}, expr=cell))
-    stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
-    copies = [_copied(acc, tile, suppliers, back=b) for b in (False, True)]
+    cell = in_tiles(acc, search)
+    loaded = find_operand_load(search, acc.want({}, expr=cell))
+    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    copies = [_copied(acc, tile, search, back=b) for b in (False, True)]
     into, out = copies
     if loaded is not None and stored is not None and into is not None and out is not None:
         kind: MoveKind = "packed" if min(into.width, out.width) > 1 else "gathered"
         moved = moved_by(acc, kind, (*steps_of(loaded), *steps_of(stored)))
         why = "" if found else f"no chain of moves brings it from {array_of(acc)} and back"
         found.append(replace(with_copy(moved, acc, into, out), why=why))
-    kept = None if found else through_scratchpad(acc, tile, suppliers, back=True)
+    kept = None if found else through_scratchpad(acc, tile, search, back=True)
     if kept is not None:
         return (kept,)
-    return tuple(found) or (Movement(acc.name, "none", (), why_unsupplied(acc, tile, suppliers, back=True)),)
+    return tuple(found) or (
+        Movement(acc.name, "none", (), explain_missing_move(acc, tile, search, back=True)),
+    )
 
 
-def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], ...]:
+def _assigned(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...]:
     """Of a statement that only assigns: what its instruction reads, and what it writes."""
     result, target, value = tile.result, tile.target_elements, tile.value_elements
     assert result is not None
@@ -253,18 +257,18 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
     assert value is not None
     fixed = {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
     output = tile.pattern.output.name
-    found = find_delivery(suppliers, target, value, result.memory, result.dtype, result.want(fixed))
+    found = find_operand_store(search, target, value, result.memory, result.dtype, result.want(fixed))
     if found is None or found.instruction != tile.mapping.instruction:
-        said = in_scratchpad(tile.pattern.instruction, tile.statement, suppliers)
+        said = in_scratchpad(tile.pattern.instruction, tile.statement, search)
         if said is None and found is not None:
             said = f"{found.instruction} writes {target.buffer} sooner"
-        if said is None and not suppliers.is_addressable(tile.pattern.output.memory or ""):
-            return _around_register(tile, result, target, suppliers)
+        if said is None and not search.is_addressable(tile.pattern.output.memory or ""):
+            return _around_register(tile, result, target, search)
         said = said or f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
         missing = Movement(output, "none", (), said)
         return ((replace(missing, operand=result.name),), (missing,))
     chain = tuple(s for s in steps_of(found) if s != found)
-    kind = kind_of(chain, len(set(reads(result.subject))), suppliers)
+    kind = kind_of(chain, len(set(reads(result.subject))), search)
     assert found.target is not None
     params = {n: v.value for n, v in found.params if isinstance(v, Index) and v.value is not None}
     dense = is_dense(found.target, tile.pattern.instruction, output, params)
@@ -274,44 +278,44 @@ def _assigned(tile: Tile, suppliers: Suppliers) -> tuple[tuple[Movement, ...], .
 
 
 def _around_register(
-    tile: Tile, result: OperandTile, target: Read, suppliers: Suppliers
+    tile: Tile, result: OperandTile, target: Read, search: MoveSearch
 ) -> tuple[tuple[Movement, ...], ...]:
     """Of an instruction between registers: which of its ends is not moved, what it reads or writes."""
     output = tile.pattern.output
-    brought = find_supply(suppliers, result.want({}))
-    read = Movement(result.name, "none", (), why_unsupplied(result, tile, suppliers))
+    brought = find_operand_load(search, result.want({}))
+    read = Movement(result.name, "none", (), explain_missing_move(result, tile, search))
     if brought is not None:
         chain = steps_of(brought)
-        read = moved_by(result, kind_of(chain, len(set(reads(result.subject))), suppliers), chain)
+        read = moved_by(result, kind_of(chain, len(set(reads(result.subject))), search), chain)
     why = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
     written = Movement(output.name, "none", (), why)
     held = Read(f"$value:{output.memory}", tuple(Index.of(d) for d in dims(len(result.shape))), output.dtype)
-    back = find_delivery(suppliers, target, held, output.memory or "", output.dtype, result.want({}))
+    back = find_operand_store(search, target, held, output.memory or "", output.dtype, result.want({}))
     if brought is None and back is not None:
         chain = steps_of(back)
-        written = replace(moved_by(result, kind_of(chain, 1, suppliers), chain), operand=output.name)
+        written = replace(moved_by(result, kind_of(chain, 1, search), chain), operand=output.name)
     return ((read,), (written,))
 
 
 # --- where there is none ----------------------------------------------------------------------------------
 
 
-def in_scratchpad(instruction: Instruction, statement: Statement, suppliers: Suppliers) -> str | None:
+def in_scratchpad(instruction: Instruction, statement: Statement, search: MoveSearch) -> str | None:
     """Why an instruction of scratchpads carries out no assignment, where it does not; None of any other."""
     if statement.assign.op is not None:
         return None
-    lying = (o for o in instruction.operands if suppliers.is_addressable(o.memory))
-    first = next((o for o in lying if not suppliers.holds_arrays(o.memory)), None)
+    lying = (o for o in instruction.operands if search.is_addressable(o.memory))
+    first = next((o for o in lying if not search.holds_arrays(o.memory)), None)
     if first is None:
         return None
-    patterns = (pattern_of(item.instruction) for item in suppliers.machine.instructions.values())
+    patterns = (pattern_of(item.instruction) for item in search.machine.instructions.values())
     sums = [p.output for p in patterns if p is not None and p.statement.assign.op is not None]
     there = [o for o in sums if o.memory == first.memory]
     if there and not any(_may_fit(first, o) for o in there):
         left = " or ".join(dict.fromkeys(_type_text(o) for o in there))
         return (
             f"{instruction.name} works on {_type_text(first)} in {first.memory}, where the reductions of "
-            f"{suppliers.machine.name} leave {left}: a fused statement needs tiles of the same shape"
+            f"{search.machine.name} leave {left}: a fused statement needs tiles of the same shape"
         )
     return (
         f"{instruction.name} works on {_type_text(first)} in {first.memory}, a scratchpad: only reductions "

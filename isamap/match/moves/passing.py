@@ -21,8 +21,8 @@ from isamap.ir.walk import map_reads, parts_of, with_parts
 from isamap.match.moves.chains import timed_steps
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
 from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
-from isamap.match.supplies.delivery import find_delivery
-from isamap.match.supplies.want import Suppliers, Supply
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.operand_loads.want import MoveSearch, OperandMove
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
@@ -89,42 +89,42 @@ class WayOut:
         return sum(buffer.size_bytes for buffer in self.buffers if buffer.memory == memory)
 
 
-def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers) -> WayOut | None:
+def way_out(acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch) -> WayOut | None:
     """Return how what is written of sums gets to its array, from registers that hold them where it can, else from
     scratchpad `home`; None where nothing does it.
     """
-    held = held_way_out(acc, written, tile, home, suppliers)
-    return held or stored_way_out(acc, written, tile, home, suppliers)
+    held = held_way_out(acc, written, tile, home, search)
+    return held or stored_way_out(acc, written, tile, home, search)
 
 
 def stored_way_out(
-    acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
+    acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
     """Return how results leave the scratchpad `home` of their sums; None where no instruction moves them."""
-    copy, counts = _tile_out(acc, written, tile, home, suppliers)
-    at_once = find_dma(copy, counts, suppliers)
+    copy, counts = _tile_out(acc, written, tile, home, search)
+    at_once = find_dma(copy, counts, search)
     if at_once is not None:
         return WayOut((), at_once.cost_ns, ((at_once.instruction, at_once.cost_ns * prod(acc.cell_shape)),))
-    return _through_buffers(acc, copy, counts, tile if written.alone else None, home, suppliers, held=False)
+    return _through_buffers(acc, copy, counts, tile if written.alone else None, home, search, held=False)
 
 
 def held_way_out(
-    acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
+    acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> WayOut | None:
     """Return how results leave registers; None where no sums are there, or one move takes them out unchanged."""
-    if suppliers.is_addressable(acc.memory):
+    if search.is_addressable(acc.memory):
         return None
-    copy, counts = _tile_out(acc, written, tile, home, suppliers)
-    if find_dma(copy, counts, suppliers) is not None:
+    copy, counts = _tile_out(acc, written, tile, home, search)
+    if find_dma(copy, counts, search) is not None:
         return None
-    return _through_buffers(acc, copy, counts, tile if written.alone else None, home, suppliers, held=True)
+    return _through_buffers(acc, copy, counts, tile if written.alone else None, home, search, held=True)
 
 
 def _tile_out(
-    acc: OperandTile, written: Written, tile: Tile, home: str, suppliers: Suppliers
+    acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> tuple[Copy, dict[str, Index]]:
     """Return what is written of a tile of sums in a scratchpad as a copy, and how far its counters go."""
-    cells = in_tiles(acc, suppliers, home).buffer
+    cells = in_tiles(acc, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
     return copy, {f"~{a.name}": Index.of(a.tile) for a in shown_axes(acc, tile)}
@@ -136,12 +136,12 @@ def _through_buffers(
     counts: Mapping[str, Index],
     tile: Tile | None,
     home: str,
-    suppliers: Suppliers,
+    search: MoveSearch,
     *,
     held: bool,
 ) -> WayOut | None:
     """Return the way through buffers of the first scratchpads that serve; some are kept where a `tile` says so."""
-    cells = in_tiles(acc, suppliers, home).buffer
+    cells = in_tiles(acc, search, home).buffer
     others = beside(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in others]
@@ -149,12 +149,12 @@ def _through_buffers(
     for cut in [()] if held else cuts(copy.value, cells):
         own = [*kinds, *((made_at(copy.value, cells, depth).dtype, acc.cell_shape) for depth in cut)]
         kept = [*wholes, *(None for _ in cut)]
-        for memories in product([m.name for m in scratchpads(suppliers.machine)], repeat=len(own)):
+        for memories in product([m.name for m in scratchpads(search.machine)], repeat=len(own)):
             buffers = tuple(
-                _between(memory, dtype, shape, suppliers, whole)
+                _between(memory, dtype, shape, search, whole)
                 for memory, (dtype, shape), whole in zip(memories, own, kept, strict=True)
             )
-            found = _moves(copy, counts, cells, buffers, suppliers, cut, acc if held else None)
+            found = _moves(copy, counts, cells, buffers, search, cut, acc if held else None)
             if found is not None:
                 once, moves = found
                 cost_ns = added(ns for _, ns in moves) / prod(acc.cell_shape)
@@ -179,12 +179,12 @@ def _between(
     memory: str,
     dtype: DType,
     shape: tuple[int, ...],
-    suppliers: Suppliers,
+    search: MoveSearch,
     whole: tuple[str, tuple[int, ...]] | None,
 ) -> Between:
     """Return a buffer in a scratchpad: of the `whole` for all tiles where there is room for that."""
-    step = lcm(ALIGNMENT_BYTES, suppliers.known.address_steps[memory])
-    capacity = suppliers.machine.memories[memory].capacity_bytes or 0
+    step = lcm(ALIGNMENT_BYTES, search.known.address_steps[memory])
+    capacity = search.machine.memories[memory].capacity_bytes or 0
 
     def size(elements: int) -> int:
         return -(-elements * dtype.size_bytes // step) * step
@@ -202,7 +202,7 @@ def _moves(
     counts: Mapping[str, Index],
     cells: str,
     buffers: Sequence[Between],
-    suppliers: Suppliers,
+    search: MoveSearch,
     cut: Cut,
     holding: OperandTile | None,
 ) -> tuple[Moves, Moves] | None:
@@ -211,49 +211,47 @@ def _moves(
     """
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
-        lay_out_between(name, buffer, suppliers)
+        lay_out_between(name, buffer, search)
     passage = through(copy, cells, names, cut=cut)
     if passage is None:
         return None
     others = buffers[1 : 1 + len(passage.brought)]
-    if any(find_clearing(suppliers, b.memory, b.dtype.name) is None for b in others if b.shape):
+    if any(find_clearing(search, b.memory, b.dtype.name) is None for b in others if b.shape):
         return None  # the end of an axis leaves some of it without an element
     once: list[Moves | None] = []
     moves: list[Moves | None] = []
     for part, buffer in zip(passage.brought, others, strict=True):
         size = prod(buffer.shape)
         far = {c: Index.of(size) for c in part.counters} if buffer.kept else counts
-        (once if buffer.kept else moves).append(_at_once(part, far, size, suppliers))
+        (once if buffer.kept else moves).append(_at_once(part, far, size, search))
     elements = prod(buffers[0].shape)
     if holding is not None:
-        delivered = find_delivered(copy, cells, holding, names, None, suppliers)
+        delivered = find_delivered(copy, cells, holding, names, None, search)
         moves.append(None if delivered is None else _chain(delivered, 1))
     else:
         moves += [
-            _at_once(part, counts, elements, suppliers) or _by_registers(part, counts, elements, suppliers)
+            _at_once(part, counts, elements, search) or _by_registers(part, counts, elements, search)
             for part in passage.computed
         ]
-    moves.append(_at_once(passage.out, counts, elements, suppliers))
+    moves.append(_at_once(passage.out, counts, elements, search))
     known = [[move for move in some if move is not None] for some in (once, moves)]
     if any(move is None for move in (*once, *moves)):
         return None
     return tuple(chain.from_iterable(known[0])), tuple(chain.from_iterable(known[1]))
 
 
-def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: Suppliers) -> Moves | None:
-    found = find_dma(copy, counts, suppliers)
+def _at_once(copy: Copy, counts: Mapping[str, Index], elements: int, search: MoveSearch) -> Moves | None:
+    found = find_dma(copy, counts, search)
     return None if found is None else ((found.instruction, found.cost_ns * elements),)
 
 
-def _by_registers(
-    copy: Copy, counts: Mapping[str, Index], elements: int, suppliers: Suppliers
-) -> Moves | None:
+def _by_registers(copy: Copy, counts: Mapping[str, Index], elements: int, search: MoveSearch) -> Moves | None:
     """Return the chain that loads sums from their buffer, computes of them, and stores that in the next one."""
-    found = find_transfer(copy, counts, suppliers)
-    return None if found is None else _chain(found.delivery, elements // found.width)
+    found = find_transfer(copy, counts, search)
+    return None if found is None else _chain(found.store, elements // found.width)
 
 
-def _chain(found: Supply, times: int) -> Moves:
+def _chain(found: OperandMove, times: int) -> Moves:
     return tuple((step.instruction, ns * times) for step, ns in timed_steps(found))
 
 
@@ -263,8 +261,8 @@ def find_delivered(
     acc: OperandTile,
     names: Sequence[str],
     starts: Sequence[Index] | None,
-    suppliers: Suppliers,
-) -> Supply | None:
+    search: MoveSearch,
+) -> OperandMove | None:
     """Return what computes a copy from a buffer of tiles out of the registers that hold one, into the first of the
     buffers `through` which it goes; None where nothing does.
     """
@@ -280,7 +278,7 @@ def find_delivered(
         here[read] = Read(name, (at, *(lanes[c] for c in counted(read, copy))), read.dtype)
     value = map_reads(copy.value, lambda read: here.get(read, read))
     there = Read(names[0], (start, *acc.cells), copy.target.dtype)
-    return find_delivery(suppliers, there, value, "", None, acc.want({}))
+    return find_operand_store(search, there, value, "", None, acc.want({}))
 
 
 def counted(read: Read, copy: Copy) -> tuple[str, ...]:
@@ -331,11 +329,11 @@ def through(
     return Passage(brought, computed, Copy(copy.target, filled[-1], copy.counters))
 
 
-def lay_out_between(name: str, buffer: Between, suppliers: Suppliers) -> None:
-    """Tells suppliers of a buffer on the way."""
+def lay_out_between(name: str, buffer: Between, search: MoveSearch) -> None:
+    """Tell the search of a buffer on the way."""
     shape = buffer.shape
-    suppliers.homes[name] = buffer.memory
-    suppliers.strides[name] = (ONE, *(Index.of(prod(shape[d + 1 :])) for d in range(len(shape))))
+    search.homes[name] = buffer.memory
+    search.strides[name] = (ONE, *(Index.of(prod(shape[d + 1 :])) for d in range(len(shape))))
 
 
 # A value made of one element, cut into parts, each made of the one before, as no instruction makes it all.

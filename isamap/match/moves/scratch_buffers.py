@@ -22,11 +22,11 @@ from isamap.ir.walk import map_reads
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
-from isamap.match.supplies.delivery import find_delivery
-from isamap.match.supplies.want import Leaf, Suppliers, Supply
 from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
 from isamap.source import Diagnostic, NoMapping, added
@@ -62,44 +62,44 @@ class Dma:
         return prod(largest(n) or 1 for n in self.trips.values())
 
 
-def find_dma(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
+def find_dma(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
     """Return the cheapest instruction that moves as much of a copy as it can; None when there is none."""
     key = copy.target, copy.value, tuple((counter, counts[counter]) for counter in copy.counters)
-    if key not in suppliers.movers:
-        suppliers.movers[key] = _found(copy, counts, suppliers)
-    return cast("Dma | None", suppliers.movers[key])
+    if key not in search.movers:
+        search.movers[key] = _found(copy, counts, search)
+    return cast("Dma | None", search.movers[key])
 
 
-def _found(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Dma | None:
+def _found(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Dma | None:
     runs = in_runs(copy, counts)
     ways = [(copy, counts), *([runs] if runs is not None else [])]
-    patterns = [p for p in _movers(suppliers) if heads_match(p.value, copy.value)]
-    found = (_most_at_once(*way, pattern, suppliers) for pattern in patterns for way in ways)
+    patterns = [p for p in _movers(search) if heads_match(p.value, copy.value)]
+    found = (_most_at_once(*way, pattern, search) for pattern in patterns for way in ways)
     return min(
         (dma for dma in found if dma is not None), key=lambda dma: (dma.cost_ns, dma.issues), default=None
     )
 
 
 def _most_at_once(
-    copy: Copy, counts: Mapping[str, Index], pattern: Pattern, suppliers: Suppliers
+    copy: Copy, counts: Mapping[str, Index], pattern: Pattern, search: MoveSearch
 ) -> Dma | None:
     """Return an instruction on as many counters of a copy as it serves."""
     for _, assigned in groupby(_assignments(pattern.axes, copy.counters), key=len):
-        found = [_laid_over(copy, counts, pattern, counters, suppliers) for counters in assigned]
+        found = [_laid_over(copy, counts, pattern, counters, search) for counters in assigned]
         known = [dma for dma in found if dma is not None]
         if known:
             return min(known, key=lambda dma: (dma.cost_ns, dma.issues))
     return None
 
 
-def _movers(suppliers: Suppliers) -> Iterator[Pattern]:
+def _movers(search: MoveSearch) -> Iterator[Pattern]:
     """Instructions that assign what they read, or make of it, from memory to memory."""
-    for item in suppliers.machine.instructions.values():
+    for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None:
             continue
         operands = [o.memory for o in pattern.instruction.operands]
-        if len(operands) > 1 and all(suppliers.is_addressable(memory) for memory in operands):
+        if len(operands) > 1 and all(search.is_addressable(memory) for memory in operands):
             yield pattern
 
 
@@ -113,7 +113,7 @@ def _assignments(axes: tuple[Axis, ...], counters: tuple[str, ...]) -> Iterator[
 
 
 def _laid_over(
-    copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], suppliers: Suppliers
+    copy: Copy, counts: Mapping[str, Index], pattern: Pattern, counters: dict[str, str], search: MoveSearch
 ) -> Dma | None:
     """Return the instruction with its axes on these counters; None where addresses or extents do not fit."""
     extents, over = _pieces(pattern, counters, counts)
@@ -127,7 +127,7 @@ def _laid_over(
     for bindings in unify_once(pattern.value, substitute_expr(copy.value, over)):
         given = {b.name: b.subject for b in bindings if b.name in known}
         operands = [*(b for b in bindings if b.name not in known), written]
-        placed = [(b.name, suppliers.locate(pattern.instruction, b, numbers, limits)) for b in operands]
+        placed = [(b.name, search.locate(pattern.instruction, b, numbers, limits)) for b in operands]
         places = tuple((name, place) for name, place in placed if place is not None)
         named = encoded_values(pattern.instruction, bindings)
         if len(places) < len(placed) or named is None or known != {*sizes, *given}:
@@ -136,7 +136,7 @@ def _laid_over(
             continue
         params: dict[str, Index | Expr] = {**sizes, **given, **{n: Index.of(v) for n, v in named.items()}}
         pieces = tuple((counter, limits[axis]) for axis, counter in counters.items())
-        cost = suppliers.interval_ns(pattern.name, numbers) / max(1, prod(limits.values()))
+        cost = search.interval_ns(pattern.name, numbers) / max(1, prod(limits.values()))
         counted = tuple((c, counts[c]) for c in copy.counters)
         return Dma(pattern.name, places, tuple(sorted(params.items())), pieces, counted, cost)
     return None
@@ -213,9 +213,9 @@ class Clearing:
     most: int
 
 
-def find_clearing(suppliers: Suppliers, memory: str, dtype: str) -> Clearing | None:
+def find_clearing(search: MoveSearch, memory: str, dtype: str) -> Clearing | None:
     """Return how zero gets into a scratchpad; None when the machine has no instruction for it."""
-    for item in suppliers.machine.instructions.values():
+    for item in search.machine.instructions.values():
         pattern = pattern_of(item.instruction)
         if pattern is None or pattern.statement.assign.op is not None or len(pattern.axes) != 1:
             continue
@@ -229,9 +229,9 @@ def find_clearing(suppliers: Suppliers, memory: str, dtype: str) -> Clearing | N
     return None
 
 
-def clearing_ns(clearing: Clearing, suppliers: Suppliers) -> float:
+def clearing_ns(clearing: Clearing, search: MoveSearch) -> float:
     """Return the time to set an element to zero, of as many as there are at once. Units: ns."""
-    return suppliers.interval_ns(clearing.instruction, {clearing.param: clearing.most}) / clearing.most
+    return search.interval_ns(clearing.instruction, {clearing.param: clearing.most}) / clearing.most
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,54 +248,56 @@ def scratchpads(machine: Machine) -> tuple[Memory, ...]:
     return tuple(m for m in machine.memories.values() if m.kind == "scratchpad")
 
 
-def homes_of(tile: Tile, operand: OperandTile, suppliers: Suppliers) -> dict[str, Supply | Leaf | Location]:
+def homes_of(
+    tile: Tile, operand: OperandTile, search: MoveSearch
+) -> dict[str, OperandMove | Leaf | Location]:
     """Return how a tile is brought from a buffer, by the memory that the buffer may lie in; "" is the workspace."""
-    found: dict[str, Supply | Leaf | Location] = {}
-    for home in ("", *(m.name for m in scratchpads(suppliers.machine))):
-        if home and not is_whole(operand, home, suppliers):
+    found: dict[str, OperandMove | Leaf | Location] = {}
+    for home in ("", *(m.name for m in scratchpads(search.machine))):
+        if home and not is_whole(operand, home, search):
             continue
-        brought = bring(suppliers, tile, operand, operand.want({}, expr=in_tiles(operand, suppliers, home)))
-        if brought is None or (home and scratch_move(operand, tile, home, suppliers) is None):
+        brought = bring(search, tile, operand, operand.want({}, expr=in_tiles(operand, search, home)))
+        if brought is None or (home and scratch_move(operand, tile, home, search) is None):
             continue
-        if not home or is_cleared(operand, tile, home, suppliers):
+        if not home or is_cleared(operand, tile, home, search):
             found[home] = brought
     return found
 
 
-def is_whole(operand: OperandTile, home: str, suppliers: Suppliers) -> bool:
+def is_whole(operand: OperandTile, home: str, search: MoveSearch) -> bool:
     """Return whether tiles one behind the other in a scratchpad all begin where its instructions find them."""
-    return prod(operand.cell_shape) * operand.dtype.size_bytes % suppliers.known.address_steps[home] == 0
+    return prod(operand.cell_shape) * operand.dtype.size_bytes % search.known.address_steps[home] == 0
 
 
-def is_cleared(operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers) -> bool:
+def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> bool:
     """Return whether every cell of an operand's tiles in a scratchpad gets an element or zero.
 
     What sizes are still open leave over is seen when the program is made.
     """
-    if operand.fill.value == 0 and find_clearing(suppliers, home, operand.dtype.name) is not None:
+    if operand.fill.value == 0 and find_clearing(search, home, operand.dtype.name) is not None:
         return True
     extents = [(a.extent.value, a.tile) for a in shown_axes(operand, tile)]
     return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)
 
 
-def uncleared(tile: Tile, suppliers: Suppliers) -> NoMapping | None:
+def uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
     """Return the error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
     for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
-        for memory in scratchpads(suppliers.machine):
-            if is_cleared(operand, tile, memory.name, suppliers):
+        for memory in scratchpads(search.machine):
+            if is_cleared(operand, tile, memory.name, search):
                 continue
-            cells = in_tiles(operand, suppliers, memory.name)
-            if bring(suppliers, tile, operand, operand.want({}, expr=cells)) is not None:
-                return no_clearing(operand.dtype, memory.name, f"tiles of `{operand.name}` are", suppliers)
+            cells = in_tiles(operand, search, memory.name)
+            if bring(search, tile, operand, operand.want({}, expr=cells)) is not None:
+                return no_clearing(operand.dtype, memory.name, f"tiles of `{operand.name}` are", search)
     return None
 
 
-def no_clearing(dtype: DType, home: str, what: str, suppliers: Suppliers) -> NoMapping:
+def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMapping:
     """Return the error for tiles in a scratchpad that elements do not fill, where nothing writes zeros."""
     return NoMapping(
         Diagnostic(
             "no-clearing",
-            f"{suppliers.machine.name} cannot set {dtype} in {home} to zero",
+            f"{search.machine.name} cannot set {dtype} in {home} to zero",
             notes=(f"{what} filled in part at the end of an axis",),
             help="give the machine an instruction that writes 0 to neighbouring elements, as many as a "
             "scalar parameter says, or choose sizes that are whole tiles",
@@ -304,28 +306,28 @@ def no_clearing(dtype: DType, home: str, what: str, suppliers: Suppliers) -> NoM
 
 
 def scratch_move(
-    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
+    operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> ScratchMove | None:
     """Return what moves a whole tile into a buffer in a scratchpad, or back; None when nothing does."""
-    buffer = in_tiles(operand, suppliers, home).buffer
+    buffer = in_tiles(operand, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     written = own_sum(tile) if back else None
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     elements = prod(operand.cell_shape)
-    dma = find_dma(copy, counts, suppliers)
+    dma = find_dma(copy, counts, search)
     if dma is not None:
         return ScratchMove(dma.instruction, dma.issues, dma.cost_ns)
-    found = find_transfer(copy, counts, suppliers)
+    found = find_transfer(copy, counts, search)
     if found is None:
-        passing = written is not None and written.target.buffer in suppliers.passing
-        return _computed_away(operand, home, suppliers) if passing else None
-    return ScratchMove(found.delivery.instruction, elements // found.width, found.cost_ns)
+        passing = written is not None and written.target.buffer in search.passing
+        return _computed_away(operand, home, search) if passing else None
+    return ScratchMove(found.store.instruction, elements // found.width, found.cost_ns)
 
 
-def _computed_away(operand: OperandTile, home: str, suppliers: Suppliers) -> ScratchMove | None:
+def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
     """Return what takes passing sums out of a scratchpad, where all that does computes of them."""
-    for pattern in _movers(suppliers):
+    for pattern in _movers(search):
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:
             return ScratchMove(pattern.name, 1, 0.0)  # its time is that of the statement that computes
@@ -333,22 +335,21 @@ def _computed_away(operand: OperandTile, home: str, suppliers: Suppliers) -> Scr
 
 
 def through_scratchpad(
-    operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False
+    operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False
 ) -> Movement | None:
     """Return the operand copied into a scratchpad, and read there; of sums also written, and copied out."""
-    for home, loaded in homes_of(tile, operand, suppliers).items():
+    for home, loaded in homes_of(tile, operand, search).items():
         moves = [
-            scratch_move(operand, tile, home, suppliers, back=b)
-            for b in ((False, True) if back else (False,))
+            scratch_move(operand, tile, home, search, back=b) for b in ((False, True) if back else (False,))
         ]
         known = [move for move in moves if move is not None]
         if not home or len(known) < len(moves):
             continue
         chain = () if isinstance(loaded, Location) else steps_of(loaded)
-        if back and not suppliers.is_addressable(operand.memory):
-            cell = in_tiles(operand, suppliers, home)
+        if back and not search.is_addressable(operand.memory):
+            cell = in_tiles(operand, search, home)
             want = operand.want({})
-            stored = find_delivery(suppliers, cell, operand.held, operand.memory, operand.dtype, want)
+            stored = find_operand_store(search, cell, operand.held, operand.memory, operand.dtype, want)
             if stored is None:
                 continue
             chain = (*chain, *steps_of(stored))

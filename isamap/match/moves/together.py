@@ -15,7 +15,7 @@ from isamap.ir import Index
 from isamap.match.moves.blocks import across_tiles
 from isamap.match.moves.scratch_buffers import ScratchMove, find_dma, scratch_move
 from isamap.match.moves.transfers import shown_axes
-from isamap.match.supplies.want import Suppliers
+from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
 from isamap.match.tiles.windows import windows_of
 
@@ -33,36 +33,36 @@ class TilesMove:
 
 
 def tiles_move(
-    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
+    operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> TilesMove | None:
     """Return the cheapest way to bring tiles of an operand into its scratchpad, or back; None where there is none.
 
     Sums come and go a register block at a time, and windows have an order of their own: each tile by itself.
     """
-    single = scratch_move(operand, tile, home, suppliers, back=back)
+    single = scratch_move(operand, tile, home, search, back=back)
     if single is None:
         return None
     best = TilesMove(single)
-    if all(o.name != operand.name for o in tile.inputs) or windows_of(operand, tile, suppliers):
+    if all(o.name != operand.name for o in tile.inputs) or windows_of(operand, tile, search):
         return best
     for axis in tile.axes:
-        found = _along(operand, tile, axis.name, home, suppliers) if axis.name in operand.axes else None
+        found = _along(operand, tile, axis.name, home, search) if axis.name in operand.axes else None
         if found is not None and found.move.cost_ns < CHEAPER * best.move.cost_ns:
             best = found
     return best
 
 
-def _along(operand: OperandTile, tile: Tile, axis: str, home: str, suppliers: Suppliers) -> TilesMove | None:
+def _along(operand: OperandTile, tile: Tile, axis: str, home: str, search: MoveSearch) -> TilesMove | None:
     """Return what moves all whole tiles along an axis; None where there are no two, or the run decides."""
     extent, step = tile.axis(axis).extent.value, tile.axis(axis).tile
     if extent is None or extent < 2 * step:
         return None
-    buffer = in_tiles(operand, suppliers, home).buffer
+    buffer = in_tiles(operand, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     behind = {axis: Index.of(prod(operand.cell_shape))}
     copy = across_tiles(operand, buffer, Index.of(OFFSET), tile, position, behind, back=None)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
-    dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, suppliers)
+    dma = find_dma(copy, {**counts, f"+{axis}": Index.of(extent // step)}, search)
     if dma is None:
         return None
     return TilesMove(ScratchMove(dma.instruction, dma.issues, dma.cost_ns), axis, extent // step)

@@ -18,11 +18,11 @@ from math import prod
 from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
 from isamap.ir.walk import map_reads
+from isamap.match.operand_loads.standing import is_lane, lying, standing
+from isamap.match.operand_loads.store_search import find_operand_store, widths
+from isamap.match.operand_loads.want import MoveSearch, OperandMove, Want
 from isamap.match.patterns.address import laid_over, wraps
 from isamap.match.patterns.reach import dims
-from isamap.match.supplies.delivery import find_delivery, widths
-from isamap.match.supplies.standing import is_lane, lying, standing
-from isamap.match.supplies.want import Suppliers, Supply, Want
 from isamap.match.tiles.held_sums import Written, with_held
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
@@ -49,38 +49,37 @@ class Transfer:
 
     counter: str | None
     width: int
-    delivery: Supply
+    store: OperandMove
 
     @property
     def cost_ns(self) -> float:
         """Units: ns per element."""
-        return self.delivery.cost_ns / self.width
+        return self.store.cost_ns / self.width
 
 
-def find_transfer(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> Transfer | None:
+def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> Transfer | None:
     """Return the cheapest way to move a copy's elements; None when the machine cannot even move a single one."""
     best: Transfer | None = None
     for counter in copy.counters:
-        for width, register in widths(suppliers, copy.target.dtype):
+        for width, register in widths(search, copy.target.dtype):
             count = counts[counter].value
             if count is None or count % width:
                 continue
-            found = _along(copy, counter, width, register, suppliers)
+            found = _along(copy, counter, width, register, search)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
                 best = found
     if best is not None:
         return best
     one = Want(copy.value, "", copy.value.dtype, (), ())
-    single = find_delivery(suppliers, copy.target, copy.value, "", None, one)
-    return Transfer(None, 1, single) if single is not None else _alone(copy, suppliers)
+    single = find_operand_store(search, copy.target, copy.value, "", None, one)
+    return Transfer(None, 1, single) if single is not None else _alone(copy, search)
 
 
-def _alone(copy: Copy, suppliers: Suppliers) -> Transfer | None:
-    """Return the cheapest delivery of one element as the first lane of a register, where there are no scalars."""
+def _alone(copy: Copy, search: MoveSearch) -> Transfer | None:
+    """Return the cheapest store of one element as the first lane of a register, where there are no scalars."""
     target, value = _beside(copy.target), map_reads(copy.value, _beside)
     ways = (
-        _deliver(target, value, "", 1, register, suppliers)
-        for _, register in widths(suppliers, copy.target.dtype)
+        _deliver(target, value, "", 1, register, search) for _, register in widths(search, copy.target.dtype)
     )
     found = min((way for way in ways if way is not None), key=lambda way: way.cost_ns, default=None)
     return None if found is None else replace(found, counter=None)
@@ -91,34 +90,34 @@ def _beside(read: Read) -> Read:
     return replace(read, index=(*read.index[:-1], read.index[-1] + LANE)) if read.index else read
 
 
-def transfer_ns(copy: Copy, counts: Mapping[str, Index], suppliers: Suppliers) -> float | None:
+def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> float | None:
     """Return the price of the result of `find_transfer`, cached for equal layouts. Units: ns per element."""
     target, value = (standing(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     question = (target, value, tuple(counts.items()))
-    if question not in suppliers.transfers:
-        found = find_transfer(replace(copy, target=target, value=value), counts, suppliers)
-        suppliers.transfers[question] = found.cost_ns if found is not None else None
-    return suppliers.transfers[question]
+    if question not in search.transfers:
+        found = find_transfer(replace(copy, target=target, value=value), counts, search)
+        search.transfers[question] = found.cost_ns if found is not None else None
+    return search.transfers[question]
 
 
-def _along(copy: Copy, counter: str, width: int, register: int, suppliers: Suppliers) -> Transfer | None:
-    """Return the delivery of so many elements that follow each other along a counter, which counts elements."""
+def _along(copy: Copy, counter: str, width: int, register: int, search: MoveSearch) -> Transfer | None:
+    """Return the operand store of so many elements that follow each other along a counter, which counts elements."""
     lanes = {counter: Index.of(counter) + LANE}
     target = substitute_expr(copy.target, lanes)
     value = substitute_expr(copy.value, lanes)
-    return _deliver(target, value, counter, width, register, suppliers)
+    return _deliver(target, value, counter, width, register, search)
 
 
 def _deliver(
-    target: Expr, value: Expr, counter: str, width: int, register: int, suppliers: Suppliers
+    target: Expr, value: Expr, counter: str, width: int, register: int, search: MoveSearch
 ) -> Transfer | None:
     assert isinstance(target, Read)
-    if wraps(value, (width,), suppliers.strides):
+    if wraps(value, (width,), search.strides):
         return None
     part = Index.of(width) if width < register else None
     want = Want(value, "", value.dtype, (register,), (part,))
-    found = find_delivery(suppliers, target, value, "", None, want)
+    found = find_operand_store(search, target, value, "", None, want)
     return Transfer(counter, width, found) if found is not None else None
 
 
@@ -185,23 +184,21 @@ def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | No
     return Copy(cell, substitute_expr(operand.elements, here), counters)
 
 
-def find_packing(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> Transfer | None:
-    """Return the cheapest delivery of whole groups of a copy by cells, along the last coordinate."""
+def find_packing(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Transfer | None:
+    """Return the cheapest operand store of whole groups of a copy by cells, along the last coordinate."""
     best: Transfer | None = None
-    for target, value, width, register in _groups(copy, shape, suppliers):
-        found = _deliver(target, value, copy.counters[-1], width, register, suppliers)
+    for target, value, width, register in _groups(copy, shape, search):
+        found = _deliver(target, value, copy.counters[-1], width, register, search)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
     return best
 
 
-def _groups(
-    copy: Copy, shape: tuple[int, ...], suppliers: Suppliers
-) -> Iterator[tuple[Expr, Expr, int, int]]:
+def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[tuple[Expr, Expr, int, int]]:
     """Groups that may move at once, over lanes `%0`: where to, what, how many, and the register's length."""
     last = copy.counters[-1]
     sizes = dict(zip(copy.counters, shape, strict=True))
-    for width, register in widths(suppliers, copy.target.dtype):
+    for width, register in widths(search, copy.target.dtype):
         if shape[-1] % width:
             continue
         extents = {**sizes, last: shape[-1] // width, "%0": width}
@@ -209,31 +206,31 @@ def _groups(
         yield laid_over(copy.target, lanes, extents), laid_over(copy.value, lanes, extents), width, register
 
 
-def packing_ns(copy: Copy, shape: tuple[int, ...], suppliers: Suppliers) -> float | None:
+def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float | None:
     """Return the price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
     alike = replace(copy, value=standing(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
-    question = (suppliers.strides[copy.target.buffer], copy.target.dtype, alike.value, (*rows, *shape[1:]))
-    if question not in suppliers.packings:
-        costs = [_group_ns(*group, suppliers) for group in _groups(alike, shape, suppliers)]
-        suppliers.packings[question] = min((ns for ns in costs if ns is not None), default=None)
-    return suppliers.packings[question]
+    question = (search.strides[copy.target.buffer], copy.target.dtype, alike.value, (*rows, *shape[1:]))
+    if question not in search.packings:
+        costs = [_group_ns(*group, search) for group in _groups(alike, shape, search)]
+        search.packings[question] = min((ns for ns in costs if ns is not None), default=None)
+    return search.packings[question]
 
 
-def _group_ns(target: Expr, value: Expr, width: int, register: int, suppliers: Suppliers) -> float | None:
+def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
     """Return the price of a group whose elements follow each other in the buffer: one for all that lie alike."""
     alike = standing(value, is_lane)
     question = (
         target.dtype,
-        (not suppliers.homes and lying(alike, suppliers.strides)) or alike,
+        (not search.homes and lying(alike, search.strides)) or alike,
         width,
         register,
     )
-    if question not in suppliers.groups:
-        found = _deliver(target, alike, "", width, register, suppliers)
-        suppliers.groups[question] = found.cost_ns if found is not None else None
-    return suppliers.groups[question]
+    if question not in search.groups:
+        found = _deliver(target, alike, "", width, register, search)
+        search.groups[question] = found.cost_ns if found is not None else None
+    return search.groups[question]
 
 
 # Operations whose partial results may be put together; a sum starts at zero, the others at what is there.
@@ -251,8 +248,8 @@ def joining(operand: OperandTile, buffer: str, op: str, here: Index, other: Inde
 
 
 def find_joining(
-    operand: OperandTile, buffer: str, op: str, here: Index, other: Index, suppliers: Suppliers
+    operand: OperandTile, buffer: str, op: str, here: Index, other: Index, search: MoveSearch
 ) -> Transfer | None:
     """Return how a machine joins a block of partial results; None where it cannot."""
     copy = joining(operand, buffer, op, here, other)
-    return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, suppliers)
+    return find_transfer(copy, {COUNTER: Index.of(BLOCK)}, search)

@@ -21,15 +21,15 @@ from isamap.machine import Machine
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import choices, tile_of
-from isamap.match.supplies.delivery import find_delivery
-from isamap.match.supplies.want import Suppliers
+from isamap.match.operand_loads.store_search import find_operand_store
+from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.tiles.operand_tiles import (
     OperandTile,
     Tile,
-    accumulator_delivery,
+    accumulator_store,
     bring,
     fills_behind,
-    suppliers_of,
+    move_search_of,
 )
 from isamap.match.tiles.walks import LoopAxis
 from isamap.transform import Statement
@@ -77,19 +77,19 @@ def variants(
     mapping: Mapping,
     machine: Machine,
     *,
-    suppliers: Suppliers | None = None,
+    search: MoveSearch | None = None,
 ) -> Iterator[Variant]:
     """Yield all variants, one at a time: orders and cuts as the mapping is written first, what is done first.
 
     Tails are those of the sizes that the kernel is bound to; where they are left open, any tail may come.
     """
-    suppliers = suppliers or suppliers_of(kernel, machine)
+    search = search or move_search_of(kernel, machine)
     for groups in _groupings(mapping):
         one = replace(mapping, groups=groups)
         tile = tile_of(statement, one, machine)
-        ways = choices(kernel, statement, one, machine, suppliers=suppliers)
+        ways = choices(kernel, statement, one, machine, search=search)
         for chosen in product(*ways):
-            tail, fills = _tail(tile, chosen, suppliers)
+            tail, fills = _tail(tile, chosen, search)
             yield Variant(groups, tail, fills, chosen)
 
 
@@ -99,12 +99,12 @@ def count_variants(
     mapping: Mapping,
     machine: Machine,
     *,
-    suppliers: Suppliers | None = None,
+    search: MoveSearch | None = None,
 ) -> int:
     """Return how many variants there are. What lies where is looked for in each order and cut."""
-    suppliers = suppliers or suppliers_of(kernel, machine)
+    search = search or move_search_of(kernel, machine)
     found = (
-        choices(kernel, statement, replace(mapping, groups=g), machine, suppliers=suppliers)
+        choices(kernel, statement, replace(mapping, groups=g), machine, search=search)
         for g in _groupings(mapping)
     )
     return sum(prod(len(ways) for ways in operands) for operands in found)
@@ -132,7 +132,7 @@ def _groupings(mapping: Mapping) -> Iterator[tuple[AxisGroup, ...]]:
 
 
 def _tail(
-    tile: Tile | None, chosen: tuple[Movement, ...], suppliers: Suppliers
+    tile: Tile | None, chosen: tuple[Movement, ...], search: MoveSearch
 ) -> tuple[Tail, tuple[tuple[str, Const], ...]]:
     """Return how the operands of a tile are treated at its edges, with moves as chosen."""
     if tile is None or any(m.kind == "none" for m in chosen):
@@ -153,7 +153,7 @@ def _tail(
         if operand.name in buffered:
             tails.add("padded")
         else:
-            tails.add(_at_edge(operand, mine, tile, suppliers) if zeroed else "staged")
+            tails.add(_at_edge(operand, mine, tile, search) if zeroed else "staged")
     for tail in _WORST_FIRST:
         if tail in tails:
             return tail, fills
@@ -173,7 +173,7 @@ def _fills(tile: Tile, summed: list[LoopAxis]) -> tuple[tuple[str, Const], ...] 
     return tuple(sorted(found.items())) if found is not None else None
 
 
-def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: Suppliers) -> Tail:
+def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, search: MoveSearch) -> Tail:
     """Return how an operand that moves in place is at the edge: by masked moves, or through a buffer."""
     if operand.scattered & {a.name for a in cut}:
         return "staged"
@@ -183,14 +183,14 @@ def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, suppliers: S
         assert tile.target_elements is not None
         assert tile.value_elements is not None
         want = operand.want(part)
-        value = find_delivery(
-            suppliers, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, want
+        value = find_operand_store(
+            search, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, want
         )
         return "masked" if value is not None else "staged"
-    if bring(suppliers, tile, operand, operand.want(part, filled=filled)) is None:
+    if bring(search, tile, operand, operand.want(part, filled=filled)) is None:
         return "staged"
     if operand is tile.accumulator:
-        target, held = accumulator_delivery(tile)
-        if find_delivery(suppliers, target, held, "", None, operand.want(part)) is None:
+        target, held = accumulator_store(tile)
+        if find_operand_store(search, target, held, "", None, operand.want(part)) is None:
             return "staged"
     return "masked"

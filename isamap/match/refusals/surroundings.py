@@ -14,11 +14,11 @@ from isamap.machine.model import EmitNothing
 from isamap.match.mappings.groups import find_groups
 from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import movements
+from isamap.match.operand_loads.load_search import MoveSearch
 from isamap.match.patterns.pattern import Pattern, patterns_of
 from isamap.match.refusals.kernel_text import brief
 from isamap.match.refusals.rejection import Case, Cause
-from isamap.match.supplies.supplying import Suppliers
-from isamap.match.tiles.operand_tiles import suppliers_of
+from isamap.match.tiles.operand_tiles import move_search_of
 from isamap.transform import Statement, reads, statements
 
 Held = tuple[str, str]
@@ -41,9 +41,9 @@ class Surroundings:
         return statements(self.kernel)
 
     @cached_property
-    def suppliers(self) -> Suppliers:
+    def search(self) -> MoveSearch:
         """What finds chains of moves, and remembers them."""
-        return suppliers_of(self.kernel, self.machine)
+        return move_search_of(self.kernel, self.machine)
 
     @cached_property
     def patterns(self) -> tuple[Pattern, ...]:
@@ -77,7 +77,7 @@ class Surroundings:
         return frozenset(found)
 
     def is_addressable(self, operand: Operand) -> bool:
-        return self.suppliers.is_addressable(operand.memory)
+        return self.search.is_addressable(operand.memory)
 
     @cached_property
     def grouped(self) -> frozenset[tuple[int, str]]:
@@ -171,14 +171,14 @@ def _moves(case: Case, around: Surroundings) -> Cause | None:
         return None
     first: Cause | None = None
     for mapping in case.performed[:_TRIED]:
-        found = movements(case.kernel, case.statement, mapping, around.machine, suppliers=around.suppliers)
+        found = movements(case.kernel, case.statement, mapping, around.machine, search=around.search)
         missing = next((m for m in found if m.kind == "none"), None)
         if missing is None:
             return None
         subject = next((b.subject for b in mapping.bindings if b.name == missing.operand), None)
         if case.statement.assign.op is None:
             first = first or _not_assigned(case, missing, operands[0])
-        first = first or _not_supplied(case, missing, subject)
+        first = first or _not_loadable(case, missing, subject)
     return first
 
 
@@ -188,7 +188,7 @@ def _not_assigned(case: Case, missing: Movement, operand: Operand) -> Cause:
     return Cause("operand-not-supplied", message, case.statement.assign.span, operand.span, edit)
 
 
-def _not_supplied(case: Case, missing: Movement, subject: Expr | None) -> Cause:
+def _not_loadable(case: Case, missing: Movement, subject: Expr | None) -> Cause:
     operand = case.item.instruction.operand(missing.operand)
     shown = case.statement.assign.target if subject is None else subject
     memory = case.machine.memories.get(operand.memory or "")

@@ -20,13 +20,13 @@ from isamap.ir import Cast, Const, DType, Expr, Index, Kernel, Operand, Read, pr
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
+from isamap.match.operand_loads.load_search import find_operand_load, find_place
+from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove, Places, Want, placement_of
 from isamap.match.patterns.address import Location, simplify_expr
 from isamap.match.patterns.layouts import stated_alignments
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, dims, extents_of
-from isamap.match.supplies.supplying import find_place, find_supply
-from isamap.match.supplies.want import Leaf, Places, Suppliers, Supply, Want, placement_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
 from isamap.transform import Statement, symbols
 
@@ -111,12 +111,12 @@ class Tile:
 
 
 def bring(
-    suppliers: Suppliers, tile: Tile, operand: OperandTile, want: Want
-) -> Supply | Leaf | Location | None:
+    search: MoveSearch, tile: Tile, operand: OperandTile, want: Want
+) -> OperandMove | Leaf | Location | None:
     """Return how an operand of an issue is loaded: a chain of instructions, or the place where it lies."""
-    if not suppliers.is_addressable(operand.memory):
-        return find_supply(suppliers, want)
-    return find_place(suppliers, tile.pattern.instruction, operand.name, want, dict(tile.params))
+    if not search.is_addressable(operand.memory):
+        return find_operand_load(search, want)
+    return find_place(search, tile.pattern.instruction, operand.name, want, dict(tile.params))
 
 
 def apply_mapping(
@@ -321,7 +321,7 @@ def over_tile(tile: Tile, expr: Expr) -> OperandTile | None:
     return _operand(tile.pattern, target.buffer, expr, target.index, *args)
 
 
-def accumulator_delivery(tile: Tile) -> tuple[Read, Expr]:
+def accumulator_store(tile: Tile) -> tuple[Read, Expr]:
     """Target and value, over the accumulator's coordinates, of writing it back.
 
     The value reads the pseudo-buffer of the register that the accumulator lives in.
@@ -362,9 +362,9 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
     return {o.name: tensor_strides(o) for o in kernel.operands}
 
 
-def suppliers_of(kernel: Kernel, machine: Machine) -> Suppliers:
+def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
     """Return what finds chains of moves for a kernel's arrays, and remembers them."""
-    return Suppliers(
+    return MoveSearch(
         machine,
         layouts(kernel),
         alignments=stated_alignments(kernel),
@@ -378,15 +378,15 @@ def profile_sizes(statement: Statement) -> dict[str, int]:
     return {s: 2**20 for a in statement.axes for s in a.extent.symbols}
 
 
-def in_tiles(operand: OperandTile, suppliers: Suppliers, home: str = "") -> Read:
+def in_tiles(operand: OperandTile, search: MoveSearch, home: str = "") -> Read:
     """Return an operand's elements, over its coordinates, as they would lie in a staging buffer.
 
     `home` is the scratchpad that the buffer is to lie in; "" means the workspace.
     """
     name = f"{PROBE}:{operand.dtype}:{operand.cell_shape}" + (f"@{home}" if home else "")
     if home:
-        suppliers.homes[name] = home
+        search.homes[name] = home
     strides = tuple(Index.of(prod(operand.cell_shape[d + 1 :])) for d in range(len(operand.cell_shape)))
-    suppliers.strides.setdefault(name, (ONE, *strides))
-    suppliers.steps[name] = {OFFSET: prod(operand.cell_shape)}
+    search.strides.setdefault(name, (ONE, *strides))
+    search.steps[name] = {OFFSET: prod(operand.cell_shape)}
     return Read(name, (Index.of(OFFSET), *operand.cells), operand.dtype)

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from isamap.ir import Const, Index, Instruction
 from isamap.machine import Machine
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.want import MoveSearch, OperandMove
 from isamap.match.patterns.pattern import pattern_of
-from isamap.match.supplies.supplying import find_supply
-from isamap.match.supplies.want import Suppliers, Supply
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.transform import Statement, reads, statements
 
@@ -29,17 +29,17 @@ def beginning_of(name: str, machine: Machine) -> str | None:
     return None
 
 
-def begun_by(first: OperandTile, tile: Tile, suppliers: Suppliers) -> str:
+def begun_by(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
     """Return the instruction that begins sums in a scratchpad where they start from 0; "" where none does."""
-    if first.subject != first.fill or first.fill.value != 0 or not suppliers.is_addressable(first.memory):
+    if first.subject != first.fill or first.fill.value != 0 or not search.is_addressable(first.memory):
         return ""
-    return beginning_of(tile.mapping.instruction, suppliers.machine) or ""
+    return beginning_of(tile.mapping.instruction, search.machine) or ""
 
 
-def held_beginning(first: OperandTile, suppliers: Suppliers) -> Supply | None:
+def held_beginning(first: OperandTile, search: MoveSearch) -> OperandMove | None:
     """Return the operand load that initialises sums without memory; None where no instruction does it."""
-    found = None if reads(first.subject) else find_supply(suppliers, first.want({}))
-    return found if isinstance(found, Supply) else None
+    found = None if reads(first.subject) else find_operand_load(search, first.want({}))
+    return found if isinstance(found, OperandMove) else None
 
 
 def _begins(other: Instruction, own: Instruction, summed: Statement) -> bool:

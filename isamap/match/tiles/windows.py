@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from math import gcd, prod
 
 from isamap.ir import FloorDiv, Index, Mod, Read, substitute_expr
-from isamap.match.supplies.want import Suppliers
+from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
 
@@ -39,9 +39,9 @@ class Window:
         )
 
 
-def windows_of(operand: OperandTile, tile: Tile, suppliers: Suppliers) -> tuple[Window, ...]:
+def windows_of(operand: OperandTile, tile: Tile, search: MoveSearch) -> tuple[Window, ...]:
     """Return the windows of an operand that lies in a scratchpad, each axis in one at most; rows of a tile first."""
-    step = suppliers.known.address_steps.get(operand.memory)
+    step = search.known.address_steps.get(operand.memory)
     if step is None or not isinstance(operand.subject, Read):
         return ()
     axes = [tile.axis(name) for name in operand.axes]

@@ -9,7 +9,7 @@ import pytest
 from isamap.ir import BF16, DTYPES, F32, F64, Call, Cast, Const, DType, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, load_machine
-from isamap.match import Leaf, Location, Suppliers, Supply, Want, find_delivery, find_supply
+from isamap.match import Leaf, Location, MoveSearch, OperandMove, Want, find_operand_load, find_operand_store
 
 AVX2, AVX512, AMX = (load_machine(n) for n in ("x86-avx2", "x86-avx512-bf16", "x86-amx"))
 GENERIC = load_machine("generic-c")
@@ -19,8 +19,8 @@ M, K = Index.of("@m"), Index.of("@k")
 STRIDE = Index.of("A.s0")
 
 
-def suppliers(machine: Machine = AVX512) -> Suppliers:
-    return Suppliers(machine, {"A": (STRIDE, ONE), "B": (Index.of("B.s0"), ONE), "V": (ONE,)})
+def search(machine: Machine = AVX512) -> MoveSearch:
+    return MoveSearch(machine, {"A": (STRIDE, ONE), "B": (Index.of("B.s0"), ONE), "V": (ONE,)})
 
 
 def element(*index: Index, dtype: DType = F32, buffer: str = "A") -> Read:
@@ -33,19 +33,21 @@ def want(expr: Expr, memory: str, *shape: int, valid: Index | None = None, zero:
     return Want(expr, memory, expr.dtype, shape, parts if shape else (), fill if zero else None)
 
 
-def chain(found: Supply | Leaf | None) -> list[str]:
+def chain(found: OperandMove | Leaf | None) -> list[str]:
     """Names of the instructions of a chain without branches, the last first."""
-    assert isinstance(found, Supply)
-    rest = [i for _, i in found.inputs if isinstance(i, Supply)]
+    assert isinstance(found, OperandMove)
+    rest = [i for _, i in found.inputs if isinstance(i, OperandMove)]
     return [found.instruction, *(chain(rest[0]) if rest else [])]
 
 
-def location(found: Supply | Leaf | None) -> Location:
+def location(found: OperandMove | Leaf | None) -> Location:
     """Return where a chain without branches begins."""
-    assert isinstance(found, Supply)
+    assert isinstance(found, OperandMove)
     (source,) = [i for _, i in found.inputs]
     return (
-        source if isinstance(source, Location) else location(source if isinstance(source, Supply) else None)
+        source
+        if isinstance(source, Location)
+        else location(source if isinstance(source, OperandMove) else None)
     )
 
 
@@ -53,48 +55,48 @@ def location(found: Supply | Leaf | None) -> Location:
 
 
 def test_a_row_is_loaded() -> None:
-    found = find_supply(suppliers(), want(element(M, K + LANE), "zmm", 16))
+    found = find_operand_load(search(), want(element(M, K + LANE), "zmm", 16))
     assert chain(found) == ["load_zmm_f32"]
     assert location(found) == Location("A", M * STRIDE + K, (ONE,))
 
 
 def test_one_element_for_all_lanes_is_broadcast() -> None:
-    found = find_supply(suppliers(), want(element(M, K), "zmm", 16))
+    found = find_operand_load(search(), want(element(M, K), "zmm", 16))
     assert chain(found) == ["broadcast_zmm_f32"]
     assert location(found).offset == M * STRIDE + K
 
 
 def test_a_tile_is_loaded_at_the_rows_own_distance() -> None:
     tile = element(M + LANE, K + LANE_1, dtype=BF16)
-    found = find_supply(suppliers(AMX), want(tile, "tmm", 16, 32))
+    found = find_operand_load(search(AMX), want(tile, "tmm", 16, 32))
     assert chain(found) == ["tileload_bf16"]
     assert location(found) == Location("A", M * STRIDE + K, (STRIDE, ONE))
-    assert isinstance(found, Supply)
+    assert isinstance(found, OperandMove)
     assert dict(found.params) == {"R": Index.of(16), "W": Index.of(16)}
 
 
 def test_a_tile_has_rows_of_whole_groups_of_four_bytes() -> None:
     """Other widths raise #UD: docs/decisions/0044-emulators.md."""
     tile = element(M + LANE, K + LANE_1, dtype=BF16)
-    assert isinstance(find_supply(suppliers(AMX), want(tile, "tmm", 16, 30)), Supply)
-    assert not isinstance(find_supply(suppliers(AMX), want(tile, "tmm", 16, 31)), Supply)
+    assert isinstance(find_operand_load(search(AMX), want(tile, "tmm", 16, 30)), OperandMove)
+    assert not isinstance(find_operand_load(search(AMX), want(tile, "tmm", 16, 31)), OperandMove)
 
 
 def test_a_column_has_no_load() -> None:
-    assert find_supply(suppliers(), want(element(M + LANE, K), "zmm", 16)) is None
+    assert find_operand_load(search(), want(element(M + LANE, K), "zmm", 16)) is None
 
 
 def test_a_transposed_tile_has_no_load() -> None:
     tile = element(M + LANE_1, K + LANE, dtype=BF16)
-    assert find_supply(suppliers(AMX), want(tile, "tmm", 16, 32)) is None
+    assert find_operand_load(search(AMX), want(tile, "tmm", 16, 32)) is None
 
 
 def test_what_is_wider_than_any_register_has_no_load() -> None:
-    assert find_supply(suppliers(AVX2), want(element(M, K + LANE), "ymm", 16)) is None
+    assert find_operand_load(search(AVX2), want(element(M, K + LANE), "ymm", 16)) is None
 
 
 def test_an_array_at_an_unknown_place_has_no_load() -> None:
-    assert find_supply(suppliers(), want(element(LANE, buffer="Z"), "zmm", 16)) is None
+    assert find_operand_load(search(), want(element(LANE, buffer="Z"), "zmm", 16)) is None
 
 
 # --- what is computed on the way --------------------------------------------------------------------------
@@ -102,48 +104,48 @@ def test_an_array_at_an_unknown_place_has_no_load() -> None:
 
 def test_bf16_is_widened_behind_its_load() -> None:
     wide = Cast(element(M, K + LANE, dtype=BF16), F32)
-    found = find_supply(suppliers(), want(wide, "zmm", 16))
+    found = find_operand_load(search(), want(wide, "zmm", 16))
     names = chain(found)
     assert len(names) > 1
     assert names[-1].startswith("load")
     assert location(found) == Location("A", M * STRIDE + K, (ONE,))
 
 
-def test_a_strict_kernel_is_supplied_by_nothing_that_loses_subnormal_numbers() -> None:
-    narrow, own = want(Cast(element(M, K + LANE), BF16), "ymm", 16), suppliers(AMX)
-    used = [AMX.instructions[name].instruction for name in chain(find_supply(own, narrow))]
+def test_a_strict_kernel_uses_no_load_that_loses_subnormal_numbers() -> None:
+    narrow, own = want(Cast(element(M, K + LANE), BF16), "ymm", 16), search(AMX)
+    used = [AMX.instructions[name].instruction for name in chain(find_operand_load(own, narrow))]
     assert any("flush_inputs" in i.numerics for i in used)
-    assert find_supply(Suppliers(AMX, own.strides, strict=True), narrow) is None
+    assert find_operand_load(MoveSearch(AMX, own.strides, strict=True), narrow) is None
 
 
 def test_one_scalar_is_widened_too() -> None:
     wide = Cast(Cast(element(M, K, dtype=DTYPES["i8"]), DTYPES["i32"]), F64)
-    assert chain(find_supply(suppliers(GENERIC), want(wide, "reg")))[-1] == "load_i8"
+    assert chain(find_operand_load(search(GENERIC), want(wide, "reg")))[-1] == "load_i8"
 
 
 def test_an_expression_is_computed_from_its_parts() -> None:
     total = Call("add", (element(M, K + LANE), Cast(element(M, K, dtype=BF16, buffer="B"), F32)), F32)
-    found = find_supply(suppliers(), want(total, "zmm", 16))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(total, "zmm", 16))
+    assert isinstance(found, OperandMove)
     assert found.instruction == "add_zmm_f32"
-    assert {i.memory for _, i in found.inputs if isinstance(i, Supply)} == {"zmm"}
+    assert {i.memory for _, i in found.inputs if isinstance(i, OperandMove)} == {"zmm"}
 
 
 def test_operations_do_not_count_as_moves() -> None:
     expr: Expr = Cast(element(M, K + LANE, dtype=BF16), F32)
     for _ in range(8):
         expr = Call("max", (expr, element(M, K + LANE)), F32)
-    assert find_supply(suppliers(), want(expr, "zmm", 16)) is not None
+    assert find_operand_load(search(), want(expr, "zmm", 16)) is not None
 
 
 def test_an_operation_without_an_instruction_has_no_chain() -> None:
     power = Call("pow", (element(M, K + LANE), element(M, K + LANE)), F32)
-    assert find_supply(suppliers(), want(power, "zmm", 16)) is None
+    assert find_operand_load(search(), want(power, "zmm", 16)) is None
 
 
 def test_a_literal_is_set_in_all_lanes() -> None:
-    found = find_supply(suppliers(), want(Const(0.0, F32), "zmm", 16))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(Const(0.0, F32), "zmm", 16))
+    assert isinstance(found, OperandMove)
     assert found.instruction == "set_zmm_f32"
     assert found.params == (("v", Const(0.0, F32)),)
 
@@ -153,61 +155,63 @@ def test_a_literal_is_made_once_in_front_of_all_loops_and_costs_nothing_in_them(
     machine = load_machine("x86-avx512-vnni")
     row = Read("A", (M, K + LANE), i8)
     shifted = Cast(Call("xor", (row, Const(-128, i8)), i8), u8, "wrap")
-    loaded = find_supply(suppliers(machine), want(row, "zmm", 64))
-    literal = find_supply(suppliers(machine), want(Const(-128, i8), "zmm", 64))
-    flipped = find_supply(suppliers(machine), want(shifted, "zmm", 64))
-    assert isinstance(loaded, Supply)
-    assert isinstance(literal, Supply)
-    assert isinstance(flipped, Supply)
+    loaded = find_operand_load(search(machine), want(row, "zmm", 64))
+    literal = find_operand_load(search(machine), want(Const(-128, i8), "zmm", 64))
+    flipped = find_operand_load(search(machine), want(shifted, "zmm", 64))
+    assert isinstance(loaded, OperandMove)
+    assert isinstance(literal, OperandMove)
+    assert isinstance(flipped, OperandMove)
     assert literal.cost_ns == 0
-    flip_ns = suppliers(machine).interval_ns(flipped.instruction, {})
+    flip_ns = search(machine).interval_ns(flipped.instruction, {})
     assert flip_ns > 0
     assert flipped.cost_ns == loaded.cost_ns + flip_ns
 
 
 def test_a_register_that_is_there_is_taken() -> None:
     held = Read("$value:zmm", (LANE,), F32)
-    assert find_supply(suppliers(), want(held, "zmm", 16)) == Leaf()
+    assert find_operand_load(search(), want(held, "zmm", 16)) == Leaf()
 
 
 # --- parts that are not valid -----------------------------------------------------------------------------
 
 
 def test_a_tail_is_loaded_under_a_mask() -> None:
-    found = find_supply(suppliers(), want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n")))
-    assert isinstance(found, Supply)
+    found = find_operand_load(search(), want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n")))
+    assert isinstance(found, OperandMove)
     assert found.instruction == "maskload_zmm_f32"
     assert dict(found.params)["L"] == Index.of("#n")
 
 
 def test_a_tail_that_must_be_zero_takes_a_mask_that_zeroes() -> None:
     tail = want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n"), zero=True)
-    assert chain(find_supply(suppliers(), tail)) == ["maskload_zmm_f32"]
+    assert chain(find_operand_load(search(), tail)) == ["maskload_zmm_f32"]
 
 
 def test_a_tail_is_not_loaded_whole() -> None:
-    assert find_supply(suppliers(GENERIC), want(element(M, K + LANE), "reg", 16, valid=Index.of(3))) is None
+    assert (
+        find_operand_load(search(GENERIC), want(element(M, K + LANE), "reg", 16, valid=Index.of(3))) is None
+    )
 
 
 def test_a_sum_of_something_is_not_taken_for_zero() -> None:
     one_more = Call("add", (element(M, K + LANE), element(M, K)), F32)
-    assert find_supply(suppliers(), want(one_more, "zmm", 16, valid=Index.of("#n"), zero=True)) is None
+    assert find_operand_load(search(), want(one_more, "zmm", 16, valid=Index.of("#n"), zero=True)) is None
 
 
 def test_a_broadcast_needs_no_mask() -> None:
-    found = find_supply(suppliers(), want(element(M, K), "zmm", 16, valid=Index.of("#n")))
+    found = find_operand_load(search(), want(element(M, K), "zmm", 16, valid=Index.of("#n")))
     assert chain(found) == ["broadcast_zmm_f32"]
 
 
-# --- deliveries -------------------------------------------------------------------------------------------
+# --- stores -----------------------------------------------------------------------------------------------
 
 
 def deliver(
     value: Expr, target: Read, valid: Index | None = None, machine: Machine = AVX512
-) -> Supply | None:
+) -> OperandMove | None:
     memory = "zmm" if isinstance(value, Read) and value.buffer.startswith("$") else ""
     wanted = Want(value, memory, value.dtype, (16,), (valid,))
-    return find_delivery(suppliers(machine), target, value, "", None, wanted)
+    return find_operand_store(search(machine), target, value, "", None, wanted)
 
 
 def test_a_register_is_stored_in_a_row() -> None:
@@ -229,7 +233,7 @@ def test_an_expression_is_computed_and_stored() -> None:
     bias = Call("max", (element(M, K + LANE, buffer="B"), Const(0.0, F32)), F32)
     found = deliver(bias, element(M, K + LANE))
     assert found is not None
-    assert [i.instruction for _, i in found.inputs if isinstance(i, Supply)] == ["max_zmm_f32"]
+    assert [i.instruction for _, i in found.inputs if isinstance(i, OperandMove)] == ["max_zmm_f32"]
 
 
 def test_a_column_has_no_store() -> None:
@@ -239,12 +243,14 @@ def test_a_column_has_no_store() -> None:
 def test_lanes_that_have_to_be_zero_are_not_broadcast() -> None:
     # One element, the other lanes zero: a load under a mask, never the same element everywhere.
     one = Index.of(1)
-    found = find_supply(suppliers(), want(element(M, K), "zmm", 16, valid=one, zero=True))
+    found = find_operand_load(search(), want(element(M, K), "zmm", 16, valid=one, zero=True))
     assert found is None or chain(found)[0] != "broadcast_zmm_f32"
-    assert chain(find_supply(suppliers(), want(element(M, K), "zmm", 16, valid=one))) == ["broadcast_zmm_f32"]
-    dot = Suppliers(load_machine("dot-16"), {"A": (STRIDE, ONE)})
-    masked = find_supply(dot, want(element(M, K), "vec", 16, valid=one, zero=True))
-    assert isinstance(masked, Supply)
+    assert chain(find_operand_load(search(), want(element(M, K), "zmm", 16, valid=one))) == [
+        "broadcast_zmm_f32"
+    ]
+    dot = MoveSearch(load_machine("dot-16"), {"A": (STRIDE, ONE)})
+    masked = find_operand_load(dot, want(element(M, K), "vec", 16, valid=one, zero=True))
+    assert isinstance(masked, OperandMove)
     assert dict(masked.params)["L"] == one
 
 
@@ -267,9 +273,9 @@ instructions:
     source: here
 """
     (tmp_path / "m.yaml").write_text(text)
-    on = suppliers(load_machine(str(tmp_path / "m.yaml")))
+    on = search(load_machine(str(tmp_path / "m.yaml")))
     held = Read("$value:vec", (LANE,), F32)
-    part = find_delivery(
+    part = find_operand_store(
         on, element(K + LANE, buffer="V"), held, "", None, want(held, "vec", 16, valid=Index.of(3))
     )
     assert part is None or part.instruction != "store_zeroing"
@@ -278,7 +284,7 @@ instructions:
 # --- conditions -------------------------------------------------------------------------------------------
 
 
-def with_load(folder: Path, head: str, loop: str) -> Suppliers:
+def with_load(folder: Path, head: str, loop: str) -> MoveSearch:
     """Return a machine whose registers `v8` only this load fills."""
     text = f"""isamap: 1
 name: m
@@ -303,7 +309,7 @@ instructions:
     source: here
 """
     (folder / "m.yaml").write_text(text)
-    return suppliers(load_machine(str(folder / "m.yaml")))
+    return search(load_machine(str(folder / "m.yaml")))
 
 
 def part_of_a_row(part: Index | None) -> Want:
@@ -313,25 +319,25 @@ def part_of_a_row(part: Index | None) -> Want:
 @pytest.mark.parametrize("guard", ["i < B", "B > i", "i <= B - 1", "(i < B) & (i < 8)"])
 @pytest.mark.parametrize("part", [None, Index.of(3), Index.of("#n")])
 def test_a_mask_written_as_a_guard_is_a_mask(tmp_path: Path, guard: str, part: Index | None) -> None:
-    plain = find_supply(
+    plain = find_operand_load(
         with_load(tmp_path, "(scalar B: 1..8)", "for i in B { z[i] = a[i]; }"), part_of_a_row(part)
     )
-    guarded = find_supply(
+    guarded = find_operand_load(
         with_load(tmp_path, "(scalar B: 1..8)", f"for i in 8 if {guard} {{ z[i] = a[i]; }}"),
         part_of_a_row(part),
     )
-    assert isinstance(plain, Supply)
+    assert isinstance(plain, OperandMove)
     assert guarded == plain
 
 
 @pytest.mark.parametrize("guard", ["i > B", "i < 2*B", "i == B"])
 def test_a_guard_that_holds_elsewhere_is_no_mask(tmp_path: Path, guard: str) -> None:
     on = with_load(tmp_path, "(scalar B: 1..8)", f"for i in 8 if {guard} {{ z[i] = a[i % B]; }}")
-    assert find_supply(on, part_of_a_row(None)) is None
+    assert find_operand_load(on, part_of_a_row(None)) is None
 
 
 def test_a_precondition_on_a_mask_is_asked_where_the_mask_is_a_number(tmp_path: Path) -> None:
     on = with_load(tmp_path, "(scalar B: 1..8) where B < 8", "for i in B { z[i] = a[i]; }")
-    assert isinstance(find_supply(on, part_of_a_row(Index.of(3))), Supply)
-    assert find_supply(on, part_of_a_row(None)) is None
-    assert find_supply(on, part_of_a_row(Index.of("#n"))) is None
+    assert isinstance(find_operand_load(on, part_of_a_row(Index.of(3))), OperandMove)
+    assert find_operand_load(on, part_of_a_row(None)) is None
+    assert find_operand_load(on, part_of_a_row(Index.of("#n"))) is None

@@ -11,13 +11,13 @@ import numpy as np
 
 from isamap.ir import Const, DType, Expr, Index, Instruction, Operand, Read, strict_forbids
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value, unset_state
+from isamap.match.operand_loads.register_parts import Lanes, pieces_of
+from isamap.match.operand_loads.standing import Lying
 from isamap.match.patterns.address import Location, locate
 from isamap.match.patterns.layouts import BUFFER_BYTES, address_steps, alignment, layout_holds
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import Params, is_of_layout
 from isamap.match.patterns.unify import Binding
-from isamap.match.supplies.register_parts import Lanes, pieces_of
-from isamap.match.supplies.standing import Lying
 
 Places = tuple[tuple[str, Index], ...]
 """Each coordinate of a memory as an expression of an element's coordinates %0, %1, …"""
@@ -82,7 +82,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True)
-class Supply:
+class OperandMove:
     """An operand load: an instruction that computes a register.
 
     At the root of an operand store it writes memory. Its result lies in `registers` registers.
@@ -94,7 +94,7 @@ class Supply:
     dtype: DType
     shape: tuple[int, ...]
     params: tuple[tuple[str, Index | Expr], ...]
-    inputs: tuple[tuple[str, Supply | Location | Leaf], ...]
+    inputs: tuple[tuple[str, OperandMove | Location | Leaf], ...]
     cost_ns: float
     target: Location | None = None
     registers: int = 1
@@ -127,7 +127,7 @@ class Repertoire:
 
     @cached_property
     def allowed(self) -> tuple[MachineInstruction, ...]:
-        """The instructions that may supply something."""
+        """The instructions that may load something."""
         found = self.machine.instructions.values()
         return tuple(
             i
@@ -198,7 +198,7 @@ def _repertoire(machine: Machine, strict: bool) -> Repertoire:
 
 
 @dataclass(frozen=True)
-class Suppliers:
+class MoveSearch:
     """The context of the search for operand loads: the machine, the kernel's array layouts, and caches.
 
     Units: `strides` of each array in elements. `homes` names the scratchpad of each buffer that lies in
@@ -221,12 +221,12 @@ class Suppliers:
         return _repertoire(self.machine, self.strict)
 
     @cached_property
-    def memo(self) -> dict[Want, Supply]:
+    def memo(self) -> dict[Want, OperandMove]:
         """Chains that were found."""
         return {}
 
     @cached_property
-    def deliveries(self) -> dict[tuple[Read, Expr, str, DType | None, Want], Supply | None]:
+    def stores(self) -> dict[tuple[Read, Expr, str, DType | None, Want], OperandMove | None]:
         """Ways of writing that were looked for, by all that was asked."""
         return {}
 

@@ -7,61 +7,61 @@ from itertools import product
 from math import prod
 
 from isamap.ir import DType, Expr, Index, Operand, Read
+from isamap.match.operand_loads.load_search import find_inputs
+from isamap.match.operand_loads.want import MoveSearch, OperandMove, Want, placement_of
 from isamap.match.patterns.address import laid_over
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
 from isamap.match.patterns.unify import Binding, unify_once
-from isamap.match.supplies.supplying import supply_inputs
-from isamap.match.supplies.want import Suppliers, Supply, Want, placement_of
 from isamap.transform import Statement, reads
 
 MOST_SIZES = 1024  # of an instruction that are priced one by one
 
 
-def find_delivery(
-    suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
-) -> Supply | None:
+def find_operand_store(
+    search: MoveSearch, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+) -> OperandMove | None:
     """Return the cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
 
     `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say what the last
     instruction reads when it is to be the one that the mapping names; empty means any register.
     """
     question = (target, value, memory, dtype, want)
-    if question not in suppliers.deliveries:
-        suppliers.deliveries[question] = _cheapest(suppliers, *question)
-    return suppliers.deliveries[question]
+    if question not in search.stores:
+        search.stores[question] = _cheapest(search, *question)
+    return search.stores[question]
 
 
 def _cheapest(
-    suppliers: Suppliers, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
-) -> Supply | None:
-    best: Supply | None = None
-    for pattern in _writers(suppliers, target.dtype):
+    search: MoveSearch, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+) -> OperandMove | None:
+    best: OperandMove | None = None
+    for pattern in _writers(search, target.dtype):
         for operand in pattern.instruction.operands:
-            if operand.role != "in" or (not memory and suppliers.is_addressable(operand.memory)):
+            if operand.role != "in" or (not memory and search.is_addressable(operand.memory)):
                 continue
             if memory and (operand.memory, operand.dtype) != (memory, dtype):
                 continue
             if memory and placement_of(operand, fit_shape(operand, want.shape) or {}) != want.placement:
                 continue
-            found = _try_delivery(suppliers, pattern, operand, target, value, want)
+            found = _try_store(search, pattern, operand, target, value, want)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
                 best = found
     return best
 
 
-def _writers(suppliers: Suppliers, dtype: DType) -> list[Pattern]:
+def _writers(search: MoveSearch, dtype: DType) -> list[Pattern]:
     return [
         p
-        for (memory, name), patterns in suppliers.known.producers.items()
-        if name == dtype.name and suppliers.is_addressable(memory)
+        for (memory, name), patterns in search.known.producers.items()
+        if name == dtype.name and search.is_addressable(memory)
         for p in patterns
     ]
 
 
-def _try_delivery(
-    suppliers: Suppliers, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
-) -> Supply | None:
+def _try_store(
+    search: MoveSearch, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
+) -> OperandMove | None:
     """Return the store of a value by this instruction; None if its register operand cannot have that shape."""
     params = fit_shape(operand, want.shape)
     own = [b for b in reads(pattern.value) if b.buffer == operand.name]
@@ -84,14 +84,14 @@ def _try_delivery(
     whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
     if reads_past(output, limits, whole, want.shape, want.valid):
         return None
-    place = suppliers.locate(pattern.instruction, output, params, limits)
+    place = search.locate(pattern.instruction, output, params, limits)
     if place is None:
         return None
     for bindings in unify_once(pattern.value, subject):
-        built = supply_inputs(suppliers, whole, bindings, params, limits, masks, through, 0)
+        built = find_inputs(search, whole, bindings, params, limits, masks, through, 0)
         if built is not None:
             inputs, chosen, cost = built
-            return Supply(
+            return OperandMove(
                 pattern.name,
                 pattern.output.name,
                 pattern.output.memory or "",
@@ -117,12 +117,12 @@ def _reading(pattern: Pattern, read: Read) -> Statement:
     return replace(pattern.statement, assign=assign)
 
 
-def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
+def widths(search: MoveSearch, dtype: DType) -> tuple[tuple[int, int], ...]:
     """Return how many elements of `dtype` instructions write to memory at once, and the lengths of the registers
     that they take them from, most elements first.
     """
     found: set[tuple[int, int]] = set()
-    for pattern in _writers(suppliers, dtype):
+    for pattern in _writers(search, dtype):
         written = [s.value for s in pattern.output.shape]
         for operand in pattern.instruction.operands:
             if operand.role == "in" and len(operand.shape) == 1 and operand.shape[0].value:
@@ -131,32 +131,32 @@ def widths(suppliers: Suppliers, dtype: DType) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((f for f in found if f[0] > 1), reverse=True))
 
 
-def least_copy_ns(suppliers: Suppliers, dtype: DType) -> float:
+def least_copy_ns(search: MoveSearch, dtype: DType) -> float:
     """Return what writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
 
     Some instruction writes it, and another one has made the register that it comes from; or one moves blocks.
     """
-    if dtype not in suppliers.known.least_copies:
+    if dtype not in search.known.least_copies:
         apart = [
-            _least_ns(suppliers, pattern) + _least_register_ns(suppliers, operand)
-            for pattern in _writers(suppliers, dtype)
+            _least_ns(search, pattern) + _least_register_ns(search, operand)
+            for pattern in _writers(search, dtype)
             for operand in pattern.instruction.operands
-            if operand.role == "in" and not suppliers.is_addressable(operand.memory)
+            if operand.role == "in" and not search.is_addressable(operand.memory)
         ]
-        blocks = [p for p in suppliers.known.block_moves if p.output.dtype == dtype]
-        least = min((*apart, *(_least_ns(suppliers, p) for p in blocks)), default=0.0)
-        suppliers.known.least_copies[dtype] = least
-    return suppliers.known.least_copies[dtype]
+        blocks = [p for p in search.known.block_moves if p.output.dtype == dtype]
+        least = min((*apart, *(_least_ns(search, p) for p in blocks)), default=0.0)
+        search.known.least_copies[dtype] = least
+    return search.known.least_copies[dtype]
 
 
-def _least_register_ns(suppliers: Suppliers, operand: Operand) -> float:
+def _least_register_ns(search: MoveSearch, operand: Operand) -> float:
     """Return the least time per element in which an instruction writes such a register, whole or in pieces."""
     key = (operand.memory or "", operand.dtype.name)
-    made = [*suppliers.known.producers.get(key, []), *(p[0] for p in suppliers.known.in_pieces.get(key, []))]
-    return min((_least_ns(suppliers, pattern) for pattern in made), default=0.0)
+    made = [*search.known.producers.get(key, []), *(p[0] for p in search.known.in_pieces.get(key, []))]
+    return min((_least_ns(search, pattern) for pattern in made), default=0.0)
 
 
-def _least_ns(suppliers: Suppliers, pattern: Pattern) -> float:
+def _least_ns(search: MoveSearch, pattern: Pattern) -> float:
     """Return the least time per element that an instruction writes, of any size; 0 where sizes are too many."""
     known = {p.name: p for p in pattern.instruction.params}
     names = sorted({n for size in pattern.output.shape for n in size.symbols})
@@ -173,5 +173,5 @@ def _least_ns(suppliers: Suppliers, pattern: Pattern) -> float:
     for sizes in product(*spans):
         params = dict(zip(names, sizes, strict=True))
         count = prod(size.substitute(params).value or 0 for size in pattern.output.shape)
-        found.append(suppliers.interval_ns(pattern.name, params) / count if count else 0.0)
+        found.append(search.interval_ns(pattern.name, params) / count if count else 0.0)
     return min(found)

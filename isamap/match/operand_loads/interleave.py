@@ -4,7 +4,7 @@ An interleave of two rows wants of each some lanes only; a register that is read
 whatever fills these. Of all digits of the lane number along which elements do not follow each other in memory
 the lowest is taken apart first, so that each order of interleaves is tried once.
 
-Permutations of one register as supplies: tried only where they bring neighbours in memory together.
+Permutations of one register are tried as loads only where they bring neighbours in memory together.
 
     z[2*i + p] = a[16*p + i]    of two rows in turn makes two rows side by side
 
@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
 from isamap.ir.evaluate import box_points, evaluate_index
+from isamap.match.operand_loads.register_parts import Box, Lanes, axes_at, box_of
+from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove, Want, placement_of
 from isamap.match.patterns.address import (
     LEAST_RUN,
     Location,
@@ -34,15 +36,13 @@ from isamap.match.patterns.address import (
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, extents_of, fit_shape, holds
 from isamap.match.patterns.unify import Binding
-from isamap.match.supplies.register_parts import Box, Lanes, axes_at, box_of
-from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want, placement_of
 from isamap.source import added
 from isamap.transform import reads, symbols
 
 ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has
 
-Find = Callable[[Suppliers, Want, int], Supply | Leaf | None]
-Source = Supply | Location | Leaf
+Find = Callable[[MoveSearch, Want, int], OperandMove | Leaf | None]
+Source = OperandMove | Location | Leaf
 
 
 def used_lanes(want: Want) -> Lanes | None:
@@ -57,21 +57,21 @@ def used_lanes(want: Want) -> Lanes | None:
     return frozenset(range(want.shape[0] if part is None else min(part.value or 0, want.shape[0])))
 
 
-def lanes_apart(suppliers: Suppliers, want: Want) -> int | None:
+def lanes_apart(search: MoveSearch, want: Want) -> int | None:
     """Return how many lanes apart elements first do not follow each other in memory, when they lie in long runs.
 
     None when they lie in one, or in runs too short to be worth interleaving.
     """
-    places = _places(suppliers, want)
+    places = _places(search, want)
     if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // LEAST_RUN:
         return None
     away = places - places[:, :1]
     return int(away[0][away[0] != away[1]][0])
 
 
-def rows_beside(suppliers: Suppliers, want: Want) -> int | None:
+def rows_beside(search: MoveSearch, want: Want) -> int | None:
     """Return the length of the rows that lanes hold one after the other; None where elements lie otherwise."""
-    places, apart = _places(suppliers, want), lanes_apart(suppliers, want)
+    places, apart = _places(search, want), lanes_apart(search, want)
     if want.used is not None or places is None or apart is None:
         return None
     return apart if apart * _runs(places) == places.shape[1] else None
@@ -89,21 +89,21 @@ def is_joining(pieces: tuple[Pattern, ...]) -> bool:
     return sizes == {(Index.of(step_of(pieces)),)}
 
 
-def is_out_of_reach(suppliers: Suppliers, want: Want) -> bool:
+def is_out_of_reach(search: MoveSearch, want: Want) -> bool:
     """Return whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
-    if wraps(want.expr, want.shape, suppliers.strides):
+    if wraps(want.expr, want.shape, search.strides):
         return True
-    places = _places(suppliers, want) if want.used is not None else None
+    places = _places(search, want) if want.used is not None else None
     return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)
 
 
-def places_of(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
+def places_of(search: MoveSearch, want: Want) -> NDArray[np.int64] | None:
     """Return the same for what is computed lane by lane from one array."""
     found = [r for r in reads(want.expr) if "%0" in symbols(r)]
-    return _places(suppliers, replace(want, expr=found[0])) if len(found) == 1 else None
+    return _places(search, replace(want, expr=found[0])) if len(found) == 1 else None
 
 
-def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
+def _places(search: MoveSearch, want: Want) -> NDArray[np.int64] | None:
     """Return the lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
 
     Given for made-up positions and strides: it spares searches, and is no proof of anything.
@@ -111,7 +111,7 @@ def _places(suppliers: Suppliers, want: Want) -> NDArray[np.int64] | None:
     used = used_lanes(want)
     if not used or not isinstance(want.expr, Read):
         return None
-    address = address_of(want.expr, suppliers.strides)
+    address = address_of(want.expr, search.strides)
     if address is None:
         return None
     lanes = np.array(sorted(used), np.int64)
@@ -128,8 +128,8 @@ def _runs(places: NDArray[np.int64]) -> int:
 
 
 def try_pieces(
-    suppliers: Suppliers, pieces: tuple[Pattern, ...], want: Want, moves: int, find: Find
-) -> Supply | None:
+    search: MoveSearch, pieces: tuple[Pattern, ...], want: Want, moves: int, find: Find
+) -> OperandMove | None:
     """Return the instruction laid over a want, each of its pieces over the lanes that it writes."""
     used = used_lanes(want)
     first = pieces[0]
@@ -153,18 +153,18 @@ def try_pieces(
         return None
     subjects = [_subject(p, b, want) for p, b in zip(pieces, boxes, strict=True)]
     parts = len(pieces) > 1 and not is_joining(pieces)
-    if parts and not _takes_lowest_apart(subjects, boxes, suppliers):
+    if parts and not _takes_lowest_apart(subjects, boxes, search):
         return None
     inputs: list[tuple[str, Source]] = []
     for piece, box, subject in zip(pieces, boxes, subjects, strict=True):
-        source = _source(suppliers, piece, box, subject, params, moves + 1, find)
+        source = _source(search, piece, box, subject, params, moves + 1, find)
         if source is None:
             return None
         inputs.append(source)
-    cost = suppliers.interval_ns(first.name, params)
-    cost += added(s.cost_ns for _, s in inputs if isinstance(s, Supply))
+    cost = search.interval_ns(first.name, params)
+    cost += added(s.cost_ns for _, s in inputs if isinstance(s, OperandMove))
     chosen = tuple(sorted((n, Index.of(v)) for n, v in params.items()))
-    return Supply(
+    return OperandMove(
         first.name,
         first.output.name,
         want.memory,
@@ -190,11 +190,11 @@ def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
     return laid_over(want.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
 
 
-def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], suppliers: Suppliers) -> bool:
+def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSearch) -> bool:
     """Return whether elements follow each other below the digit that the pieces stand for, but not along it."""
     addresses: list[Index] = []
     for subject, box in zip(subjects, boxes, strict=True):
-        address = address_of(subject, suppliers.strides) if isinstance(subject, Read) else None
+        address = address_of(subject, search.strides) if isinstance(subject, Read) else None
         if address is None:
             return False
         addresses.append(simplify(address, {f"%{a}": n for a, n in box.limits.items()}))
@@ -206,7 +206,7 @@ def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], suppliers: Suppl
 
 
 def _source(
-    suppliers: Suppliers,
+    search: MoveSearch,
     piece: Pattern,
     box: Box,
     subject: Expr,
@@ -220,15 +220,15 @@ def _source(
         return None
     operand = piece.instruction.operand(value.buffer)
     limits = {a.name: box.limits.get(a.name, 1) for a in piece.axes}
-    if suppliers.is_addressable(operand.memory):
+    if search.is_addressable(operand.memory):
         lengths, _ = extents_of(piece, params)
         if not box.full and any(lengths[a] > 1 for i in value.index for a in i.symbols):
             return None  # it would read what may not be there
         binding = Binding(operand.name, value.index, subject)
-        place = suppliers.locate(piece.instruction, binding, params, limits)
+        place = search.locate(piece.instruction, binding, params, limits)
         return (operand.name, place) if place is not None else None
     wanted = wanted_lanes(operand, value.index, subject, piece.axes, limits, params)
-    found = find(suppliers, wanted, moves) if wanted is not None else None
+    found = find(search, wanted, moves) if wanted is not None else None
     return None if found is None else (operand.name, found)
 
 
@@ -266,14 +266,14 @@ def wanted_lanes(
 MAX_LANES = 4096
 
 
-def is_wasted(suppliers: Suppliers, pattern: Pattern, want: Want) -> bool:
+def is_wasted(search: MoveSearch, pattern: Pattern, want: Want) -> bool:
     """Return whether the instruction permutes a register and brings no more of its lanes together."""
-    if pattern.name not in suppliers.known.turns:
-        suppliers.known.turns[pattern.name] = _lanes_read(pattern)
-    lanes = suppliers.known.turns[pattern.name]
+    if pattern.name not in search.known.turns:
+        search.known.turns[pattern.name] = _lanes_read(pattern)
+    lanes = search.known.turns[pattern.name]
     if lanes is None:
         return False
-    places = places_of(suppliers, want)
+    places = places_of(search, want)
     if places is None or places.shape[1] != len(lanes):
         return True
     before, after = places[1], np.empty_like(places[1])

@@ -15,20 +15,20 @@ from functools import lru_cache
 from math import prod
 
 from isamap.formulate.copy_costs import SLOW_MOVE_NS, can_copy, pack_held_ns, pack_ns
-from isamap.formulate.supplied import supplied_ns, unit_ns
+from isamap.formulate.load_times import load_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.match import (
     Location,
+    MoveSearch,
+    OperandMove,
     OperandTile,
-    Suppliers,
-    Supply,
     Tile,
     Want,
-    accumulator_delivery,
+    accumulator_store,
     bring,
-    find_delivery,
-    find_supply,
+    find_operand_load,
+    find_operand_store,
     homes_of,
     in_tiles,
     is_lane,
@@ -55,46 +55,44 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 def input_of(
     operand: OperandTile,
     tile: Tile,
-    suppliers: Suppliers,
+    search: MoveSearch,
     kernel: Kernel,
     *,
     prices_copies: bool = True,
 ) -> TileOperand | None:
     """Return an input with the costs of its loads; None if no move loads it from a buffer."""
-    direct = bring(suppliers, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
-    homes = homes_of(tile, operand, suppliers)
+    direct = bring(search, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
+    homes = homes_of(tile, operand, search)
     if not homes and direct is None:
         return None
     # Without a home nothing brings it from a buffer; it is read in place then.
     first, staged = next(iter(homes.items()), ("", None))
-    unit = suppliers.machine.instructions[tile.mapping.instruction].cost.unit
-    in_place = _described(operand, kernel, supplied_ns(direct), None, is_accumulator=False)
+    unit = search.machine.instructions[tile.mapping.instruction].cost.unit
+    in_place = _described(operand, kernel, load_ns(direct), None, is_accumulator=False)
     in_place = replace(
         in_place,
-        direct_busy_ns=unit_ns(direct, unit, suppliers),
-        staged_busy_ns=unit_ns(staged, unit, suppliers),
+        direct_busy_ns=unit_ns(direct, unit, search),
+        staged_busy_ns=unit_ns(staged, unit, search),
     )
-    if not homes or (not first and not can_copy(operand, tile, suppliers)):
+    if not homes or (not first and not can_copy(operand, tile, search)):
         return in_place if direct is not None else None
-    described = replace(in_place, staged_ns=supplied_ns(staged))
+    described = replace(in_place, staged_ns=load_ns(staged))
     if not prices_copies:
-        least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(suppliers, operand.dtype))
-        beside = not first and copied_beside(tile, operand.dtype, suppliers.machine)
+        least = 0.0 if first else min(SLOW_MOVE_NS, least_copy_ns(search, operand.dtype))
+        beside = not first and copied_beside(tile, operand.dtype, search.machine)
         return replace(described, pack_ns_per_element=least, homes=tuple(homes), beside=beside)
-    moved = (
-        _scratch_ns(operand, tile, first, suppliers) if first else pack_ns(operand, direct, tile, suppliers)
-    )
+    moved = _scratch_ns(operand, tile, first, search) if first else pack_ns(operand, direct, tile, search)
     described = replace(described, pack_ns_per_element=moved, homes=tuple(homes))
     if first:
-        described = replace(described, windows=windows_of(operand, tile, suppliers))
-    return with_mover(described, operand, tile, suppliers)
+        described = replace(described, windows=windows_of(operand, tile, search))
+    return with_mover(described, operand, tile, search)
 
 
 def _scratch_ns(
-    operand: OperandTile, tile: Tile, home: str, suppliers: Suppliers, *, back: bool = False
+    operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> float:
     """Time to move one element into its scratchpad, or back."""
-    moved = tiles_move(operand, tile, home, suppliers, back=back)
+    moved = tiles_move(operand, tile, home, search, back=back)
     assert moved is not None, "homes are those that something moves to"
     return moved.move.cost_ns
 
@@ -157,26 +155,26 @@ def _described(
     )
 
 
-def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: bool) -> TileOperand | None:
+def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bool) -> TileOperand | None:
     """Return the accumulator, or the register that is written: in and out in place, or through a buffer."""
     if tile.accumulator is None:
         assert tile.result is not None
-        found = delivery_of(tile, suppliers)
+        found = store_of(tile, search)
         if found is None:
             return None
         return _written(tile, _described(tile.result, kernel, issued_ns(found), None, is_accumulator=True))
     acc = tile.accumulator
     if tile.held is not None:
-        return _shares(tile, acc, tile.held, suppliers, kernel)
-    homes = homes_of_sums(tile, acc, suppliers)
+        return _shares(tile, acc, tile.held, search, kernel)
+    homes = homes_of_sums(tile, acc, search)
     if not homes:
         return None
-    target, expr = accumulator_delivery(tile)
+    target, expr = accumulator_store(tile)
     there = standing(target, is_lane)
     assert isinstance(there, Read)
-    first = find_supply(suppliers, acc.want({}, expr=standing(acc.elements, is_lane)))
-    back = find_delivery(suppliers, there, expr, "", None, acc.want({}))
-    direct = None if first is None or back is None else (supplied_ns(first) or 0.0) + back.cost_ns
+    first = find_operand_load(search, acc.want({}, expr=standing(acc.elements, is_lane)))
+    back = find_operand_store(search, there, expr, "", None, acc.want({}))
+    direct = None if first is None or back is None else (load_ns(first) or 0.0) + back.cost_ns
     home, staged = next(iter(homes.items()))
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
     stays = isinstance(acc.elements, Cast) or bool(home)
@@ -184,14 +182,14 @@ def held_of(tile: Tile, suppliers: Suppliers, kernel: Kernel, *, prices_copies: 
     if not prices_copies:
         return replace(described, homes=tuple(homes), pack_ns_per_element=0.0)
     if not home:
-        packed = pack_held_ns(acc, tile, suppliers)
+        packed = pack_held_ns(acc, tile, search)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
-    moved = [_scratch_ns(acc, tile, home, suppliers, back=back) for back in (False, True)]
+    moved = [_scratch_ns(acc, tile, home, search, back=back) for back in (False, True)]
     described = replace(described, homes=tuple(homes), pack_ns_per_element=added(moved) / 2)
-    return with_mover(described, acc, tile, suppliers)
+    return with_mover(described, acc, tile, search)
 
 
-def delivery_of(tile: Tile, suppliers: Suppliers) -> Supply | None:
+def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
     """Return the instructions that compute and write the tile of a statement that only assigns; None where the one
     that is mapped is not the last of them.
     """
@@ -200,7 +198,7 @@ def delivery_of(tile: Tile, suppliers: Suppliers) -> Supply | None:
     assert tile.value_elements is not None
     want = tile.result.want(_fixed_parts(tile, tile.result))
     args = (tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, want)
-    found = find_delivery(suppliers, *args)
+    found = find_operand_store(search, *args)
     return found if found is not None and found.instruction == tile.mapping.instruction else None
 
 
@@ -218,60 +216,60 @@ def _written(tile: Tile, described: TileOperand) -> TileOperand:
     )
 
 
-def homes_of_sums(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> dict[str, float]:
+def homes_of_sums(tile: Tile, acc: OperandTile, search: MoveSearch) -> dict[str, float]:
     """Return what bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
     found: dict[str, float] = {}
-    for home, loaded in homes_of(tile, acc, suppliers).items():
-        if home and scratch_move(acc, tile, home, suppliers, back=True) is None:
+    for home, loaded in homes_of(tile, acc, search).items():
+        if home and scratch_move(acc, tile, home, search, back=True) is None:
             continue
         if isinstance(loaded, Location):  # the instruction itself adds to what lies there
             found |= {home: 0.0} if home else {}
             continue
-        cell = in_tiles(acc, suppliers, home)
-        stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+        cell = in_tiles(acc, search, home)
+        stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
         if stored is not None:
-            found[home] = (supplied_ns(loaded) or 0.0) + stored.cost_ns
+            found[home] = (load_ns(loaded) or 0.0) + stored.cost_ns
     return found
 
 
 def _shares(
-    tile: Tile, acc: OperandTile, held: OperandTile, suppliers: Suppliers, kernel: Kernel
+    tile: Tile, acc: OperandTile, held: OperandTile, search: MoveSearch, kernel: Kernel
 ) -> TileOperand | None:
     """Return an accumulator whose lanes are shares of a sum."""
-    direct = lanes_ns(tile, acc, suppliers)
+    direct = lanes_ns(tile, acc, search)
     narrower = isinstance(held.subject, Cast)
     described = _described(held, kernel, direct, None, is_accumulator=True, stage_whole=narrower)
     return None if direct is None else described
 
 
-def lanes_ns(tile: Tile, acc: OperandTile, suppliers: Suppliers) -> float | None:
+def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
     """Return the time of lanes that begin from 0, are stored, and added up one by one; None where they cannot.
 
     Units: nanoseconds.
     """
     if len(acc.shape) != 1:
         return None
-    cell = in_tiles(acc, suppliers)
-    begun = find_supply(suppliers, acc.want({}))
-    stored = find_delivery(suppliers, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    cell = in_tiles(acc, search)
+    begun = find_operand_load(search, acc.want({}))
+    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
     target, value = sum_of_lanes(cell.buffer, prod(acc.shape), tile)
-    added = find_delivery(suppliers, target, value, "", None, Want(value, "", value.dtype, (), ()))
+    added = find_operand_store(search, target, value, "", None, Want(value, "", value.dtype, (), ()))
     if begun is None or stored is None or added is None:
         return None
-    return (begun.cost_ns if isinstance(begun, Supply) else 0.0) + stored.cost_ns + added.cost_ns
+    return (begun.cost_ns if isinstance(begun, OperandMove) else 0.0) + stored.cost_ns + added.cost_ns
 
 
-def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, suppliers: Suppliers) -> TileOperand:
+def with_mover(described: TileOperand, operand: OperandTile, tile: Tile, search: MoveSearch) -> TileOperand:
     """Return the operand with the unit that fills its buffer, or writes a result back, if not the sum's."""
     home = described.homes[0]
-    known = operand, tile, home, suppliers
+    known = operand, tile, home, search
     found = tiles_move(*known, back=described.is_accumulator) if home else None
     if found is None:
-        return replace(described, beside=not home and copied_beside(tile, operand.dtype, suppliers.machine))
-    move, machine = found.move, suppliers.machine
+        return replace(described, beside=not home and copied_beside(tile, operand.dtype, search.machine))
+    move, machine = found.move, search.machine
     copy, own = machine.instructions[move.instruction], machine.instructions[tile.mapping.instruction]
     memories = [o.memory for o in copy.instruction.operands]
-    alone = all(memory is not None and suppliers.is_addressable(memory) for memory in memories)
+    alone = all(memory is not None and search.is_addressable(memory) for memory in memories)
     if not alone or copy.cost.unit == own.cost.unit:
         return described
     return replace(described, mover=copy.cost.unit, moved_ns_per_element=move.cost_ns)

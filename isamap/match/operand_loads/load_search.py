@@ -13,11 +13,7 @@ from dataclasses import replace
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
 from isamap.ir.walk import reads
-from isamap.match.patterns.address import Location, laid_over
-from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
-from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
-from isamap.match.patterns.unify import Binding, Bindings, heads_match, unify_once
-from isamap.match.supplies.interleave import (
+from isamap.match.operand_loads.interleave import (
     is_joining,
     is_out_of_reach,
     is_wasted,
@@ -27,7 +23,11 @@ from isamap.match.supplies.interleave import (
     try_pieces,
     wanted_lanes,
 )
-from isamap.match.supplies.want import Leaf, Suppliers, Supply, Want, placement_of
+from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove, Want, placement_of
+from isamap.match.patterns.address import Location, laid_over
+from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
+from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
+from isamap.match.patterns.unify import Binding, Bindings, heads_match, unify_once
 from isamap.transform import symbols
 
 MAX_MOVES = 6  # one behind another in a chain; operations and casts come on top, as many as there are
@@ -35,7 +35,7 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 
 
 def find_place(
-    suppliers: Suppliers, instruction: Instruction, name: str, want: Want, params: Params
+    search: MoveSearch, instruction: Instruction, name: str, want: Want, params: Params
 ) -> Location | None:
     """Return where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
     if any(
@@ -44,54 +44,54 @@ def find_place(
         return None
     limits = {d.removeprefix("%"): size for d, size in zip(dims(len(want.shape)), want.shape, strict=True)}
     binding = Binding(name, tuple(Index.of(a) for a in limits), want.expr)
-    return suppliers.locate(instruction, binding, params, limits)
+    return search.locate(instruction, binding, params, limits)
 
 
-def find_supply(suppliers: Suppliers, want: Want, moves: int = 0) -> Supply | Leaf | None:
+def find_operand_load(search: MoveSearch, want: Want, moves: int = 0) -> OperandMove | Leaf | None:
     """Return the cheapest chain that fills the requested register after so many moves; None when there is none."""
-    if suppliers.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
+    if search.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
         return None
     if _is_there(want):
         return Leaf()
-    if want in suppliers.underway:  # a chain never needs the very thing that it is to make
-        suppliers.met.add(want)
+    if want in search.underway:  # a chain never needs the very thing that it is to make
+        search.met.add(want)
         return None
-    if want in suppliers.memo:
-        return suppliers.memo[want]
-    if moves >= min(MAX_MOVES, suppliers.failed.get(want, MAX_MOVES)):
+    if want in search.memo:
+        return search.memo[want]
+    if moves >= min(MAX_MOVES, search.failed.get(want, MAX_MOVES)):
         return None
-    if is_out_of_reach(suppliers, want):
-        suppliers.failed[want] = 0
+    if is_out_of_reach(search, want):
+        search.failed[want] = 0
         return None
-    suppliers.underway.add(want)
-    best: Supply | None = None
-    for first, *others in _candidates(suppliers, want):
-        if best is not None and suppliers.interval_ns(first.name, {}) >= best.cost_ns:
+    search.underway.add(want)
+    best: OperandMove | None = None
+    for first, *others in _candidates(search, want):
+        if best is not None and search.interval_ns(first.name, {}) >= best.cost_ns:
             continue
         if others or want.used is not None:
-            found = try_pieces(suppliers, (first, *others), want, moves, find_supply)
+            found = try_pieces(search, (first, *others), want, moves, find_operand_load)
         else:
-            found = _try(suppliers, first, want, moves)
+            found = _try(search, first, want, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
-    suppliers.underway.remove(want)
-    suppliers.met.discard(want)
+    search.underway.remove(want)
+    search.met.discard(want)
     if best is not None and _is_constant(want.expr):
         best = replace(best, cost_ns=0.0)
     if best is not None:
-        suppliers.memo[want] = best
-    elif not suppliers.met & suppliers.underway:  # else it failed for where it was requested
-        suppliers.failed[want] = moves  # behind more moves it fails as well
+        search.memo[want] = best
+    elif not search.met & search.underway:  # else it failed for where it was requested
+        search.failed[want] = moves  # behind more moves it fails as well
     return best
 
 
-def _candidates(suppliers: Suppliers, want: Want) -> Iterator[tuple[Pattern, ...]]:
+def _candidates(search: MoveSearch, want: Want) -> Iterator[tuple[Pattern, ...]]:
     """Instructions that write such a register, as a whole and in pieces."""
     key = (want.memory, want.dtype.name)
-    yield from ((p,) for p in suppliers.known.producers.get(key, []) if not is_wasted(suppliers, p, want))
-    if key in suppliers.known.in_pieces and (apart := lanes_apart(suppliers, want)) is not None:
-        rows = rows_beside(suppliers, want)
-        for pieces in suppliers.known.in_pieces[key]:
+    yield from ((p,) for p in search.known.producers.get(key, []) if not is_wasted(search, p, want))
+    if key in search.known.in_pieces and (apart := lanes_apart(search, want)) is not None:
+        rows = rows_beside(search, want)
+        for pieces in search.known.in_pieces[key]:
             step = step_of(pieces)
             if step % rows == 0 if rows and is_joining(pieces) else step == apart:
                 yield pieces
@@ -114,7 +114,7 @@ def _is_there(want: Want) -> bool:
 # --- one instruction laid over one want -------------------------------------------------------------------
 
 
-def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supply | None:
+def _try(search: MoveSearch, pattern: Pattern, want: Want, moves: int) -> OperandMove | None:
     params = fit_shape(pattern.output, want.shape) if heads_match(pattern.value, want.expr) else None
     if params is None or placement_of(pattern.output, params) != want.placement:
         return None
@@ -129,13 +129,13 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
     subject = laid_over(want.expr, over_axes, extents)
-    if want.fill is not None and not _leaves_fill(suppliers, pattern, want, want.fill, masks):
+    if want.fill is not None and not _leaves_fill(search, pattern, want, want.fill, masks):
         return None
     for bindings in unify_once(pattern.value, subject):
-        built = supply_inputs(suppliers, pattern, bindings, params, limits, masks, want, moves)
+        built = find_inputs(search, pattern, bindings, params, limits, masks, want, moves)
         if built is not None:
             inputs, chosen, cost = built
-            return Supply(
+            return OperandMove(
                 pattern.name,
                 pattern.output.name,
                 want.memory,
@@ -150,7 +150,7 @@ def _try(suppliers: Suppliers, pattern: Pattern, want: Want, moves: int) -> Supp
 
 
 def _leaves_fill(
-    suppliers: Suppliers, pattern: Pattern, want: Want, fill: Const, masks: dict[str, Index]
+    search: MoveSearch, pattern: Pattern, want: Want, fill: Const, masks: dict[str, Index]
 ) -> bool:
     """Return whether elements beyond the valid ones come out as the fill.
 
@@ -173,13 +173,13 @@ def _leaves_fill(
         return True
     if isinstance(value, Const):
         return value.value == fill.value
-    if suppliers.is_addressable(pattern.instruction.operand(value.buffer).memory):
+    if search.is_addressable(pattern.instruction.operand(value.buffer).memory):
         return False
     return open_axes <= {s for i in value.index for s in i.symbols}
 
 
-def supply_inputs(
-    suppliers: Suppliers,
+def find_inputs(
+    search: MoveSearch,
     pattern: Pattern,
     bindings: Bindings,
     params: Params,
@@ -188,7 +188,7 @@ def supply_inputs(
     want: Want,
     moves: int,
 ) -> (
-    tuple[tuple[tuple[str, Supply | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
+    tuple[tuple[tuple[str, OperandMove | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
     | None
 ):
     """Everything that the instruction reads, its parameters and the cost of the whole chain."""
@@ -198,9 +198,9 @@ def supply_inputs(
     moves += isinstance(pattern.value, Read)
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
     chosen |= masks
-    inputs: list[tuple[str, Supply | Location | Leaf]] = []
-    cost = suppliers.interval_ns(pattern.name, params)
-    if any(suppliers.is_addressable(o.memory) for o in pattern.instruction.operands if o.role == "in"):
+    inputs: list[tuple[str, OperandMove | Location | Leaf]] = []
+    cost = search.interval_ns(pattern.name, params)
+    if any(search.is_addressable(o.memory) for o in pattern.instruction.operands if o.role == "in"):
         cost *= spanned(pattern, masks)
     for binding in bindings:
         if not binding.pattern and any(p.name == binding.name for p in pattern.instruction.params):
@@ -210,11 +210,11 @@ def supply_inputs(
             chosen[binding.name] = binding.subject if number is None else Index.of(number)
             continue
         operand = pattern.instruction.operand(binding.name)
-        if suppliers.is_addressable(operand.memory):
+        if search.is_addressable(operand.memory):
             where = (
                 None
                 if reads_past(binding, limits, pattern, want.shape, want.valid)
-                else suppliers.locate(pattern.instruction, binding, params, limits)
+                else search.locate(pattern.instruction, binding, params, limits)
             )
             if where is None:
                 return None
@@ -222,11 +222,11 @@ def supply_inputs(
             continue
         fill = Const(want.fill.value, operand.dtype) if want.fill is not None else None
         wanted = _register_want(operand, binding, pattern.axes, params, limits, reach, fill)
-        found = find_supply(suppliers, wanted, moves) if wanted else None
+        found = find_operand_load(search, wanted, moves) if wanted else None
         if found is None:
             return None
         inputs.append((binding.name, found))
-        cost += found.cost_ns if isinstance(found, Supply) else 0.0
+        cost += found.cost_ns if isinstance(found, OperandMove) else 0.0
     named = {p.name for p in pattern.instruction.params}
     known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
     if named - chosen.keys() or not holds(pattern, known):

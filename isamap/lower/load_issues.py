@@ -17,7 +17,7 @@ from isamap.lower.program import (
     RegisterRef,
     Value,
 )
-from isamap.match import Leaf, Location, Supply
+from isamap.match import Leaf, Location, OperandMove
 
 Bindings = Mapping[str, Index]
 
@@ -28,14 +28,14 @@ class Emitter:
 
     names: Names
     nodes: list[Node] = field(default_factory=list[Node])
-    known: dict[Supply, Value] = field(default_factory=dict[Supply, Value])
+    known: dict[OperandMove, Value] = field(default_factory=dict[OperandMove, Value])
 
-    def value(self, supply: Supply | Leaf, bindings: Bindings, leaf: Value | None = None) -> Value:
+    def value(self, load: OperandMove | Leaf, bindings: Bindings, leaf: Value | None = None) -> Value:
         """Return the register that an operand load fills here, issuing the load unless the value is there already."""
-        if isinstance(supply, Leaf):
+        if isinstance(load, Leaf):
             assert leaf is not None, "a leaf stands for a register that the caller holds"
             return leaf
-        placed = bind_supply(supply, bindings)
+        placed = bind_load(load, bindings)
         shared = leaf is None or not _has_leaf(placed)
         if placed in self.known and shared:
             return self.known[placed]
@@ -48,23 +48,23 @@ class Emitter:
             self.known[placed] = value
         return value
 
-    def reference(self, found: Supply | Leaf | Location, bindings: Bindings) -> OperandRef:
+    def reference(self, found: OperandMove | Leaf | Location, bindings: Bindings) -> OperandRef:
         """Return the value that an issue names: the register that a chain fills here, or the place in memory."""
         if isinstance(found, Location):
             place = _bind_location(found, bindings)
             return MemoryRef(place.buffer, place.offset, place.strides)
         return RegisterRef(self.value(found, bindings).name)
 
-    def deliver(self, supply: Supply, bindings: Bindings, leaf: Value | None = None) -> None:
-        """Write what a delivery computes to its place in memory."""
-        placed = bind_supply(supply, bindings)
+    def deliver(self, load: OperandMove, bindings: Bindings, leaf: Value | None = None) -> None:
+        """Write what an operand store computes to its place in memory."""
+        placed = bind_load(load, bindings)
         assert placed.target is not None
         target = MemoryRef(placed.target.buffer, placed.target.offset, placed.target.strides)
         operands = self._operands(placed, bindings, leaf)
         self.nodes.append(Issue(placed.instruction, (*operands, (placed.output, target)), arguments(placed)))
 
     def _operands(
-        self, placed: Supply, bindings: Bindings, leaf: Value | None
+        self, placed: OperandMove, bindings: Bindings, leaf: Value | None
     ) -> tuple[tuple[str, OperandRef], ...]:
         found: list[tuple[str, OperandRef]] = []
         for name, source in placed.inputs:
@@ -75,34 +75,32 @@ class Emitter:
         return tuple(found)
 
 
-def _has_leaf(supply: Supply | Location | Leaf) -> bool:
+def _has_leaf(load: OperandMove | Location | Leaf) -> bool:
     """Return whether a chain starts from a register that the caller holds, which differs from place to place."""
-    if isinstance(supply, Supply):
-        return any(_has_leaf(source) for _, source in supply.inputs)
-    return isinstance(supply, Leaf)
+    if isinstance(load, OperandMove):
+        return any(_has_leaf(source) for _, source in load.inputs)
+    return isinstance(load, Leaf)
 
 
-def bind_supply(supply: Supply, bindings: Bindings) -> Supply:
+def bind_load(load: OperandMove, bindings: Bindings) -> OperandMove:
     """Return the operand load at a place, with the positions and valid parts of that place."""
-    inputs: list[tuple[str, Supply | Location | Leaf]] = []
-    for name, source in supply.inputs:
+    inputs: list[tuple[str, OperandMove | Location | Leaf]] = []
+    for name, source in load.inputs:
         match source:
-            case Supply():
-                inputs.append((name, bind_supply(source, bindings)))
+            case OperandMove():
+                inputs.append((name, bind_load(source, bindings)))
             case Location():
                 inputs.append((name, _bind_location(source, bindings)))
             case Leaf():
                 inputs.append((name, source))
-    params = tuple((n, _bind_argument(v, bindings)) for n, v in supply.params)
-    target = _bind_location(supply.target, bindings) if supply.target is not None else None
-    return replace(supply, inputs=tuple(inputs), params=params, target=target)
+    params = tuple((n, _bind_argument(v, bindings)) for n, v in load.params)
+    target = _bind_location(load.target, bindings) if load.target is not None else None
+    return replace(load, inputs=tuple(inputs), params=params, target=target)
 
 
-def arguments(supply: Supply) -> tuple[tuple[str, Argument], ...]:
+def arguments(load: OperandMove) -> tuple[tuple[str, Argument], ...]:
     """Parameters of an issue: numbers where they are known."""
-    return tuple(
-        (n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in supply.params
-    )
+    return tuple((n, v.value if isinstance(v, Index) and v.value is not None else v) for n, v in load.params)
 
 
 def _bind_location(location: Location, bindings: Bindings) -> Location:

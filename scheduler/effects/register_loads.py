@@ -37,7 +37,7 @@ def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns
     )
 
 
-def least_supply(way: Way) -> float:
+def least_loads(way: Way) -> float:
     """Return all tiles of inputs, as rarely as registers allow."""
     return added(brought.moved_ns for brought in way.operands if not brought.operand.is_accumulator)
 

@@ -12,10 +12,10 @@ from isamap.ir import Index, Operand
 from isamap.ir.bind import comparison_holds
 from isamap.machine import unset_state
 from isamap.match.moves.scratch_buffers import uncleared
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import axis_limits, fit_shape
-from isamap.match.supplies.supplying import find_supply
-from isamap.match.supplies.want import Suppliers
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles, is_read_of
 
 
@@ -24,45 +24,43 @@ def array_of(operand: OperandTile) -> str:
     return is_read_of(operand.subject) or "its value"
 
 
-def why_unsupplied(operand: OperandTile, tile: Tile, suppliers: Suppliers, *, back: bool = False) -> str:
+def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool = False) -> str:
     """Return the missing move where an operand can be read neither in place nor from a buffer; `back` of a result."""
-    machine = suppliers.machine.name
+    machine = search.machine.name
     register = _shown(operand.dtype.name, operand.shape)
-    if (lacking := uncleared(tile, suppliers)) is not None:
+    if (lacking := uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
-    if suppliers.is_addressable(operand.memory) and not suppliers.holds_arrays(operand.memory):
-        step = suppliers.known.address_steps[operand.memory]
+    if search.is_addressable(operand.memory) and not search.holds_arrays(operand.memory):
+        step = search.known.address_steps[operand.memory]
         where = f", where all that is moved begins at multiples of {step} bytes" if step > 1 else ""
         copied = f"{register} of {array_of(operand)} into {operand.memory}"
         return f"{machine} has no instruction that copies {copied}{where}"
-    writers = suppliers.known.producers.get((operand.memory, operand.dtype.name), [])
+    writers = search.known.producers.get((operand.memory, operand.dtype.name), [])
     if not writers:
-        without = _without_state(operand, suppliers)
+        without = _without_state(operand, search)
         return without or f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
-    if find_supply(suppliers, operand.want({}, expr=in_tiles(operand, suppliers))) is None:
-        loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, suppliers)}
+    if find_operand_load(search, operand.want({}, expr=in_tiles(operand, search))) is None:
+        loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, search)}
         others = {p.instruction.name: p.output for p in writers}
-        hindered = (
-            said for p in writers if _reads_memory(p, suppliers) and (said := _unmet(p, operand.shape))
-        )
+        hindered = (said for p in writers if _reads_memory(p, search) and (said := _unmet(p, operand.shape)))
         if (said := next(hindered, None)) is not None:
             return f"{said}, which {register} does not meet"
         return _other_shape(operand, machine, "writes {} to", {**loads, **others}) or (
             f"none of the {len(writers)} instructions of {machine} that write {operand.dtype} to "
             f"{operand.memory} brings {register} from memory, not even from a buffer of its own"
         )
-    stores = _stores(operand, suppliers) if back else {}
+    stores = _stores(operand, search) if back else {}
     if stores and (said := _other_shape(operand, machine, "stores {} from", stores)) is not None:
         return said
     return f"{machine} cannot copy an element of {array_of(operand)} into a buffer, or one back"
 
 
-def _without_state(operand: OperandTile, suppliers: Suppliers) -> str | None:
+def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
     """Return what a writer of the operand's memory requires that no program can give it."""
-    for item in suppliers.machine.instructions.values():
+    for item in search.machine.instructions.values():
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
-        state = unset_state(item.instruction, suppliers.machine)
+        state = unset_state(item.instruction, search.machine)
         if state and (operand.memory, operand.dtype) in outputs:
             return f"{item.name} requires `{state}`, and no instruction sets it"
     return None
@@ -99,16 +97,16 @@ def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[
     return f"{missing}: {nearest}; the moved and the computed tile need the same shape"
 
 
-def _reads_memory(pattern: Pattern, suppliers: Suppliers) -> bool:
+def _reads_memory(pattern: Pattern, search: MoveSearch) -> bool:
     inputs = [o for o in pattern.instruction.operands if o.role == "in"]
-    return bool(inputs) and all(suppliers.is_addressable(o.memory) for o in inputs)
+    return bool(inputs) and all(search.is_addressable(o.memory) for o in inputs)
 
 
-def _stores(operand: OperandTile, suppliers: Suppliers) -> dict[str, Operand]:
+def _stores(operand: OperandTile, search: MoveSearch) -> dict[str, Operand]:
     """By instruction that writes memory what it takes out of the operand's kind of registers."""
-    memories = [m for m in suppliers.machine.memories if suppliers.is_addressable(m)]
+    memories = [m for m in search.machine.memories if search.is_addressable(m)]
     found: dict[str, Operand] = {}
-    for (memory, _), patterns in suppliers.known.producers.items():
+    for (memory, _), patterns in search.known.producers.items():
         for pattern in patterns if memory in memories else ():
             for o in pattern.instruction.operands:
                 if o.role == "in" and (o.memory, o.dtype) == (operand.memory, operand.dtype):

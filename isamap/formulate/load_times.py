@@ -1,0 +1,42 @@
+"""Time the instructions of an operand load: all of them, those on one unit, those that read memory."""
+
+from __future__ import annotations
+
+from isamap.ir import Index
+from isamap.match import Leaf, Location, MoveSearch, OperandMove
+from isamap.source import added
+
+
+def load_ns(load: OperandMove | Leaf | Location | None) -> float | None:
+    """Return the time of an operand load; None where there is no load. Units: nanoseconds."""
+    return None if load is None else load.cost_ns if isinstance(load, OperandMove) else 0.0
+
+
+def intervals_ns(load: OperandMove | Leaf | Location | None, search: MoveSearch) -> float:
+    """Return the time that an operand load keeps its units busy, whatever part of a register it fills."""
+    if not isinstance(load, OperandMove):
+        return 0.0
+    known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
+    inside = added(intervals_ns(source, search) for _, source in load.inputs)
+    return search.interval_ns(load.instruction, known) + inside
+
+
+def unit_ns(load: OperandMove | Leaf | Location | None, unit: str, search: MoveSearch) -> float:
+    """Return how long the instructions of an operand load keep one unit busy. Units: nanoseconds."""
+    if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
+        return 0.0
+    inside = added(unit_ns(source, unit, search) for _, source in load.inputs)
+    cost, units = search.machine.instructions[load.instruction].cost, search.machine.units
+    if unit not in cost.occupied:
+        return inside
+    known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
+    copies = max(1, units[cost.unit].count) / max(1, units[unit].count)
+    return search.interval_ns(load.instruction, known) * copies + inside
+
+
+def loading_ns(load: OperandMove | Leaf | Location | None) -> float:
+    """Return those that read memory. Units: nanoseconds."""
+    if not isinstance(load, OperandMove):
+        return 0.0
+    inside = [source for _, source in load.inputs if isinstance(source, OperandMove)]
+    return added(map(loading_ns, inside)) if inside else load.cost_ns
