@@ -8,7 +8,6 @@ schedule(problem, fixed={"nest0.block.k": 256})     with parts decided by a pers
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from isamap.plan.check import check_schedule
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
@@ -18,6 +17,7 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.conflicts.conflicts import explained
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 
 
 def schedule(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestProblem, Problem
@@ -26,6 +25,7 @@ from isamap.scheduler.search.greedy import SAME, all_moves, descend, first_candi
 from isamap.scheduler.search.splitting import raised_floors
 from isamap.scheduler.statement_model import Contender
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 # Solver effort per second of the wall-clock limit: so little that the clock stops it on slow machines only.
 DETERMINISTIC_SHARE = 0.2

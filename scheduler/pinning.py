@@ -10,7 +10,6 @@ solved.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from isamap.plan.decisions import mapping_of, parallel_of
 from isamap.plan.problem import NestProblem, Problem
@@ -18,6 +17,7 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.scheduler.deciding.fixing import all_names, names_of, resolve, unknown
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 
 Solve = Callable[[Problem, Mapping[str, int]], Schedule]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 from math import factorial, inf, prod
 
@@ -32,6 +31,7 @@ from isamap.scheduler.search.fusing import Group, solve_groups
 from isamap.scheduler.search.greedy import first_candidate
 from isamap.scheduler.search.neighbours import neighbours
 from isamap.source import added
+from isamap.source.records import dataclass, field, replace
 
 # Up to so many decided options a statement's schedules are all looked at.
 ENUMERATED = 4000

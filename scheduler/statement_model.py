@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from isamap.scheduler.deciding.choices import Choice, Way, choices_of
@@ -13,6 +12,7 @@ from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.translation.constraints import limit
 from isamap.scheduler.translation.terms import imply
 from isamap.scheduler.translation.translate import Literals, Translator
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, mul, number, wide
@@ -18,6 +17,7 @@ from isamap.ir.index import elements_of, has_elements
 from isamap.ir.substitute import substitute_expr
 from isamap.ir.walk import indices, reads, walk
 from isamap.source import Span
+from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import map_accesses, with_statements
 from isamap.transform.statements import Statement
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from isamap.adjoint.names import Names
@@ -11,6 +10,7 @@ from isamap.ir import Assign, Axis, Call, Const, Expr, Index, IndexValue, Kernel
 from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.walk import map_reads, reads
 from isamap.source import Diagnostic, Span, UsageProblem
+from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import accesses, shown
 from isamap.transform.shared_elements import Conflicts, may_be_one
 from isamap.transform.statements import Statement

@@ -9,7 +9,6 @@ element of x gathers: `d_x[i] += (d_y[(i - r + 1) / 2] else 0) * w[r] if (i - r 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
 from functools import reduce
 
 from isamap.adjoint.names import Names
@@ -18,6 +17,7 @@ from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.facts import inside_conditions
 from isamap.ir.index import has_elements
 from isamap.ir.walk import map_reads
+from isamap.source.records import dataclass, replace
 
 Shapes = Callable[[str], tuple[Index, ...]]
 """The shape of an array by its name."""

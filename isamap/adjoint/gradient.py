@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from isamap.adjoint.backward import Backward, wanted
 from isamap.adjoint.building import refused
@@ -12,6 +11,7 @@ from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
 from isamap.ir import Assign, Index, Kernel, Operand, Read
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import accesses, with_statements
 from isamap.transform.statements import Statement
 

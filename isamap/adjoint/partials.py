@@ -8,7 +8,6 @@ instead of computed again.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 
 from isamap.adjoint.arithmetic import (
@@ -29,6 +28,7 @@ from isamap.ir.dtypes import BOOL, F64
 from isamap.ir.walk import walk
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source import Source as Text
+from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_expression
 
 Source = Read | Scalar

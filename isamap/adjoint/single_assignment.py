@@ -14,12 +14,12 @@ statements backwards read all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from isamap.adjoint.building import Building, Place, covers, refused
 from isamap.adjoint.names import Names
 from isamap.ir import Axis, Index, Kernel, Operand, Read
+from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import accesses, map_accesses
 from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements

@@ -9,7 +9,6 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Generic
@@ -26,6 +25,7 @@ from isamap.bench.timed_loops import FLAGS, build_loops
 from isamap.machine.processor import cpu_facts, system_caches, this_cpu
 from isamap.run.toolchain import find_compiler
 from isamap.source import IsamapError
+from isamap.source.records import dataclass, replace
 from isamap.tune.profile import Profile
 from isamap.version import __version__
 

@@ -7,11 +7,11 @@ convolutions (`convolutions.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from isamap.ir import DTYPES
 from isamap.source import Diagnostic, UsageProblem, is_digits
+from isamap.source.records import dataclass
 
 A = TypeVar("A")
 SUITES = ("training", "inference_server", "inference_device")

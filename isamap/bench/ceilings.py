@@ -10,7 +10,6 @@ because compilers would hoist a part of `add(c, madd(a, b))` out of the loop.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -27,6 +26,7 @@ from isamap.machine import EmitCall, Machine, cost_params, cost_value
 from isamap.match import MoveSearch, OperandTile, Tile, dims, find_operand_load, find_operand_store
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import compile_library
+from isamap.source.records import dataclass, field
 from isamap.transform import statements
 from isamap.tune.calibrate import calibrate
 from isamap.tune.overlay import lay_over

@@ -9,7 +9,6 @@ libraries cannot be told to leave them out. All steps cost the same, so that lon
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from isamap.driver.oracle import expect
 from isamap.ir import DTYPES, Kernel, bind, iterations_apart, round_to
 from isamap.run.fills import make_arrays
 from isamap.source import Source
+from isamap.source.records import dataclass, replace
 from isamap.suites import Recurrent, read_suite
 from isamap.syntax import parse_kernel
 

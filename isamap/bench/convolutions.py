@@ -10,7 +10,6 @@ written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 import numpy as np
@@ -21,6 +20,7 @@ from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
 from isamap.bench.turns import Timed
 from isamap.source import Source
+from isamap.source.records import dataclass
 from isamap.suites import Conv, read_suite
 
 FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16,), "int8": (U8S8,)}

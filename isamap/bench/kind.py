@@ -9,13 +9,13 @@ arrays, for the least bytes that the row moves, and whether a contender's result
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from isamap.bench.cases import Case, Form
 from isamap.bench.ring import Array, Shared
 from isamap.bench.turns import Timed
 from isamap.source import Source
+from isamap.source.records import dataclass
 from isamap.tune.profile import Profile
 
 C = TypeVar("C", bound=Case)

@@ -8,7 +8,6 @@ What convolutions read lies in memory with its margin of zeros. Results are only
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, Generic
 
 import numpy as np
@@ -22,6 +21,7 @@ from isamap.bench.products import GemmCase, product_source, product_values
 from isamap.bench.products import shapes as product_shapes
 from isamap.bench.ring import Array
 from isamap.source import Source
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +21,7 @@ from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product, load_loops, pointers
 from isamap.libraries.description import shipped_libraries, shipped_library
 from isamap.libraries.installed import find_installed
+from isamap.source.records import dataclass
 
 Timed = Callable[[int, int], int]
 """Performs so many calls, beginning with that copy of the ring: nanoseconds of all calls."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
 from math import ceil
 from time import perf_counter
 
@@ -19,6 +18,7 @@ from isamap.bench.turns import Ratio, play, ratio
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.run.arguments import make_call
+from isamap.source.records import asdict, dataclass, replace
 
 MOST_RING = 1024  # twice the caches of today in copies of the smallest products of the suite
 

@@ -9,7 +9,6 @@ the calibrated profile if there is one. The measurement is the least time of all
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
 from statistics import mean, median
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from isamap.machine import load_machine
 from isamap.plan.plugins import load_cost_model
 from isamap.report.schedules import kendall_tau
 from isamap.scheduler.nests.pricing import price
+from isamap.source.records import asdict, dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.driver.runnable import Prepared

@@ -9,7 +9,6 @@ is at most 4·2⁻²³·(‖a_i‖·‖B‖_F + ‖before_i‖), plus one step o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 from typing import Any
 
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from isamap.bench.cases import Form
 from isamap.bench.ring import Array
 from isamap.ir import DTYPES
+from isamap.source.records import dataclass
 
 SAMPLED = 24  # rows and columns whose elements are computed exactly
 F32_STEP = 2.0**-23

@@ -11,7 +11,6 @@ kernel_text(case, BF16, beta=1)  ->  kernel product(M, N, K) { in A: bf16[M, K];
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Form, requantising
@@ -20,6 +19,7 @@ from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
 from isamap.bench.turns import Timed
 from isamap.source import Source
+from isamap.source.records import dataclass
 from isamap.suites import Product, read_suite
 
 FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,), "bf16": (BF16, BF16_F32), "int8": (S8S8, U8S8)}

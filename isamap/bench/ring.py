@@ -14,7 +14,6 @@ import ctypes
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from isamap.bench.cases import Case
 from isamap.bench.timed_loops import READS, load_loops
 from isamap.ir import DTYPES
+from isamap.source.records import asdict, dataclass
 
 Array = NDArray[Any]
 PAGE = mmap.PAGESIZE

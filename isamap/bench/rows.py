@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
 from statistics import median
 from typing import Any
+
+from isamap.source.records import asdict, dataclass, field, fields
 
 
 @dataclass(frozen=True, slots=True)

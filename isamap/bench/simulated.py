@@ -10,7 +10,6 @@ memory with its margin of zeros, as such machines want it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -26,6 +25,7 @@ from isamap.machine import Machine
 from isamap.match import pattern_of
 from isamap.simulate.events import simulate
 from isamap.source import IsamapError, added
+from isamap.source.records import asdict, dataclass, field, fields, replace
 
 OPERATIONS_PER_STEP = 2
 # More than this is checked on a copy of the row whose sizes are cut: a model is plain C, one call a few

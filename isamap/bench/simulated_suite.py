@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Generic
 
@@ -23,6 +22,7 @@ from isamap.bench.turns import geometric_mean
 from isamap.machine import load_machine
 from isamap.report.columns import percent_text, table
 from isamap.run.toolchain import find_compiler
+from isamap.source.records import dataclass, replace
 
 # So many rows are named that reach least of the roofline.
 NAMED = 5

@@ -10,7 +10,6 @@ of them before the clock. Where its elements are is random, and the same for all
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -21,6 +20,7 @@ from isamap.bench.ring import Array, Shared, random_values
 from isamap.bench.turns import Timed
 from isamap.driver.inputs import named_kernel
 from isamap.source import Source
+from isamap.source.records import dataclass
 from isamap.suites import Sparse, read_suite
 
 FORMS_OF_DTYPE: dict[str, tuple[Form, ...]] = {"f32": (F32,)}

@@ -13,7 +13,6 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from textwrap import wrap
 
@@ -21,6 +20,7 @@ from isamap.bench.predictions import FIGURES, Agreement, agreements
 from isamap.bench.rows import Row, classes_of
 from isamap.bench.turns import WIDE, Ratio, geometric_mean
 from isamap.report.columns import table
+from isamap.source.records import dataclass
 
 MUCH_SLOWER = 0.9
 

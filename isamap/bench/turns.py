@@ -10,10 +10,11 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from math import ceil, comb, exp, log
 from statistics import median
 from typing import Protocol
+
+from isamap.source.records import dataclass
 
 TURN_NS = 10_000_000
 MOST_CALLS = 20_000

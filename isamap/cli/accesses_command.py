@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
@@ -12,6 +11,7 @@ from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import read_choice
 from isamap.driver.request import Choices, make_request
+from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     from isamap.ir import Kernel

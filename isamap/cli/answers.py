@@ -12,12 +12,12 @@ import re
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TextIO
 
 from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
 from isamap.source import Diagnostic, UsageProblem, printable, replace_file, unwritable
+from isamap.source.records import dataclass, field, replace
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
 _HEAD = re.compile(r"^(?P<place>.*?)(?P<word>error|warning|note)(?P<code>\[[a-z-]+\])", re.MULTILINE)

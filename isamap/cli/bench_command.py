@@ -6,7 +6,7 @@ A command is a `Suite` of the table below, and takes those of the options that c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, make_dataclass, replace
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ from isamap.driver.options import (
 )
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem, replace_file
+from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.bench import Campaign

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.options import CommandOptions, argument
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import Kind, cache_root, clear, damaged, kinds
+from isamap.source.records import dataclass
 from isamap.tune.choices import Choices
 from isamap.tune.winners import Winners
 

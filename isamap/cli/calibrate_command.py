@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from isamap.driver.options import NAMES, option, seconds
 from isamap.report.columns import bytes_text, table
 from isamap.report.mappings import time_text
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.machine import Machine

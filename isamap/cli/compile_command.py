@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +28,7 @@ from isamap.driver.options import WORDS, choice, given_flags, option
 from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from isamap.driver.kept import Outcome

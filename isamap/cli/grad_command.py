@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from isamap.cli.options import KERNEL, SIZES, CommandOptions, one_word
 from isamap.cli.terminal import Progress
 from isamap.cli.words import read_sizes
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.driver.keeping import Price

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from isamap.cli.options import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     from isamap.graph.partition import Method
@@ -28,7 +28,7 @@ class ShowOptions(CommandOptions):
     hw: str = one_word("--hw", "NAME", "The machine whose prices count.", "host")
     sizes: tuple[str, ...] = SIZES.field()
     constant: tuple[str, ...] = CONSTANTS.field()
-    fusion: Method = FUSION_RULE.field()  # noqa: RUF009 - a field
+    fusion: Method = FUSION_RULE.field()
     workspace: int = WORKSPACE.field()
     choices: Choices = field(default_factory=Choices)
     output: str | None = one_word("-o, --output", "FILE", "Write a picture (.svg) or a page (.html).")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +21,7 @@ from isamap.driver.options import WORDS, option
 from isamap.machine.templates import KINDS, asked_of, begin, read_figure
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.numbers import BYTES_PER_UNIT
+from isamap.source.records import dataclass
 
 T = TypeVar("T")
 _NAME = re.compile("[a-z][a-z0-9_-]{0,63}")

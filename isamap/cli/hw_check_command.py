@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding
@@ -18,6 +17,7 @@ from isamap.driver.inputs import machine_of
 from isamap.run.child import Emulator
 from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import cache_root
+from isamap.source.records import dataclass, replace
 
 
 def stamps_folder() -> Path | None:

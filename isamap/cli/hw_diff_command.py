@@ -7,7 +7,6 @@ gemm_f32  9.1 µs   5.4 µs   0.60   fma_xmm → fma_ymm     100 %
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from isamap.cli.answers import Answer
 from isamap.cli.cases import HEURISTIC, JOBS, KERNEL_CASES, read_cases, refuse_standard_input
@@ -21,6 +20,7 @@ from isamap.driver.side_by_side import all_jobs
 from isamap.report.columns import counted, percent_text, table
 from isamap.report.machine_changes import changes, changes_text
 from isamap.report.mappings import time_text
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

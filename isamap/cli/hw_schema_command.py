@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.answers import Answer, write_text
 from isamap.cli.options import CommandOptions, flag, one_word
 from isamap.machine.schema import machine_schema
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +17,7 @@ from isamap.cli.answers import Answer, write_text
 from isamap.cli.options import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
+from isamap.source.records import asdict, dataclass, fields
 
 if TYPE_CHECKING:
     from isamap.machine import Machine, MachineInstruction

@@ -12,7 +12,6 @@ memory, on which a smaller one's schedules are valid, is never slower.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -36,6 +35,7 @@ from isamap.machine.variants import edited
 from isamap.report.sweeps import Line, Sweep, sweep_text
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import digest
+from isamap.source.records import dataclass, replace
 
 MOST_ROWS = 100_000
 

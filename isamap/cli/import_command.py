@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from isamap.cli.options import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, Option
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.graph.fusing import Fuse

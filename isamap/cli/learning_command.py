@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from isamap.cli.words import read_sizes
 from isamap.driver.options import WORD, option, seconds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.driver.gathering import Gathered

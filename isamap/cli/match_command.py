@@ -7,7 +7,6 @@ kernel's text so that more of a machine matches it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from isamap.ir import print_stmt
 from isamap.kernels import kernel_path, list_kernels
 from isamap.match import lacking_abilities
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem, did_you_mean, is_digits
+from isamap.source.records import dataclass
 from isamap.transform import statements
 
 if TYPE_CHECKING:

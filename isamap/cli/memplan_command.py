@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding, write_text
@@ -11,6 +10,7 @@ from isamap.cli.terminal import Progress
 from isamap.driver.inputs import read_file
 from isamap.driver.options import BYTES, option, seconds
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from isamap.cli.terminal import Progress
 from isamap.driver.options import Option, choice, count, option, read_count
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from isamap.graph.compiling import How, Library
@@ -48,7 +48,7 @@ class OfModel:
         "--weights", "PLACE", f"Of a model, where its weights lie: {' or '.join(WEIGHTS)}.",
         choice(*WEIGHTS), default="embedded",
     )  # fmt: skip
-    fusion: Method = FUSION_RULE.field()  # noqa: RUF009 - a field
+    fusion: Method = FUSION_RULE.field()
     workspace: int = WORKSPACE.field()
     devices: str = one_word(
         "--devices", "N", "For a model: the cores among which its kernels are distributed.", "1"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +15,7 @@ import typer
 
 from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, choice, given_flags, option
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, fields
 
 if TYPE_CHECKING:
     from isamap.libraries.description import Library

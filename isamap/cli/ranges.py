@@ -8,10 +8,10 @@ count=1,2,4              ->  1 2 4
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.numbers import BYTES_PER_UNIT
+from isamap.source.records import dataclass
 
 MOST_VALUES = 1000
 _NUMBER = rf"(?P<{{0}}>[0-9]{{{{1,12}}}}(?:[.][0-9]{{{{1,9}}}})?)(?P<{{0}}_unit>{'|'.join(BYTES_PER_UNIT)})?"

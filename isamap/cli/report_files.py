@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from isamap.cli.answers import write_text
 from isamap.cli.options import one_word
 from isamap.cli.terminal import takes_unicode
 from isamap.source import Diagnostic, UsageProblem, open_regular, unwritable
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
@@ -15,6 +14,7 @@ from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Choices, Size, make_request
 from isamap.report.mappings import time_text
+from isamap.source.records import asdict, dataclass, field
 
 if TYPE_CHECKING:
     from isamap.driver.runnable import Prepared

@@ -15,7 +15,6 @@ import traceback
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
 from isamap.cli.words import command_of, fill_values, spread_sizes
 from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept, read_limited
 from isamap.source.cache import cache_root, digest
+from isamap.source.records import replace
 from isamap.version import __version__
 
 MAX_INPUT_BYTES = 1 << 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +18,7 @@ from isamap.driver.request import Choices, make_request, refuse_cold
 from isamap.plan.plugins import known_names
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +14,7 @@ from isamap.cli.words import read_pair
 from isamap.driver.inputs import read_file
 from isamap.report.columns import table
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source.records import dataclass, replace
 from isamap.suites import SUITES, suite_path
 
 if TYPE_CHECKING:

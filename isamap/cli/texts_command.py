@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding, write_text
@@ -12,6 +11,7 @@ from isamap.cli.options import CommandOptions, argument, flag
 from isamap.driver.inputs import STDIN, read_file, read_kernel
 from isamap.driver.options import WORDS
 from isamap.source import Diagnostic, UsageProblem, did_you_mean, read_codes
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

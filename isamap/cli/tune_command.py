@@ -8,12 +8,12 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
 from isamap.cli.options import CommandOptions, flag
 from isamap.report.columns import table
+from isamap.source.records import asdict, dataclass
 
 if TYPE_CHECKING:
     from isamap.tune.evaluating import Record

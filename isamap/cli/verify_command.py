@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ from isamap.driver.options import option, plugin
 from isamap.driver.request import Choices, Size, make_request
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from isamap.driver.verifying import Case

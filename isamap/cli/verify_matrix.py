@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +30,7 @@ from isamap.machine import load_machine, machine_digest
 from isamap.report.columns import percent_text, table
 from isamap.source import Source
 from isamap.source.cache import digest
+from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 if TYPE_CHECKING:

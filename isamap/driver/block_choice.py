@@ -11,7 +11,6 @@ is chosen (`isamap.driver.strips`), because the model does not price their cache
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from isamap.driver.blocking import asked_blocks
 from isamap.driver.formulation import ProblemOf, canonical_form, plan_ns
@@ -21,6 +20,7 @@ from isamap.driver.strips import in_strips
 from isamap.formulate.hierarchy import Memories
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
+from isamap.source.records import replace
 from isamap.transform import (
     Blocks,
     Rewrite,

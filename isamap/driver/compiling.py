@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from isamap.driver.kept import Outcome, Warned, key_of, recall, recall_emitted, remember, remember_emitted
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.source import Source
+from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation, Seen

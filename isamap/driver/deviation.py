@@ -8,7 +8,6 @@ meaningless.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from isamap.driver.oracle import Expected
 from isamap.ir import round_to
+from isamap.source.records import dataclass
 
 Array = NDArray[Any]
 TELLING = 0.1

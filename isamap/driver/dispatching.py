@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from isamap.driver.compiling import describe, manifest
@@ -16,6 +15,7 @@ from isamap.emit.c_names import spell
 from isamap.emit.dispatch import Variant, check_askable, dispatch_files, preferred, variant_name
 from isamap.machine import at_one_length, load_machine
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 
 
 def compile_dispatch(requests: Sequence[Request], watch: Watch = lambda _: None) -> Outcome:

@@ -10,7 +10,6 @@ y[m, n] += (i32(x[m, k]) - zx) * (i32(w[n, k]) - zw); help: `--transform` takes 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 
@@ -49,6 +48,7 @@ from isamap.report.lowered import print_state
 from isamap.scheduler.effects.shares import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, replace_file, unwritable
+from isamap.source.records import dataclass
 from isamap.transform import (
     Statement,
     is_rewritable,

@@ -13,7 +13,6 @@ is cheaper.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.driver.blocking import of_nests
@@ -36,6 +35,7 @@ from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, added
+from isamap.source.records import dataclass, field
 from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit, statements
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]

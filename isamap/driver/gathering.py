@@ -11,7 +11,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import dataclass, replace
 
 from isamap.driver.inputs import named_kernel
 from isamap.driver.pipeline import compile_kernel
@@ -24,6 +23,7 @@ from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.scheduler.search.varied import varied
 from isamap.source import IsamapError
+from isamap.source.records import dataclass, replace
 from isamap.suites.samples import SampleRow
 from isamap.tune.evaluating import Log, schedule_text
 from isamap.tune.features import FEATURES_VERSION

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
 from functools import lru_cache
 from os import PathLike
 from pathlib import Path
@@ -18,6 +17,7 @@ from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import machine_digest
 from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, Source, UsageProblem, did_you_mean, read_limited
+from isamap.source.records import replace
 from isamap.tune.store import newest_profile, read_profile, shipped_profile
 
 if TYPE_CHECKING:

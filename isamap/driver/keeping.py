@@ -8,7 +8,6 @@ The cost of a choice is the predicted time of the forward kernel, with its store
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.adjoint import Derivative, derivative
 from isamap.driver.inputs import find_profile
@@ -16,6 +15,7 @@ from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
 from isamap.ir import Kernel, print_routine
 from isamap.source import Source
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isamap.driver.request import Request, request_key
 from isamap.source import Diagnostic, OnlyWarned
 from isamap.source.cache import Cache
+from isamap.source.records import asdict, dataclass, field
 
 if TYPE_CHECKING:
     from isamap.emit.c import EmittedC

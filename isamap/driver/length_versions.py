@@ -8,7 +8,6 @@ program. Where a schedule cannot be made longer or shorter, that length has one 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
 from isamap.driver.printers import emit_artifact
@@ -35,6 +34,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule, Schedule, unclaimed
 from isamap.plan.text import print_versions
 from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.source.records import replace
 
 
 def compile_request(

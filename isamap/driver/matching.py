@@ -11,7 +11,6 @@ A kernel's text edited until an instruction performs it: the nearest refusal tha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from isamap.driver.request import Size
 from isamap.driver.sizes import complete_sizes
@@ -31,6 +30,7 @@ from isamap.match import (
 from isamap.report.kernel_forms import Form
 from isamap.report.mapping_facts import Matched
 from isamap.source import Source
+from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, factorisations, rewrites
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal
 
 from isamap.driver.predicted import Use, uses_of
@@ -28,6 +27,7 @@ from isamap.source import (
     Source,
     UsageProblem,
 )
+from isamap.source.records import asdict, dataclass, fields
 from isamap.syntax import parse_kernel
 
 Verdict = Literal["verified", "failed", "no-mapping", "no-schedule", "not-run"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from functools import partial
 from os import PathLike
 from typing import Any, Literal, TypeVar, cast
@@ -25,6 +24,7 @@ from isamap.source import (
     whole_number,
 )
 from isamap.source.numbers import BYTES_PER_UNIT
+from isamap.source.records import dataclass, field, fields
 
 C = TypeVar("C", bound=str)
 REQUIRED = ...

@@ -14,7 +14,6 @@ beyond it, only an overflow is right.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
@@ -41,6 +40,7 @@ from isamap.ir import (
 )
 from isamap.ir.walk import symbols, walk
 from isamap.run.fills import shape_of
+from isamap.source.records import dataclass, replace
 from isamap.transform import edges_apart
 
 Array = NDArray[Any]

@@ -6,7 +6,6 @@ parse → transform → match → formulate → schedule → check → lower →
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 
 from isamap.driver.block_choice import form_in_blocks
 from isamap.driver.blocking import of_nests
@@ -33,6 +32,7 @@ from isamap.scheduler import complete
 from isamap.scheduler import schedule as solve
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.process import full_collection_put_off
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import prod
 from typing import Any
@@ -34,6 +33,7 @@ from isamap.run.fills import fills_of, make_arrays, make_scalars
 from isamap.run.toolchain import CompilerRefused, compile_library
 from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
+from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
 from isamap.tune.choices import OURS, Choice, Choices
 from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender

@@ -9,7 +9,6 @@ descriptions itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from math import inf, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,6 +30,7 @@ from isamap.plan.schedule import PROVEN, NestSchedule, Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price, start_from
 from isamap.source import IsamapError, Source, added
+from isamap.source.records import dataclass, replace
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
 from isamap.transform import statements

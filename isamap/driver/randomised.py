@@ -7,13 +7,13 @@ probability one half per vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import Assign, Call, Cast, Expr, Kernel, Loop, Read
+from isamap.source.records import dataclass
 
 Array = NDArray[Any]
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
 from math import isclose
 
 from isamap.driver.request import Request, ortools_version
@@ -32,6 +31,7 @@ from isamap.scheduler.nests.pricing import price
 from isamap.source import IsamapError, OnlyWarned, Source, added
 from isamap.source.cache import Cache, digest, program_state
 from isamap.source.codec import read, write
+from isamap.source.records import replace
 from isamap.version import __version__
 
 PROBLEMS, SCHEDULES = "problems", "schedules"

@@ -6,7 +6,6 @@ Pipelines added to a schedule: the innermost loops of its nests, solved one by o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from isamap.driver.request import Request, ortools_version, sha256
@@ -22,6 +21,7 @@ from isamap.report.compilation import Ordered, Pipelined
 from isamap.run.child import RunProblem
 from isamap.source import Diagnostic
 from isamap.source.cache import program_state
+from isamap.source.records import replace
 from isamap.version import __version__
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from isamap.driver.explaining import explain, schedule_accesses
@@ -35,6 +34,7 @@ from isamap.report.roofline import Roofline, roofline_sentence
 from isamap.simulate.recording import Recorded, record
 from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.source.process import full_collection_put_off
+from isamap.source.records import dataclass, replace
 from isamap.stream.assemble import assemble
 from isamap.stream.listing import list_program
 from isamap.syntax import parse_kernel

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +27,7 @@ from isamap.driver.options import (
 from isamap.machine import machine_digest
 from isamap.source import Diagnostic, Source, UsageProblem, is_digits, shown, truth_value, whole_number
 from isamap.source.cache import program_state
+from isamap.source.records import dataclass, field, fields
 
 if TYPE_CHECKING:
     from isamap.tune.profile import Profile

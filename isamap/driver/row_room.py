@@ -5,11 +5,10 @@ f32[9, 9, 512], an image with its border      f32[9, 9, 528], of which the last 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isamap.ir import Kernel, Operand
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
+from isamap.source.records import replace
 
 
 def with_row_room(canonical: Kernel, kernel: Kernel, machine: Machine) -> Kernel:

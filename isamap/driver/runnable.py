@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, SupportsIndex, cast
 
@@ -30,6 +29,7 @@ from isamap.run.runner import (
 )
 from isamap.run.toolchain import Compiled, compile_library
 from isamap.source import Diagnostic, MissingTool, UsageProblem
+from isamap.source.records import dataclass, field, replace
 
 RanOn = Literal["native", "emulator", "model", "stream"]
 

@@ -8,7 +8,6 @@ cheaper up to M = 1, say. Steps are by ratios, so that a boundary is found withi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import pairwise, product
 from math import inf, isqrt, prod
 
@@ -25,6 +24,7 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import box_of, check_versions, parse_schedule, split_versions
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 

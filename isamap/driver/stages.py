@@ -17,7 +17,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from isamap.source.records import dataclass, field
 
 STAGES = ("parse", "transform", "match", "formulate", "schedule", "check", "lower", "emit")
 # As in the table that is run (`workspace_packing.ALL_PASSES`), which brings most of the compiler.

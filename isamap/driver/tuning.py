@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import inf
 from typing import TYPE_CHECKING, cast
@@ -29,6 +28,7 @@ from isamap.run.child import RunProblem
 from isamap.scheduler.search.points import Point, SearchSpace
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, Source, UsageProblem
 from isamap.source.cache import digest, program_state
+from isamap.source.records import dataclass, replace
 from isamap.tune.measured import Measured, check_here
 from isamap.tune.searching import finalists, search
 from isamap.tune.tournament import ROUNDS, Standing, Tournament, schedule_digest, standing

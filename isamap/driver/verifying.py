@@ -7,7 +7,6 @@ each iteration by itself, from the state that the program had.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -24,6 +23,7 @@ from isamap.run.child import RunProblem
 from isamap.run.fills import fills_of, make_arrays, make_scalars, taken_bytes, with_gaps
 from isamap.run.runner import RunResult, packed_arrays, run_program
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax import parse_kernel
 
 Array = NDArray[Any]

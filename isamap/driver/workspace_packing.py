@@ -5,8 +5,6 @@ Behind it the whole program is judged, before code is emitted from it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isamap.lower.lifetimes import exact_bytes, place_buffers, scratch_buffers, workspace_buffers
 from isamap.lower.passes import PASSES, Pass, ProgramPass
 from isamap.lower.program import LoweredProgram
@@ -14,6 +12,7 @@ from isamap.lower.touched import check_touched
 from isamap.machine import Machine
 from isamap.plan.placement import check_placement
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 
 MOST_OF_A_SIZE = 4096  # of sizes that only the run knows, where a program is judged
 

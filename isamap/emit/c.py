@@ -6,7 +6,6 @@ plain-C model, so that a program for absent hardware can be checked on any machi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.emit.c_body import BodyWriter
@@ -22,6 +21,7 @@ from isamap.lower.walk import issued
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
 from isamap.machine.allowed import told
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 _SYSTEM_HEADERS = ("math.h", "string.h")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.emit.c_interface import Interface, body_parameters, body_symbols, clean
@@ -44,6 +43,7 @@ from isamap.lower.shares import Counted, counted
 from isamap.lower.walk import has_loop
 from isamap.machine import Machine
 from isamap.machine.allowed import is_vector_type
+from isamap.source.records import dataclass
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
 

@@ -15,7 +15,6 @@ is the caller's.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,6 +36,7 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.machine.allowed import IssueForm, issues
 from isamap.machine.encodings import BitField, Quantity, QuantityKind, Word
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 
 
 def issue_form(machine: Machine) -> IssueForm:

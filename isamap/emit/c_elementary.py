@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from functools import cache
 from math import isfinite
 
@@ -36,6 +35,7 @@ from isamap.emit.cmodel import Model, ModelOperand, build_model
 from isamap.ir import BOOL, F32, OPS, Assign, Call, Const, Expr, Index, Instruction, Loop, Read, Scalar
 from isamap.kernels import list_functions
 from isamap.machine import ANSWERS, PARTS, EmitCall
+from isamap.source.records import dataclass, replace
 from isamap.syntax.functions import definition
 
 FUNCTIONS = tuple(name for name in list_functions() if name in OPS)

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import assert_never
 
 from isamap.emit.c_names import compute_type, is_narrow, literal, storage_type, unsigned_type
@@ -14,6 +13,7 @@ from isamap.emit.c_text import PREFIX, Namer, Text, call, cast, choice, index_te
 from isamap.ir import OPS as OPERATIONS
 from isamap.ir import Call, Cast, Const, DType, Expr, IndexValue, Read, Scalar
 from isamap.kernels import list_functions
+from isamap.source.records import dataclass, field
 
 _DEFINED = frozenset(list_functions())
 _ROUNDINGS = {"even": "rint", "down": "floor", "up": "ceil", "zero": "trunc", "away": "round"}

@@ -6,12 +6,12 @@ Conversions of narrow floats round to nearest even, once, keep subnormals, and m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from isamap.emit.c_elementary import ELEMENTARY_NAMES, elementary, part_text
 from isamap.emit.c_names import storage_type
 from isamap.ir import DTYPES, OPS, DType
 from isamap.machine import EmitCall
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ parameters: there compilers believe `restrict`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Literal
 
 from isamap.emit.c_names import Names, compute_type, storage_type
@@ -23,6 +22,7 @@ from isamap.lower.program import Buffer, Header, LoweredProgram, Tensor
 from isamap.lower.walk import has_parallel
 from isamap.machine.target_fields import Length
 from isamap.source import printable
+from isamap.source.records import dataclass
 
 STATUSES: tuple[tuple[str, str], ...] = (
     ("OK", "done"),

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import assert_never
 
 from isamap.emit.c_elementary import build_call
@@ -33,6 +32,7 @@ from isamap.machine import (
     MachineInstruction,
     State,
 )
+from isamap.source.records import dataclass, field
 
 _SCALAR = re.compile(r"float|double|u?int(8|16|32|64)_t|_Bool|bool|(un)?signed char|char|int|unsigned")
 

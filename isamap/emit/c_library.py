@@ -11,7 +11,6 @@ What callers pass is checked as always, and besides that the library takes it.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from isamap.emit.c import EmittedC
@@ -33,6 +32,7 @@ from isamap.libraries.installed import Installed
 from isamap.libraries.prototype import Parameter
 from isamap.libraries.recognise import Passed, Performed
 from isamap.lower.program import Condition, LoweredProgram
+from isamap.source.records import replace
 from isamap.version import __version__
 
 

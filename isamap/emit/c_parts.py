@@ -28,12 +28,12 @@ need from memory again and again (docs/decisions/0021-copies-apart.md).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.emit.c_text import identifiers
 from isamap.ir import product
 from isamap.lower.program import Block, Declare, For, Issue, LoweredProgram, Node, RegisterRef
 from isamap.lower.walk import has_parallel, walk
+from isamap.source.records import dataclass
 
 _INLINE = "static __attribute__((always_inline)) inline void"
 _APART = "static __attribute__((noinline)) void"

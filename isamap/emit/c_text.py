@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.ir import Atom, Element, FloorDiv, Index, MinMax, Mod
+from isamap.source.records import dataclass
 
 POSTFIX, PREFIX, PRODUCT, SUM, SHIFT, RELATION, EQUALITY, BIT_AND, BIT_XOR, BIT_OR, AND, OR, CHOICE = range(
     16, 3, -1

@@ -14,7 +14,6 @@ elements, row-major in registers, strided in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.emit.c_expr import Scope, stored_text, stored_value, value_text
@@ -37,6 +36,7 @@ from isamap.ir import (
 )
 from isamap.ir import product as index_product
 from isamap.ir.ops import OPS
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

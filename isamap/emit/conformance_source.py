@@ -14,7 +14,6 @@ with its configuration loaded before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from isamap.emit.c_build import with_attributes
 from isamap.emit.c_functions import HELPER_NAMES, helper_texts
@@ -26,6 +25,7 @@ from isamap.ir import product as index_product
 from isamap.lower.program import Argument, Configure, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitCall, EmitNothing, EmitSteps, Machine, MachineInstruction
 from isamap.machine.allowed import is_sizeless
+from isamap.source.records import dataclass
 
 BARRIER = '__asm__ volatile("" ::: "memory");'
 

@@ -9,7 +9,6 @@ call looks at those bits. Nothing is remembered in between: there is no state, a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from isamap.emit.c import EmittedC
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
@@ -18,6 +17,7 @@ from isamap.emit.c_names import spell
 from isamap.machine import Machine
 from isamap.machine.allowed import permission_numbers, told
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, replace
 
 NO_MACHINE = 64
 """The status that is returned if no machine fits. The programs themselves return smaller numbers."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from isamap.emit.c_build import with_attributes
@@ -35,6 +34,7 @@ from isamap.ir import Index, Operand, Scalar
 from isamap.ir import product as index_product
 from isamap.lower.program import Argument, Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import Machine
+from isamap.source.records import dataclass
 
 Kind = Literal["chain", "apart"]
 

@@ -6,7 +6,6 @@ conv1d on a 16×16×16 product: 18 mappings, 12 offered; 6 not: "no move loads o
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.formulate.frame import Frame
 from isamap.formulate.load_costs import input_of
@@ -28,6 +27,7 @@ from isamap.match import (
     sums_can_be_padded,
 )
 from isamap.plan.problem import NestOption, NestProblem, Problem
+from isamap.source.records import dataclass
 from isamap.transform import Statement, statements
 
 

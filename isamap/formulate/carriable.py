@@ -15,7 +15,6 @@ array; where they go from row to row, the loops over the row's elements stay ins
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from isamap.formulate.load_costs import store_of
 from isamap.ir import Axis, Index, Kernel, Read, typical_value
@@ -24,6 +23,7 @@ from isamap.machine import Machine, cost_params, cost_value
 from isamap.match import Location, MoveSearch, OperandMove, Tile
 from isamap.plan.problem import Carried, NestOption
 from isamap.source import added
+from isamap.source.records import replace
 from isamap.transform import Statement, reads, statements
 from isamap.transform.margins import tells_apart
 

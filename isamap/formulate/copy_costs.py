@@ -13,7 +13,6 @@ Statements that only assign, and operands that no buffer may store, are priced a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from math import prod
 
 from isamap.formulate.load_times import intervals_ns, unit_ns
@@ -45,6 +44,7 @@ from isamap.match.operand_loads.standing import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_store, bring
 from isamap.plan.problem import TileOperand
 from isamap.source import added
+from isamap.source.records import replace
 
 # The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
 SLOW_MOVE_NS = 1.0

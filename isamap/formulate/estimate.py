@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from math import inf, prod
 
 from isamap.ir import Axis, Index
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import Mapping, Movement, Pattern, choose_params, pattern_of
 from isamap.source import added
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, symbols
 
 Sizes = MappingType[str, int]

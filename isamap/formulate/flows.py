@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from math import prod
 
@@ -49,6 +48,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
 from isamap.source import added
+from isamap.source.records import dataclass, replace
 from isamap.transform.companions import Outcome, outcome
 
 Moved = tuple[str, float]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from isamap.formulate.fusable import offered_once
@@ -14,6 +13,7 @@ from isamap.ir import Kernel, Range, product, typical_size, typical_value
 from isamap.machine import Machine, line_hints
 from isamap.match import MoveSearch, move_search_of, scratchpads
 from isamap.plan.problem import NestProblem, Problem
+from isamap.source.records import dataclass
 from isamap.transform import Statement, accesses, statements
 
 

@@ -8,7 +8,6 @@ the tile goes through a buffer near the processor, and the fused statement is co
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from isamap.formulate.hierarchy import Memories
@@ -41,6 +40,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import Fusion, NestProblem
 from isamap.source import added
+from isamap.source.records import replace
 from isamap.transform import reads, symbols
 from isamap.transform.companions import HELD, Companion, companions, outcome
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from isamap.ir import Index
 from isamap.machine import Link, Machine, Memory, caches_from_nearest
 from isamap.machine.timings import NO_ROWS, RowTimes, StreamTimes
 from isamap.plan.problem import Cache
+from isamap.source.records import dataclass
 
 # The model's, not a machine's: bytes per ns of memory that a description links to nothing.
 UNSTATED_BANDWIDTH = 10.0

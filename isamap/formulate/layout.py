@@ -10,10 +10,10 @@ count as rows; the contiguous direction then includes the outer axes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from isamap.ir import Expr, Index, Kernel
 from isamap.plan.problem import TileOperand
+from isamap.source.records import replace
 from isamap.transform import reads
 
 Subscript = tuple[tuple[str, int], ...]

@@ -14,7 +14,6 @@ caches more than for ports.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from math import gcd
 
 from isamap.formulate.load_times import loading_ns
@@ -24,6 +23,7 @@ from isamap.machine import line_bytes
 from isamap.match import MoveSearch, OperandTile, Tile, bring, is_lane, standing
 from isamap.plan.problem import TileOperand
 from isamap.source import added
+from isamap.source.records import replace
 from isamap.transform import reads
 
 

@@ -10,7 +10,6 @@ cannot: one stream of instructions does both.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
@@ -44,6 +43,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import TileOperand
 from isamap.source import added
+from isamap.source.records import replace
 from isamap.transform import distinct_reads, reads, symbols
 
 

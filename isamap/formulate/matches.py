@@ -8,7 +8,6 @@ chosen_tile(statement, …, nest)     the one that a schedule names: what is low
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from isamap.ir import Kernel
 from isamap.machine import Machine
@@ -24,6 +23,7 @@ from isamap.match import (
 )
 from isamap.plan.schedule import NestSchedule
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 from isamap.transform import Statement, statements
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from math import prod
 
 from isamap.formulate.carriable import with_carried
@@ -22,6 +21,7 @@ from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, in_tiles
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.source.records import replace
 from isamap.transform import distinct_reads, reads, statements, symbols
 
 

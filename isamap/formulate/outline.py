@@ -11,7 +11,6 @@ outline can become need not look further. docs/decisions/0014-floors.md says why
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -33,6 +32,7 @@ from isamap.match import (
 )
 from isamap.match import Mapping as Mapped
 from isamap.plan.problem import NestOption
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement
 
 

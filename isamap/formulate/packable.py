@@ -9,13 +9,13 @@ in which that sum reads them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 
 from isamap.ir import Kernel, Read
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.plan.schedule import Schedule
 from isamap.source import Diagnostic, NoMapping, UsageProblem
+from isamap.source.records import replace
 from isamap.transform import Statement, reads, statements, symbols
 
 

@@ -8,7 +8,6 @@ A mapping whose operands cannot all be moved is nearer than an instruction witho
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from isamap.formulate.estimate import open_compute_ns
@@ -32,6 +31,7 @@ from isamap.match import (
 )
 from isamap.plan.problem import NestProblem
 from isamap.source import Diagnostic, NoMapping
+from isamap.source.records import replace
 from isamap.transform import Statement, statements, symbols
 
 STRICT_NOTE = (

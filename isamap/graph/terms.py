@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import isnan
 
 import numpy as np
 
 from isamap.ir import DTYPES, round_to
+from isamap.source.records import dataclass
 
 
 class NotTaken(Exception):

@@ -9,7 +9,6 @@ of the text and not on sizes, and samples tell how large an argument is, not how
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from math import prod, sqrt
 from typing import Any
 
@@ -23,6 +22,7 @@ from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
 from isamap.ir.rounding import Array, wrap
 from isamap.ir.updates import UFUNCS, identity, widen
 from isamap.ir.walk import symbols, walk
+from isamap.source.records import dataclass, field
 
 SAMPLES = 64
 """Samples of an array."""

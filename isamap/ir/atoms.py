@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from isamap.ir.index import Index

@@ -7,7 +7,6 @@ keeps M with that range and profile value.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from math import prod
 from typing import TypeVar
@@ -19,6 +18,7 @@ from isamap.ir.index_casts import check_casts
 from isamap.ir.nodes import Constraint, Let, Loop, Param, Routine, Stmt
 from isamap.ir.substitute import substitute_constraint, substitute_routine
 from isamap.source import Diagnostic, Span, UsageProblem
+from isamap.source.records import dataclass, replace
 
 MAX_EXTENT = 2**31
 R = TypeVar("R", bound=Routine)

@@ -7,7 +7,6 @@ written shows in the result.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import Operand, Read, Routine
 from isamap.ir.rounding import Array, convert, round_to, wrap
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 _POISON = 0xA5A5A5A5A5A5A5A5
 

@@ -8,7 +8,6 @@ refused: as found where small sizes have two such iterations, else as unproved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from operator import sub
 
 from isamap.ir.equal_axes import shared_axes
@@ -16,6 +15,7 @@ from isamap.ir.facts import Known, Site, find_sites
 from isamap.ir.nodes import Param, Read, Routine
 from isamap.ir.samples import Access, find_meeting
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 MAX_PAIRS = 1 << 20
 """Of accesses that differ, of a buffer inside a loop: what takes seconds to look at."""

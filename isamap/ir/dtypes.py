@@ -14,11 +14,12 @@ none of them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
 import numpy as np
+
+from isamap.source.records import dataclass
 
 Kind = Literal["float", "int", "uint", "bool"]
 

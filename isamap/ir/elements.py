@@ -8,7 +8,6 @@ for what it reads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
@@ -38,6 +37,7 @@ from isamap.ir.nodes import Assign, Expr, Loop, Read, Routine, Stmt
 from isamap.ir.rounding import Array, wrap
 from isamap.ir.updates import UFUNCS, identity, widen
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, replace
 
 Pair = tuple[Array, Array]
 """Values and magnitudes."""

@@ -12,7 +12,6 @@ j in N { A[i, j] = A[j, i] if i < j; }` writes A[i, j] where i < j, and reads it
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.facts import AxisAt, Known, Site
@@ -20,6 +19,7 @@ from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Read
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.samples import Access, listed_apart
+from isamap.source.records import dataclass, field, replace
 
 _OTHER = "'"
 # Of each assumption: contradictions that there are take few, and a refusal should not be long in coming.

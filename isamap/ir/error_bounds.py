@@ -7,7 +7,6 @@ rounding of a sum adds a quarter of the rounded value to the magnitude, which is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Operand
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array
 from isamap.ir.walk import walk
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
@@ -18,6 +17,7 @@ from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS, Op
 from isamap.ir.rounding import Array, convert, fused_multiply_add, round_to, wrap
+from isamap.source.records import dataclass, field, replace
 
 Loader = Callable[[Read], Array]
 

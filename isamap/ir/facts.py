@@ -9,7 +9,6 @@ A[m, k]; } }` has one site, with the axes m and k and the fact `m - k - 1 >= 0`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TypeVar
 
 from isamap.ir.atoms import Mod
@@ -31,6 +30,7 @@ from isamap.ir.nodes import (
 from isamap.ir.prove import Facts
 from isamap.ir.walk import reads
 from isamap.source import Span
+from isamap.source.records import dataclass
 
 R = TypeVar("R", bound=Routine)
 

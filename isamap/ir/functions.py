@@ -10,12 +10,12 @@ definition says how vectors of a machine that lacks it perform it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.walk import walk
 from isamap.source import Span
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

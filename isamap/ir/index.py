@@ -7,11 +7,11 @@ objects, whatever order they were written in; `2*(x / 2) + x % 2` is `x`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache, reduce
 from typing import Any, TypeVar
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
+from isamap.source.records import dataclass, field
 
 N = TypeVar("N")
 

@@ -7,7 +7,6 @@ bits and more may not hold is found when sizes are bound.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from isamap.ir.dtypes import I64, DType, converts_exactly
 from isamap.ir.facts import Known, facts_of, find_sites, loop_guards
@@ -16,6 +15,7 @@ from isamap.ir.nodes import Assign, Call, Cast, Const, Expr, IndexValue, Read, R
 from isamap.ir.prove import Facts, is_nonnegative, smallest_value
 from isamap.ir.walk import reads, walk
 from isamap.source import Diagnostic, Edit, Span
+from isamap.source.records import replace
 
 CHECKED_WHEN_BOUND = 32
 """Bits from which on types hold the indices of all but enormous arrays."""

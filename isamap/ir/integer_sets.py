@@ -10,12 +10,12 @@ allowed. Every question has a limit of operations; one that is too hard is answe
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import Atom, Index, Monomial
+from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     import islpy

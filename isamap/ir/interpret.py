@@ -15,7 +15,6 @@ around in their types.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -45,6 +44,7 @@ from isamap.ir.substitute import substitute_routine
 from isamap.ir.updates import Cells, are_cells_distinct, full_rank, update, widen
 from isamap.ir.walk import reads, symbols
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 
 
 def interpret(

@@ -11,7 +11,6 @@ If `x` is within 0.3 of 7.4, `sat_i8(round(x, even))` is 7 or 8, and its magnitu
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 import numpy as np
@@ -22,6 +21,7 @@ from isamap.ir.evaluate import Env, Loader, evaluate_expr
 from isamap.ir.nodes import Call, Cast, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array, convert, round_to
+from isamap.source.records import dataclass, field, replace
 
 
 def evaluate_magnitude(

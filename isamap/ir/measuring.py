@@ -7,7 +7,6 @@ all boxes are done, `isamap.ir.error_bounds` says what the roundings of the sum 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from itertools import permutations
 from math import isfinite, prod
 
@@ -23,6 +22,7 @@ from isamap.ir.magnitude import anything, evaluate_magnitude
 from isamap.ir.nodes import Assign, Cast, Const, Expr, Operand, Read, Routine
 from isamap.ir.rounding import Array
 from isamap.ir.updates import Cells, full_rank, update
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ statements. `C[m, n] += A[m, k] * B[k, n]` is
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
 from math import copysign
 from typing import Literal
 
 from isamap.ir.dtypes import DType
 from isamap.ir.index import Index
 from isamap.source import Span
+from isamap.source.records import dataclass, field
 
 # --- expressions: every node knows its dtype --------------------------------------------------------------
 

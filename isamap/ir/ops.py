@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import inf, nan, pi
 from typing import Any, Literal
 
 import numpy as np
+
+from isamap.source.records import dataclass
 
 Result = Literal["same", "bool"]
 Domain = Literal["number", "float", "integer", "logical", "any"]

@@ -12,12 +12,12 @@ With 0 <= p <= P-1 and P = (H - R) / s + 1, `H - 1 - (p*s + r)` for 0 <= r <= R-
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
 from math import prod
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import Atom, Index, Monomial, has_elements
 from isamap.ir.integer_sets import PRODUCT, Names, is_empty
+from isamap.source.records import dataclass, field, replace
 
 _STEPS = 3000
 _FACTS_DEEP = 4

@@ -15,7 +15,6 @@ An output that is read as earlier iterations wrote it, `u[j, k] * h[t, k]` of `h
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.ir.dtypes import BOOL, I64
@@ -33,6 +32,7 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.walk import map_reads, reads, symbols
+from isamap.source.records import dataclass, replace
 
 FURTHEST = 4
 """The largest dependence distance, in iterations, that is searched for."""

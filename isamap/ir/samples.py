@@ -10,7 +10,6 @@ Two iterations of a `for` that touch one element, found by listing what small lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice, product
 from math import lcm
 
@@ -23,6 +22,7 @@ from isamap.ir.index import Index, typical_value
 from isamap.ir.nodes import Call, Cast, Const, Constraint, Expr, IndexValue, Param, Read, Routine, Scalar
 from isamap.ir.ops import OPS
 from isamap.ir.walk import symbols_of_values
+from isamap.source.records import dataclass
 
 _TRIED = 4000
 

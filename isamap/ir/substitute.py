@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TypeVar, assert_never
 
 from isamap.ir.dtypes import I64
@@ -31,6 +30,7 @@ from isamap.ir.nodes import (
     Scalar,
     Stmt,
 )
+from isamap.source.records import replace
 
 Bindings = Mapping[str, Index | int]
 R = TypeVar("R", bound=Routine)

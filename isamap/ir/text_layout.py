@@ -7,7 +7,8 @@ printer and `isamap fmt` agree by construction; laying out a text twice changes 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from isamap.source.records import dataclass
 
 WIDTH = 100
 INDENT = "  "

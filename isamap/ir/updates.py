@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from isamap.ir.evaluate import evaluate_index
 from isamap.ir.index import Index
 from isamap.ir.ops import OPS
 from isamap.ir.rounding import Array
+from isamap.source.records import dataclass, replace
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,

@@ -10,7 +10,6 @@ the parameters' smallest values and for some larger ones.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -48,6 +47,7 @@ from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
 from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes
 from isamap.ir.walk import reads, symbols_of_values
 from isamap.source import Diagnostic, Edit, Span
+from isamap.source.records import dataclass, field, replace
 
 _PLACEMENT_POINTS = 300_000
 

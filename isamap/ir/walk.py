@@ -7,10 +7,10 @@ on them itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Cast, Expr, IndexValue, Read
+from isamap.source.records import replace
 
 
 def parts_of(e: Expr) -> tuple[Expr, ...]:

@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Literal
@@ -27,6 +26,7 @@ from isamap.machine.fields import read_items, read_mapping, read_names, read_tex
 from isamap.machine.keys import COUNT, TEXT, Keys, ListOf, NamedBy
 from isamap.machine.tree import MAX_FILE_BYTES, Findings, Node, decode, read_tree
 from isamap.source import Diagnostic, Source, UsageProblem, open_beside, read_limited
+from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel, substitute_text
 
 _VARIABLES = """

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from fnmatch import fnmatch
 from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 
 from isamap.libraries.description import Library, Place
+from isamap.source.records import dataclass
 
 _FOLDERS = ("/usr/local/lib", "/usr/lib", "/usr/lib64", "/lib", "/lib64")
 

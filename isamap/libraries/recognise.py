@@ -9,7 +9,6 @@ instructions and statements are. Every subscript, extent and type must be equal 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Literal, assert_never
 
 from isamap.ir import Const, Constraint, Expr, Index, Kernel, Read, Scalar
@@ -17,6 +16,7 @@ from isamap.ir.bind import comparison_holds
 from isamap.libraries.description import Argument, Form, Library, LibraryCall
 from isamap.match.patterns.unify import Binding, unify
 from isamap.match.tiles.operand_tiles import tensor_strides
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, statements
 
 

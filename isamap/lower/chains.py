@@ -12,13 +12,13 @@ between.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.ir import Index
 from isamap.lower.program import Declare, Issue, LoweredProgram, MemoryRef, Node, Value
 from isamap.lower.software_pipeline import ACCESSES, file_of, time_of
 from isamap.lower.walk import children, issues_in, with_children
 from isamap.machine import Machine
+from isamap.source.records import dataclass, replace
 from isamap.transform import reads
 
 MOST = 8

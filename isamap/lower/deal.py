@@ -16,7 +16,6 @@ takes of it, as there are more pieces than trips.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
@@ -24,6 +23,7 @@ from isamap.lower.place import Place
 from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, Share
 from isamap.lower.shares import counted, positions, share_of_pieces
 from isamap.lower.walk import substituted
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

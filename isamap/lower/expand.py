@@ -7,7 +7,6 @@ for each number of tiles (`isamap.lower.open_blocks`).
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
 
 from isamap.ir import Index, Kernel, index_min
@@ -25,6 +24,7 @@ from isamap.lower.skipping import seen_where, skipped
 from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
 from isamap.match import MoveSearch
+from isamap.source.records import replace
 
 Steps = tuple[Step, ...]
 

@@ -8,7 +8,6 @@ only after all of k has been summed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from itertools import chain
 from math import gcd
 
@@ -32,6 +31,7 @@ from isamap.match import (
 )
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import dataclass, replace
 from isamap.transform.companions import outcome
 
 Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]

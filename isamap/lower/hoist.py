@@ -12,13 +12,13 @@ have the same addresses: copies into one stay.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass, replace
 from typing import cast
 
 from isamap.ir import Index
 from isamap.lower.program import Block, Fill, For, Issue, LoweredProgram, MemoryRef, Node
 from isamap.lower.walk import arrays_in, walk
 from isamap.machine import Machine
+from isamap.source.records import fields, is_dataclass, replace
 
 Nodes = tuple[Node, ...]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
@@ -31,6 +30,7 @@ from isamap.lower.program import (
     Share,
 )
 from isamap.lower.walk import children, walk, with_children
+from isamap.source.records import dataclass, field
 
 UNTOLD = frozenset({"note", "shape", "why", "span"})
 Nodes = tuple[Node, ...]

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any, TypeVar, assert_never
 
@@ -70,6 +69,7 @@ from isamap.lower.program import (
     Value,
 )
 from isamap.machine import Machine
+from isamap.source.records import dataclass, field, replace
 
 Which = tuple[int, ...]
 """For which of the programs, by number."""

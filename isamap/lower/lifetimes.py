@@ -21,7 +21,6 @@ writes all of it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from isamap.ir import Index, Kernel
 from isamap.lower.program import (
@@ -38,6 +37,7 @@ from isamap.lower.program import (
 from isamap.lower.walk import children
 from isamap.machine import Machine
 from isamap.plan.placement import Buffer as Placed
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements
 
 Life = tuple[int, int]

@@ -22,13 +22,13 @@ rows are as many as WRITTEN_BYTES of the buffer take, where one tile may have pi
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
 from math import ceil
 
 from isamap.ir import Expr, Index, index_min
 from isamap.ir.walk import reads
 from isamap.lower.program import Block, Fill, For, If, Names, Node
 from isamap.lower.walk import has_loop, substituted
+from isamap.source.records import dataclass, replace
 
 Nodes = tuple[Node, ...]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 
 from isamap.ir import Const, Expr, Index, substitute_expr
 from isamap.lower.program import (
@@ -18,6 +17,7 @@ from isamap.lower.program import (
     Value,
 )
 from isamap.match import Leaf, Location, OperandMove
+from isamap.source.records import dataclass, field, replace
 
 Bindings = Mapping[str, Index]
 

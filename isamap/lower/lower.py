@@ -9,7 +9,6 @@ if 6 <= M  { … as that for many rows says … }
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.formulate.matches import Matches, chosen_tile
 from isamap.ir import Index, Kernel, Range
@@ -22,6 +21,7 @@ from isamap.machine import Machine
 from isamap.match import move_search_of, statement_text
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.steady import Steady
+from isamap.source.records import dataclass
 from isamap.transform import statements
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 
 from isamap.ir import Expr, Index
 from isamap.lower.deal import Dealt
@@ -15,6 +14,7 @@ from isamap.lower.tile_results import Results
 from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import dataclass, field, replace
 
 Nodes = tuple[Node, ...]
 Held = Mapping[tuple[Index, ...], Value | MemoryRef]

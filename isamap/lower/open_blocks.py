@@ -12,7 +12,6 @@ With sizes given (`for m by 12 rest 8 4 2 1`) a rest takes several of these piec
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.ir import Index
 from isamap.ir.index import ZERO
@@ -23,6 +22,7 @@ from isamap.lower.program import Condition, If
 from isamap.lower.tile_results import symbols_of
 from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, bring, find_operand_store, in_register
 from isamap.plan.loops import LoopStep
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ names an element that the iteration reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 from isamap.ir import Expr, Index, Read, index_min
@@ -37,6 +36,7 @@ from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import Prefetch, loops_inside
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 from isamap.transform import reads
 
 Make = Callable[[], Nodes]

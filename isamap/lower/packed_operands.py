@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import replace
 
 from isamap.ir import Index, Kernel, Range, print_expr
 from isamap.ir.index import ONE
@@ -26,6 +25,7 @@ from isamap.machine import Machine
 from isamap.match import MoveSearch, OperandTile, Tile, is_read_of
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import replace
 
 
 def pack_apart(

@@ -13,7 +13,6 @@ parts, and everything in the body that names one is moved to the part's own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from math import lcm
 
 from isamap.ir import Index, index_min, product
@@ -31,6 +30,7 @@ from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import dataclass, replace
 
 InPart = Callable[[Place], Nodes]
 Counters = tuple[tuple[str, Index], ...]

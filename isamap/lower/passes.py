@@ -10,7 +10,6 @@ A body made into a program: with its tensors, buffers, symbols, and the programs
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import assert_never
 
 from isamap.ir import Kernel, Range, product
@@ -29,6 +28,7 @@ from isamap.lower.walk import arrays_in
 from isamap.machine import Machine
 from isamap.match import MoveSearch
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, in_ordered_loops, statements
 
 

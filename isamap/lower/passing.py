@@ -6,7 +6,6 @@ dma_in_f32 x=scale z=c_out1; requantise_columns x=c_tiles0 s=c_out1 y=c_out0; dm
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import inf, prod
 
 from isamap.ir import Index, index_min
@@ -33,6 +32,7 @@ from isamap.match import (
     stored_way_out,
     through,
 )
+from isamap.source.records import replace
 
 WHY = "tiles on their way out"
 # Of so many copies neighbours along two axes may have the same one.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.steps import Unroll
 from isamap.match import LoopAxis, Tile
 from isamap.plan.loops import LoopStep
+from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ the kernel's tensors that are not constant. Each name of a variable, value or bu
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from isamap.ir import Const, DType, Expr, Index, Kernel, Operand
 from isamap.ir.nodes import Domain
 from isamap.match import tensor_strides
+from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ the iteration before left, it goes on coming out of memory.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal
 
 from isamap.ir import Axis, Index, Read
@@ -49,6 +48,7 @@ from isamap.match import (
     held_beginning,
     pattern_of,
 )
+from isamap.source.records import dataclass, replace
 from isamap.transform import reads
 
 LoadedOperand = tuple[OperandMove | Leaf | Location, dict[str, Index], str | None]

@@ -12,7 +12,6 @@ program share one where their registers suffice; else each has its own:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 
 from isamap.ir import Index
 from isamap.lower.program import (
@@ -30,6 +29,7 @@ from isamap.lower.program import (
 from isamap.lower.walk import children, has_parallel, issued, walk, with_children
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import dataclass, field, replace
 
 Need = tuple[tuple[str, str, int], ...]  # (state, field, value) that a register's configuration must have
 

@@ -12,7 +12,6 @@ while it stays. What the time of such instructions is, no price of a schedule co
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.ir import Index, Instruction
 from isamap.ir.nodes import StateRef
@@ -31,6 +30,7 @@ from isamap.lower.program import (
 from isamap.lower.walk import walk
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import dataclass, replace
 
 Field = tuple[str, str, int | None]
 Known = Mapping[Field, Index]

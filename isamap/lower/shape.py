@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
 from isamap.match import Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule, hosts_of, slots_of, spread_of
+from isamap.source.records import replace
 
 
 def loops(tree: Tree) -> Tree:

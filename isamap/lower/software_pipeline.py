@@ -13,7 +13,6 @@ Around a circle of iterations, a sum that reads what it wrote an iteration befor
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import ceil
 
 from isamap.ir import Index
@@ -33,6 +32,7 @@ from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 
 ACCESSES = {"in": (True, False), "out": (False, True), "inout": (True, True)}
 """For each role of an operand, whether it is read, and whether it is written."""

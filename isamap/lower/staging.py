@@ -14,7 +14,6 @@ reading it needs no tails.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import product
 from math import ceil, gcd, prod
 
@@ -42,6 +41,7 @@ from isamap.match import (
 )
 from isamap.plan.loops import CountedLoop, LoopStep
 from isamap.plan.schedule import Stage
+from isamap.source.records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ A tile of 32 pixels of which 28 are left: what is behind is set to the operand's
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 
 from isamap.ir import Index, index_min
 from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
@@ -31,6 +30,7 @@ from isamap.match import (
     find_transfer,
     shown_axes,
 )
+from isamap.source.records import replace
 
 
 def copy_tile(

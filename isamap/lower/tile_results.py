@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import prod
 
 from isamap.ir import Index, index_min, substitute_expr, substitute_read
@@ -25,6 +24,7 @@ from isamap.match import (
     in_register,
     sum_of_lanes,
 )
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ at their ends, or in all of their iterations, on numbers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -42,6 +41,7 @@ from isamap.lower.program import (
 )
 from isamap.lower.shares import spelled_out
 from isamap.machine import Machine
+from isamap.source.records import dataclass
 from isamap.transform import reads, statements, symbols
 
 Array = NDArray[Any]

@@ -11,7 +11,6 @@ The verifier of a nest's steps: that each stands where it can be made into nodes
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
-from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.ir import Const, Expr, Index, Instruction
@@ -41,6 +40,7 @@ from isamap.lower.program import (
 from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Tree, Turns, Unroll
 from isamap.machine import Machine
 from isamap.plan.schedule import Stage
+from isamap.source.records import dataclass
 from isamap.transform import reads, symbols
 
 Said = Iterator[str]

@@ -8,7 +8,6 @@ A node that holds others is listed in `children` and `with_children`, and nowher
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import assert_never
 
 from isamap.ir import Const, Expr, Index, Read, substitute_expr
@@ -30,6 +29,7 @@ from isamap.lower.program import (
     Parallel,
     Share,
 )
+from isamap.source.records import replace
 
 Nodes = tuple[Node, ...]
 

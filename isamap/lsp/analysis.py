@@ -7,7 +7,6 @@ analyse(Source("npu.yaml", text), path)      a description, and the language ins
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from isamap.machine.spec import Spec, read_spec
 from isamap.machine.tree import Findings, Node, Scalar, Sequence, read_tree
 from isamap.machine.tree import Mapping as YamlMapping
 from isamap.source import Diagnostic, IsamapError, Source
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax import VARIABLE, parse_declarations, parse_module
 
 SUFFIXES = (".yaml", ".yml")

@@ -9,7 +9,6 @@ import asyncio
 import re
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from textwrap import dedent
 from typing import Any, BinaryIO, Literal, cast
@@ -35,6 +34,7 @@ from isamap.lsp.symbols import BUILT_IN
 from isamap.machine.keys import Keys, Leaf, ListOf, NamedBy, OneOf, Value
 from isamap.machine.spec import MACHINE
 from isamap.source import Diagnostic, Edit, IsamapError, Source, Span, read_limited
+from isamap.source.records import dataclass
 from isamap.syntax import format_source
 from isamap.version import __version__
 

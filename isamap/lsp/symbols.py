@@ -10,11 +10,11 @@ The symbols come from the syntax tree, so that a text with type errors has them 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from isamap.ir import DTYPES, OPS
 from isamap.source import Span
+from isamap.source.records import dataclass
 from isamap.syntax import ast
 
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 from isamap.hw_specs import families_text
+from isamap.source.records import dataclass, field
 
 TOOLCHAINS = ("clang", "gcc", "nvcc", "zig")
 RUNS = ("native", "emulator", "model")

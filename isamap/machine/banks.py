@@ -8,10 +8,10 @@ A tile of 32 whole rows takes all banks for as long; a column of it, every 64 by
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 from isamap.machine.model import Memory
+from isamap.source.records import dataclass
 
 Runs = tuple[tuple[int, int], ...]
 """The offsets, from the first byte of an access, of its runs of consecutive bytes, with their lengths."""

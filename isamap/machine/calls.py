@@ -7,7 +7,6 @@ must declare the function. Each operand, parameter and state of the instruction 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from isamap.ir import Instruction, Operand, Param
@@ -18,6 +17,7 @@ from isamap.machine.families import Row
 from isamap.machine.model import Memory, State
 from isamap.machine.tree import Findings, nearest
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax import substitute_text
 
 ATTRIBUTES = ("addr", "value", "stride", "index", "mask")

@@ -12,7 +12,6 @@ import hashlib
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TextIO
@@ -29,6 +28,7 @@ from isamap.source import (
     open_beside,
     read_limited,
 )
+from isamap.source.records import dataclass
 
 MAX_CHAIN = 16
 _SUFFIXES = (".yaml", ".yml")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -32,6 +31,7 @@ from isamap.source import OnlyWarned, UsageProblem, read_json, read_limited, rep
 from isamap.source.cache import Cache, digest, program_state
 from isamap.source.codec import read, write
 from isamap.source.process import full_collection_put_off
+from isamap.source.records import asdict, dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.machine.model import Machine

@@ -17,7 +17,6 @@ or is one instance of the parameters, which is computed: also ranges of billions
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import inf, isfinite, isnan
 from typing import assert_never
@@ -45,6 +44,7 @@ from isamap.machine.fields import NUMBER
 from isamap.machine.model import Cost, Machine, MachineInstruction
 from isamap.machine.spec import CostSpec, TimeSpec
 from isamap.source import Diagnostic, IsamapError, Source, SpecProblem
+from isamap.source.records import dataclass
 from isamap.syntax import parse_expression, substitute_text
 
 

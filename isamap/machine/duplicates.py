@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 
 from isamap.ir import Assign, Const, Expr, Instruction, Stmt
 from isamap.ir.printer import print_expr, print_routine
 from isamap.machine.model import Machine, MachineInstruction
 from isamap.source import Diagnostic
+from isamap.source.records import replace
 
 _WORD = re.compile(r"(?<!@ )\b[A-Za-z_][A-Za-z_0-9]*\b")
 

@@ -23,11 +23,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from isamap.machine.emit_nodes import EmitNothing, EmitSemantics
 from isamap.machine.tree import MAX_FINDINGS, Findings, Scalar
 from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem, is_digits
+from isamap.source.records import dataclass
 from isamap.syntax import parse_template
 from isamap.syntax.ast import DeclarationSyntax
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.ir import Index
 from isamap.source import Span
+from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -27,6 +26,7 @@ from isamap.machine.families import Row
 from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.tree import Findings, Scalar
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
+from isamap.source.records import replace
 from isamap.syntax import substitute_text
 
 _BITS = re.compile(r"([0-9]{1,3})(?: *\.\. *([0-9]{1,3}))?")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.machine.allowed import issues
 from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
 from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy, words
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
+from isamap.source.records import dataclass
 
 LEAST_BITS, MOST_BITS = 8, 256
 

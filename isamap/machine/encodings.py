@@ -9,11 +9,11 @@ that an issue determines has a field.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from math import lcm
 from typing import Literal
 
 from isamap.source import Span
+from isamap.source.records import dataclass, field
 
 QuantityKind = Literal["address", "step", "stride", "index", "param", "entry", "pop", "push"]
 TOKENS = ("pop", "push")

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 
 from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, OneOf, words
 from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
 from isamap.source import Span, shown
+from isamap.source.records import dataclass
 
 MAX_MEMBERS = 256
 

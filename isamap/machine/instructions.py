@@ -10,7 +10,6 @@ parameters, so that what is found is real.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
@@ -49,6 +48,7 @@ from isamap.machine.spec import CostSpec, InstructionSpec
 from isamap.machine.tree import Findings, Scalar
 from isamap.machine.world import Entry, World, check_source
 from isamap.source import Diagnostic, Span, SpecProblem, is_digits
+from isamap.source.records import dataclass, replace
 from isamap.syntax import resolve_template, substitute_text
 from isamap.syntax.ast import RoutineSyntax
 

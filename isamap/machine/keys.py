@@ -6,8 +6,9 @@ The readers look their keys up here, and `isamap hw schema` prints the same tabl
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

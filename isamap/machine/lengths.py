@@ -11,7 +11,6 @@ joined of what was made for each (`isamap.lower.length_join`). Other machines st
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 from typing import assert_never
 
@@ -36,6 +35,7 @@ from isamap.machine.model import Machine, MachineInstruction, Memory
 from isamap.machine.rows import with_whole_tiles
 from isamap.machine.target_fields import Length
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import replace
 
 
 @lru_cache(maxsize=32)

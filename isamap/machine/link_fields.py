@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.machine.fields import read_flag, read_mapping, read_name, read_number, read_text
 from isamap.machine.keys import COUNT, FLAG, TEXT, Keys, Leaf
 from isamap.machine.timing_fields import ROWS, STREAMS, Stated, read_row_times, read_stream_times
 from isamap.machine.timings import RowTimes, StreamTimes
 from isamap.machine.tree import Findings, Node, Scalar
+from isamap.source.records import dataclass
 
 LINK = Keys(
     {

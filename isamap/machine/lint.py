@@ -8,7 +8,6 @@ A machine with warnings loads and can be used. `isamap hw check` prints the warn
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Cast, Expr, Instruction, Loop, Operand, Read, Stmt
@@ -17,6 +16,7 @@ from isamap.machine.duplicates import find_duplicates
 from isamap.machine.encoding_checks import odd_units
 from isamap.machine.model import Link, Machine, MachineInstruction
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 
 def find_warnings(machine: Machine) -> Iterator[Diagnostic]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import lru_cache, reduce
 from operator import mul
 
@@ -27,6 +26,7 @@ from isamap.machine.spec import read_spec
 from isamap.machine.tree import Findings, Scalar, read_tree
 from isamap.machine.world import Entry, World, extend_surroundings
 from isamap.source import Source
+from isamap.source.records import replace
 
 
 def load_files(files: tuple[File, ...], word: str) -> Machine:

@@ -19,7 +19,6 @@ an instruction of the machine: one that writes true, or the first L lanes, as ma
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 
 from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Instruction, Loop, Operand, Read
 from isamap.ir.walk import reads
@@ -34,6 +33,7 @@ from isamap.machine.emit_nodes import (
     EmitValue,
 )
 from isamap.machine.model import MachineInstruction
+from isamap.source.records import dataclass, replace
 
 Instructions = Mapping[str, MachineInstruction]
 

@@ -24,7 +24,6 @@ nothing can name the copy, and the schedule may drop or repeat it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal, assert_never
 
@@ -44,6 +43,7 @@ from isamap.machine.timings import (
     Tlb,
 )
 from isamap.source import Span
+from isamap.source.records import dataclass, field
 
 Run = Literal["native", "emulator", "model"]
 

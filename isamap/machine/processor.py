@@ -18,7 +18,6 @@ import os
 import platform
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +29,7 @@ from isamap.machine.target_fields import read_target
 from isamap.machine.tree import Findings, read_tree
 from isamap.source import Diagnostic, MissingTool, is_digits
 from isamap.source.process import run_process
+from isamap.source.records import asdict, dataclass
 
 if TYPE_CHECKING:
     from isamap.machine.model import Machine

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import replace
 from itertools import combinations
 
 from isamap.machine.encoding_checks import check_issued, check_known, read_bits, resolve_words
@@ -22,6 +21,7 @@ from isamap.machine.encodings import (
 )
 from isamap.machine.tree import Scalar
 from isamap.source import Diagnostic, SpecProblem
+from isamap.source.records import replace
 
 
 def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:

@@ -13,7 +13,6 @@ the whole is matched, priced and scheduled as any other instruction, and is emit
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 
 from isamap.ir import F64, Assign, Axis, Cast, Const, Expr, Index, Instruction, Loop, Operand, Read
 from isamap.machine.costs import cost_value
@@ -30,6 +29,7 @@ from isamap.machine.emit_nodes import (
 )
 from isamap.machine.model import Cost, MachineInstruction, Memory
 from isamap.source import added
+from isamap.source.records import dataclass, replace
 
 Instructions = Mapping[str, MachineInstruction]
 

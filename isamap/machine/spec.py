@@ -6,7 +6,6 @@ Nothing here knows other files: what a name refers to, and what is inherited, is
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 from isamap.machine import allowed, families
@@ -56,6 +55,7 @@ from isamap.machine.timing_fields import (
 from isamap.machine.timings import LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
+from isamap.source.records import dataclass
 
 T = TypeVar("T")
 

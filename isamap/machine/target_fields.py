@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
 
 from isamap.machine import allowed
@@ -13,6 +12,7 @@ from isamap.machine.fields import read_mapping, read_names, read_text, read_text
 from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, words
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
+from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

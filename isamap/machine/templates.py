@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from isamap.hw_specs import template_text
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ rows: {start_ns: 5, short_start_ns: 20, short_bytes: 128, source: measured}
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING
 from typing import Any, Generic, TypeVar
 
 from isamap.machine.fields import read_bytes, read_mapping, read_number, read_text
@@ -15,6 +15,7 @@ from isamap.machine.keys import BYTES, COUNT, NUMBER, TEXT, Keys, Leaf
 from isamap.machine.timings import LoopTimes, ModelFigures, RowTimes, StreamTimes, Tlb
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
+from isamap.source.records import dataclass, fields
 
 T = TypeVar("T", RowTimes, StreamTimes, Tlb, LoopTimes, ModelFigures)
 

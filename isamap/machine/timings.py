@@ -10,7 +10,7 @@ the origin of all parameters of the same mapping.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from isamap.source.records import dataclass
 
 # Issues in flight: what the reorder buffers of server cores hold, as no description says it.
 IN_FLIGHT = 256

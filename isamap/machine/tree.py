@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Literal
 
 from isamap.source import Diagnostic, IsamapError, Source, Span, SpecProblem
+from isamap.source.records import dataclass, field, replace
 
 MAX_FILE_BYTES = 1_000_000
 MAX_DEPTH = 50

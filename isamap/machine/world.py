@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 
 from isamap.ir import ConstantDecl, Declaration, Instruction, Kernel, MemoryDecl, Module, Param, StateDecl
@@ -22,6 +21,7 @@ from isamap.machine.target_fields import Attributes, TargetSpec
 from isamap.machine.timings import MODEL, NO_LOOPS, NO_TLB, LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Scalar
 from isamap.source import Span
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax import resolve_template
 
 

@@ -11,7 +11,6 @@ Source: the terms are those of Parashar et al., Timeloop, ISPASS 2019, section V
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, partial
 from itertools import chain, combinations, pairwise, product
 from math import ceil, prod
@@ -23,6 +22,7 @@ from isamap.ir import Index
 from isamap.plan.loop_nest import Counted, Fused, Known, LoopNest, Subscript, Turn, axes_of, nest_of
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import dataclass
 
 Refill = Literal["entry", "change", "delta"]
 

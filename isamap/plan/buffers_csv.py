@@ -12,11 +12,11 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isamap.plan.placement import Buffer
 from isamap.source import Diagnostic, Source, Span, UsageProblem, is_digits
+from isamap.source.records import dataclass
 
 COLUMNS = ("id", "lower", "upper", "size")
 ALIGNMENT = "alignment"

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from isamap.source.records import dataclass
 
 
 def mapping_of(statement: int) -> str:

@@ -9,9 +9,9 @@ different parts do not need each other. A phase with one part is the first devic
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass
 
 Phase = tuple[tuple[int, ...], ...]
 

@@ -11,11 +11,11 @@ so that no choice of groups has a circle: each reads what lies above its root.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass
 
 Kind = Literal["pointwise", "kernel", "move"]
 

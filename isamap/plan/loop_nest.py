@@ -11,13 +11,13 @@ One sum over r and p, Y[p] += W[r] * X[p + r], in which a buffer keeps three wei
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from isamap.ir import Index
 from isamap.match import Window
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
+from isamap.source.records import dataclass, field, replace
 
 Role = Literal["read", "write", "update"]
 Subscript = tuple[tuple[str, int], ...]

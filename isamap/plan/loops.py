@@ -6,8 +6,9 @@ wherever that is asked.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
+
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

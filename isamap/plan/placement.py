@@ -7,9 +7,9 @@ check_placement(buffers, {"a": 0, …}, 12)     () when no two that live at one 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

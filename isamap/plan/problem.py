@@ -5,7 +5,6 @@ Data only. The names of the decisions stand in `isamap.plan.decisions`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import inf
 
 from isamap.machine.timings import (
@@ -20,6 +19,7 @@ from isamap.machine.timings import (
     Tlb,
 )
 from isamap.match import Window
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

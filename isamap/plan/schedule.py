@@ -15,11 +15,10 @@ A loop `par n by 512` deals its iterations to threads; such loops are outermost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
 from isamap.plan.loops import LoopStep
 from isamap.plan.steady import Pipeline
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, field, replace
 
 
 @dataclass(frozen=True, slots=True)

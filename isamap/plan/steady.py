@@ -12,9 +12,9 @@ finds one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass
 
 MAX_TICKS = 4096
 """Of an interval and of a start: the table of what a unit performs at each tick is so long at most."""

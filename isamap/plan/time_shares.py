@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.source import added
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

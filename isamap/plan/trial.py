@@ -7,12 +7,12 @@ compile and time it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from isamap.ir import Kernel, Range, typical_size
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
+from isamap.source.records import dataclass
 
 Fact = int | float | str
 

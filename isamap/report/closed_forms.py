@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import cast
 
 from sympy import Add, Expr, Integer, Max, Min, Mod, Mul, Symbol, ceiling, floor, nan
@@ -21,6 +20,7 @@ from isamap.ir.atoms import Element, FloorDiv, MinMax
 from isamap.ir.index import Atom
 from isamap.plan.access_counts import Convention, levels_of
 from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn, axes_of
+from isamap.source.records import dataclass
 
 Extents = Mapping[str, Expr]
 _BRACKETS = {"ceiling(": ("⌈", "⌉"), "floor(": ("⌊", "⌋"), "(": ("(", ")")}

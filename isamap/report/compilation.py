@@ -16,7 +16,6 @@ and lifetime, and the pipelines with their initiation intervals and proofs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from math import prod
 
 from isamap.ir import Kernel
@@ -31,6 +30,7 @@ from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule, engines_words
 from isamap.plan.steady import Solved, Steady
 from isamap.plan.text import fixed_words
+from isamap.source.records import dataclass
 from isamap.transform import statements
 
 

@@ -21,7 +21,6 @@ total             8       60              100
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from isamap.machine import Machine
@@ -36,6 +35,7 @@ from isamap.report.mapping_facts import (
     is_computing,
     total,
 )
+from isamap.source.records import dataclass
 
 WIDTH = 110
 """Columns have numbers instead of names where the matrix would be wider."""

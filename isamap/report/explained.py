@@ -19,7 +19,6 @@ packing            1.2 µs   1.9 %  on top: b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.machine import Machine
 from isamap.plan.problem import Problem
@@ -37,6 +36,7 @@ from isamap.report.roofline import (
 )
 from isamap.report.roofline_picture import roofline_picture
 from isamap.source import added
+from isamap.source.records import dataclass
 
 # A part that takes less than this share of the time is not named.
 SMALL = 0.0005

@@ -7,7 +7,6 @@ kernel  nodes              ns     reads  writes
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from isamap.plan.graph_check import lives
 from isamap.plan.graphs import GraphPlan, GraphProblem
@@ -25,6 +24,7 @@ from isamap.report.picture import (
     stripes,
     words,
 )
+from isamap.source.records import dataclass
 
 ROW, BAR, TOP = 24, 16, 52
 MEMORY, BELOW = 240, 60

@@ -16,7 +16,6 @@ tdpbf16ps now has 0 whole, 2 split, 0 degenerate: tdpbf16ps { m: m, n: n, k: k, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 from isamap.ir import Kernel, print_routine
@@ -25,6 +24,7 @@ from isamap.report.columns import counted
 from isamap.report.mapping_facts import Matched, Tally, tally
 from isamap.report.mappings import counts_text
 from isamap.source import Source
+from isamap.source.records import dataclass
 from isamap.transform import Refusal, refused_rewrites
 
 

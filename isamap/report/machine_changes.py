@@ -7,7 +7,6 @@ unit execute  1                                       2
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from itertools import groupby
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from isamap.ir import print_expr, print_routine
 from isamap.machine import Link, Machine, MachineInstruction, Memory
 from isamap.machine.model import Unit
 from isamap.report.columns import bytes_text, counted, table
+from isamap.source.records import asdict, dataclass
 
 T = TypeVar("T")
 NAMED = 4

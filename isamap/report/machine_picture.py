@@ -10,7 +10,6 @@ its instructions read (an arrow to the unit) and write (an arrow from it); farth
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from html import escape
 
 from isamap.machine import Link, Machine, Memory
@@ -18,6 +17,7 @@ from isamap.machine.model import Unit
 from isamap.report.columns import counted, shortened
 from isamap.report.machine_changes import memory_text
 from isamap.report.svg_style import COLOURS, STYLE
+from isamap.source.records import dataclass, replace
 
 BOX_WIDTH, LINE, GAP, COLUMN_GAP, MARGIN, TITLE = 176, 17, 24, 110, 28, 48
 FITTING = 27  # characters of a line in a box

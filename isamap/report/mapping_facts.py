@@ -10,7 +10,6 @@ mapping of several statements counts for each of them, and once for the kernel.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import inf
 
@@ -33,6 +32,7 @@ from isamap.match.moves.variants import Variant, count_groupings, count_variants
 from isamap.match.patterns.pattern import patterns_of
 from isamap.match.proofs.proof import Proof, prove
 from isamap.source import added
+from isamap.source.records import dataclass, field, replace
 from isamap.transform import Statement, reads, statements
 
 

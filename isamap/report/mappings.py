@@ -25,7 +25,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import islice
 
 from isamap.formulate.estimate import numbered
@@ -44,6 +43,7 @@ from isamap.report.mapping_facts import (
     tally_groups,
     total,
 )
+from isamap.source.records import replace
 from isamap.transform import Statement
 
 OPEN = "-"

@@ -9,13 +9,13 @@ for k by 100       3      40 KiB   80 KiB   80 KiB   200 KiB   l2
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from isamap.plan.check import live_registers
 from isamap.plan.problem import Cache, NestOption, Problem, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.plan.text import print_nest
 from isamap.report.columns import Row, bytes_text
+from isamap.source.records import dataclass
 
 MEMORY = "memory"
 

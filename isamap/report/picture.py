@@ -6,12 +6,12 @@ SVG follows the reader's light or dark mode. Equal facts give equal bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
 from isamap.report.mappings import time_text
 from isamap.report.svg_style import COLOURS, STYLE
+from isamap.source.records import dataclass
 
 WIDTH, LEFT, RIGHT = 760, 136, 20
 """Of every picture, and what stands at both sides of its plot. Units: pixels."""

@@ -10,13 +10,13 @@ that a point lies where the model sees it. Source: Williams, Waterman, Patterson
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.plan.time_shares import NestTime
 from isamap.report.columns import Row, bytes_text
+from isamap.source.records import dataclass
 
 OPERATIONS_PER_STEP = 2
 

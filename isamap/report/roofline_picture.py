@@ -6,12 +6,12 @@ Written by hand, so that equal figures give equal bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
 from isamap.report.picture import COLUMNS, Picture, colour, words
 from isamap.report.roofline import Roofline, Slope, rate_text, roofline_sentence
+from isamap.source.records import dataclass
 
 WIDTH, PLOT_HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 300, 76, 150, 48, 110
 LINES = 14

@@ -16,7 +16,6 @@ simulated: cpsat 2 is the fastest, 4398.7 ns; the model's first takes 1.003 time
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from difflib import unified_diff
 from itertools import combinations
 from math import inf, sqrt
@@ -24,6 +23,7 @@ from math import inf, sqrt
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

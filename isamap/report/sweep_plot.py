@@ -6,13 +6,13 @@ Where other figures change as well, each of their combinations has lines of its 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
 
 from isamap.report.mappings import time_text
 from isamap.report.svg_style import COLOURS, STYLE
 from isamap.report.sweeps import Sweep
+from isamap.source.records import dataclass
 
 RIGHT, HEIGHT, LEFT, TOP, BOTTOM, ROW = 620, 460, 84, 74, 58, 18  # up to the key
 PLOT = """

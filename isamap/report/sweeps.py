@@ -9,12 +9,12 @@ gemm_u8s8 M=512 N=512 K=512: 239 µs at memories.spad.bytes = 128KiB, within 1 %
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from isamap.plan.schedule import PROVEN
 from isamap.report.columns import percent_text, table
 from isamap.report.mappings import time_text
+from isamap.source.records import dataclass
 
 ENOUGH = 1.01
 """Times within a hundredth of the least are as good: the first of them is named."""

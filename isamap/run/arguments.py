@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isfinite, isnan, prod
 from typing import Any, cast
 
@@ -29,6 +28,7 @@ from isamap.source import (
     truth_value,
     whole_number,
 )
+from isamap.source.records import dataclass
 
 
 def scalar_value(name: str, dtype: DType, given: object) -> int | float:

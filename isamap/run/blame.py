@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from isamap.machine import EmitCall, EmitSteps, Machine, MachineInstruction
 from isamap.source import Diagnostic, Span
+from isamap.source.records import dataclass, field
 
 _MOST = 5
 _NEAR = 0.85  # intrinsics are alike: most of them share half of their letters

@@ -24,7 +24,6 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,6 +33,7 @@ from isamap.run.emulated import keep_results, request_of
 from isamap.run.toolchain import Compiled
 from isamap.source import Diagnostic, IsamapError, MissingTool, UsageProblem, most_allowed
 from isamap.source.process import Process, end_process, has_ended, start_process
+from isamap.source.records import dataclass, replace
 
 SLOWER = 100
 """The slowdown of an emulator compared with a processor above which it counts as hung."""

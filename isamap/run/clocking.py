@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from isamap.run.child import Limits, RunProblem, Subject, run_child, shared_file
 from isamap.run.toolchain import Compiler
 from isamap.source.numbers import Spread
+from isamap.source.records import dataclass
 
 SAMPLE_NS = 30_000
 SAMPLES = 5

@@ -10,7 +10,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -40,6 +39,7 @@ from isamap.run.toolchain import (
 from isamap.source import Diagnostic, MissingTool, OnlyWarned
 from isamap.source.cache import Cache
 from isamap.source.cache import digest as content_digest
+from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 Verdict = Literal["ok", "wrong", "crashed", "skipped"]

@@ -8,7 +8,6 @@ payload.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 from typing import Any
@@ -34,6 +33,7 @@ from isamap.ir import (
 from isamap.ir.bind import MAX_EXTENT
 from isamap.ir.interpret import bind_all, execute_bound, interpret_magnitude
 from isamap.ir.walk import walk
+from isamap.source.records import dataclass
 
 _MOST_FORMS = 6
 _MOST_COUNTS = 70

@@ -12,7 +12,6 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -36,6 +35,7 @@ from isamap.run.worker import (
     make_arguments,
     unload,
 )
+from isamap.source.records import dataclass
 
 PAGE_BYTES = 2 << 20  # of x86-64, and of Arm with pages of 4 KiB; others are asked for what they have
 LEAST_BYTES = 128 << 10  # less lies in few small pages

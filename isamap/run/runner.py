@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -36,6 +35,7 @@ from isamap.run.fills import zeros_at_line
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import Compiled, compile_library, compile_together
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 # The worker is a script that nothing of this package can be imported into: what both need stands there.
 

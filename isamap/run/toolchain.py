@@ -18,7 +18,6 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from isamap.run.emulated import served_files
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import Cache, cache_root, digest, own_root
 from isamap.source.process import run_process
+from isamap.source.records import dataclass, replace
 
 COMPILERS = ("gcc", "clang", "zig")
 ENVIRONMENT = "ISAMAP_CC"

@@ -11,7 +11,6 @@ The evaluator `simulated` lowers a schedule and returns the simulated time of it
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from sys import maxsize
 
 from isamap.ir import Index
@@ -25,6 +24,7 @@ from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.simulate.machine_time import MachineTime, Step, Swept, Touch, Watcher
 from isamap.simulate.prepare import Branch, Counted, Prepared, Run, prepare
 from isamap.simulate.reuse import Reuse, Weights
+from isamap.source.records import dataclass, field
 
 LEFT_OUT = (
     "branches, address arithmetic, and how many issues the processor takes in at once",

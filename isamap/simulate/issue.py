@@ -10,7 +10,6 @@ something are written back. A mapping that is not valid gives wrong results: not
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -40,6 +39,7 @@ from isamap.match import Mapping, Pattern
 from isamap.match.patterns.padding import Fills, Shown, neutral_fills
 from isamap.match.patterns.unify import Binding
 from isamap.simulate.lanes import Array, Cut, Grid, Sizes, make_grids
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements
 
 MOST_LANES = 1 << 20

@@ -8,7 +8,6 @@ axis are fused: lane a performs the a-th of their points, counted from the first
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from typing import Any
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 
 from isamap.ir import Index
 from isamap.match import AxisGroup, Mapping, Pattern
+from isamap.source.records import dataclass, field, replace
 from isamap.transform import Statement
 
 Array = NDArray[Any]

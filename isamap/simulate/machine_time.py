@@ -11,13 +11,13 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from isamap.ir import Index
 from isamap.machine.banks import Banks, Runs
 from isamap.machine.timings import IN_FLIGHT
 from isamap.simulate.reuse import Weights
+from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Index expressions of loops keep their symbols; everything else about an issue is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from math import prod
 from typing import assert_never
 
@@ -30,6 +29,7 @@ from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params,
 from isamap.machine.banks import Runs, banks_of
 from isamap.simulate.machine_time import Step, Touch, Varying
 from isamap.simulate.reuse import Access, Turn, strides_of
+from isamap.source.records import dataclass, field, replace
 
 # A buffer is filled by stores as wide as this. Units: bytes.
 FILL_BYTES = 64

@@ -8,7 +8,6 @@ Iterations that are counted, not run, are recorded as one `Repeated`; their data
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
@@ -16,6 +15,7 @@ from isamap.plan.problem import Problem
 from isamap.simulate.events import Simulation, link_names, simulate_prepared
 from isamap.simulate.machine_time import Step
 from isamap.simulate.prepare import Prepared, prepare
+from isamap.source.records import dataclass, field
 
 MOST_EVENTS = 100_000
 """Issues and transfers that are written down one by one; of later ones only sums."""

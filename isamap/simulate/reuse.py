@@ -13,12 +13,12 @@ its line, another access of the same array may have touched it before, or else t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
 from isamap.ir import Index
 from isamap.plan.problem import Cache
+from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,11 +22,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from isamap.source import Diagnostic, Unkept, UsageProblem, open_regular, read_limited, replace_file
+from isamap.source.records import dataclass
 from isamap.version import __version__
 
 SIZE_LIMIT_BYTES = 256 << 20

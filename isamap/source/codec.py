@@ -17,11 +17,12 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+
+from isamap.source.records import fields, is_dataclass
 
 Json = Any  # what json.loads gives
 OWN_MODULES = (

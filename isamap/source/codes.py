@@ -13,8 +13,9 @@ asked for, so that no other command waits for them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
+
+from isamap.source.records import dataclass
 
 _ENDING = "_codes.toml"
 

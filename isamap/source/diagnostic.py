@@ -16,9 +16,10 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
+
+from isamap.source.records import dataclass
 
 # What moves a cursor, colours or turns the direction of writing, and lone halves of characters (file names).
 _UNPRINTABLE = re.compile(

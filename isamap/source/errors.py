@@ -12,9 +12,9 @@ and nowhere else: a caller in Python gets the warning `NotKept`, the command lin
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 from isamap.source.diagnostic import Diagnostic
+from isamap.source.records import replace
 
 
 class IsamapError(Exception):

@@ -16,13 +16,14 @@ What many samples of one quantity came to; nothing heavy is imported, as profile
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from math import inf
 from numbers import Number
 from operator import add, index
 from statistics import median, quantiles
 from typing import SupportsFloat, SupportsIndex, cast
+
+from isamap.source.records import dataclass
 
 BYTES_PER_UNIT = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 """The bytes of each unit in which descriptions and options may write a memory size."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.ir import Instruction, Operand
+from isamap.source.records import dataclass
 from isamap.stream.command import Command, Place, Register, bound_instruction, extents, integers
 
 Array = NDArray[Any]

@@ -9,10 +9,10 @@ iteration the addresses of their operands have grown by their steps.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.machine import Machine
 from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Encoding
+from isamap.source.records import dataclass, replace
 from isamap.stream.command import Command, Place
 from isamap.stream.command_words import (
     Encoded,

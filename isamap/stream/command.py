@@ -6,12 +6,12 @@ mvin  x = dram + 64, rows 40 bytes apart   z = spad + 0, rows 16 bytes apart   R
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 
 from isamap.ir import Instruction, Operand, Param, Routine
 from isamap.ir.interpret import bind_all
 from isamap.machine.encodings import TOKENS, Quantity
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.ir import Instruction
 from isamap.machine import Machine, MachineInstruction
 from isamap.machine.encodings import TOKENS, BitField, Encoding, Quantity
 from isamap.source import Diagnostic, UsageProblem, VerificationFailed
+from isamap.source.records import dataclass
 from isamap.stream.command import Command, command_of, quantities
 
 Tables = Mapping[str, Mapping[int, int]]

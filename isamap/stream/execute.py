@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from isamap.ir import DType, Operand, execute_bound
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
+from isamap.source.records import dataclass, field
 from isamap.stream.accesses import accesses, bytes_of, span_of
 from isamap.stream.command import Place, Register, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed

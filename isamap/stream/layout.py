@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import lcm, prod
 
 from isamap.ir import DType
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass
 
 ALIGNMENT = 64
 """Arrays begin at multiples of it, and none at 0, which some machines read as zeros. Units: bytes."""

@@ -7,12 +7,12 @@ the number of the last finished command of each unit, which implies all earlier 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from isamap.source.records import dataclass, field
 from isamap.stream.accesses import Access
 
 Array = NDArray[Any]

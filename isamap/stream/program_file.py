@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from isamap.ir.dtypes import DTYPES
 from isamap.machine.encoding_fields import LEAST_BITS, MOST_BITS
 from isamap.source import Diagnostic, VerificationFailed, read_json
+from isamap.source.records import dataclass, replace
 from isamap.stream.layout import StreamArray
 from isamap.stream.tables import StreamTable
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
 from isamap.machine import Machine
 from isamap.source import Diagnostic, VerificationFailed
+from isamap.source.records import dataclass, field
 from isamap.stream.accesses import accesses
 from isamap.stream.command_words import Placed
 from isamap.stream.order import NEVER, Clock, Touched, later

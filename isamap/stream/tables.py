@@ -6,9 +6,9 @@ Commands that need the same entry share it; nothing writes there.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.machine import Machine
+from isamap.source.records import dataclass
 from isamap.stream.command import Command
 from isamap.stream.command_words import entries_of
 from isamap.stream.layout import ALIGNMENT, aligned

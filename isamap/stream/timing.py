@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.machine import Machine, carried_ns, cost_params, cost_value, shared_link
+from isamap.source.records import dataclass, field
 from isamap.stream.accesses import Access, accesses
 from isamap.stream.command import Command, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from isamap.machine import Machine
 from isamap.machine.encodings import TokenQueue
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field
 from isamap.stream.accesses import Access, accesses
 from isamap.stream.command import Command
 from isamap.stream.order import NEVER, Clock, Touched, later

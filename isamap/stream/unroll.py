@@ -7,7 +7,6 @@ them: MOST_COMMANDS bounds it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import assert_never
 
 import numpy as np
@@ -31,6 +30,7 @@ from isamap.lower.program import (
 from isamap.lower.shares import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field
 from isamap.stream.command import (
     Command,
     Place,

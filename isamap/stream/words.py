@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from isamap.ir import Instruction, Operand
 from isamap.machine import Machine
 from isamap.machine.encodings import LOOPED, TRIPS, Bundle, Quantity
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, field, replace
 from isamap.stream.accesses import Access, accesses
 from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs, stepped
 from isamap.stream.command import Command, Place, Register, bound_instruction, extents, integers, tokens_in

@@ -6,10 +6,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from isamap.source import Span
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Literal, cast
 
 from isamap.ir.dtypes import BOOL, DTYPES, TYPE_SETS, DType
@@ -26,6 +25,7 @@ from isamap.ir.ops import OPS, REDUCTIONS
 from isamap.ir.printer import print_operand
 from isamap.ir.text_layout import KEYWORDS
 from isamap.source import Span
+from isamap.source.records import replace
 from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, in_a_row, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown

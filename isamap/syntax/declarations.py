@@ -6,7 +6,6 @@ A declaration may use those above it and everything that `known` brings along.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from isamap.ir.dtypes import NUMERICS
 from isamap.ir.functions import Function
@@ -31,6 +30,7 @@ from isamap.ir.nodes import (
     StateRef,
     Stmt,
 )
+from isamap.source.records import dataclass, field
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement
 from isamap.syntax.functions import Library, resolve_function

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from math import prod
 
 from isamap.ir.atoms import Element
@@ -14,6 +13,7 @@ from isamap.ir.index import Index, index_max, index_min
 from isamap.ir.nodes import Comparison, Constraint, Domain, Operand
 from isamap.ir.printer import print_operand
 from isamap.source import Span, shown
+from isamap.source.records import replace
 from isamap.syntax import ast
 from isamap.syntax.scope import Scope, problem
 

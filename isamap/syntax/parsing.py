@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields, replace
 from functools import cache
 from typing import cast
 
@@ -31,6 +30,7 @@ from isamap.ir import (
     verify,
 )
 from isamap.source import Diagnostic, IsamapError, Source, Span, TypeProblem, is_digits
+from isamap.source.records import fields, replace
 from isamap.syntax import ast
 from isamap.syntax.declarations import resolve_module
 from isamap.syntax.indices import resolve_index

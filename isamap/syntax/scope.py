@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Literal
 
@@ -17,6 +16,7 @@ from isamap.ir.functions import Function
 from isamap.ir.index import Index
 from isamap.ir.nodes import Module, Operand, Param
 from isamap.source import Diagnostic, Edit, IsamapError, Span, TypeProblem
+from isamap.source.records import dataclass, field, replace
 from isamap.syntax import ast
 from isamap.syntax.hints import TYPES
 

@@ -7,7 +7,6 @@ of the other operand, so `max(x, 0)` needs no cast.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import reduce
 
 from isamap.ir.dtypes import BOOL, DTYPES, I64, TYPE_SETS, DType, converts_exactly
@@ -17,6 +16,7 @@ from isamap.ir.index import Index
 from isamap.ir.nodes import Call, Const, Expr, IndexValue, Read, Scalar
 from isamap.ir.ops import DEFINING, OPS, WORDS, Op
 from isamap.source import Edit, Span, TypeProblem
+from isamap.source.records import replace
 from isamap.syntax import ast
 from isamap.syntax.conversions import (
     FUNCTIONS,

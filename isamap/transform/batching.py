@@ -14,10 +14,10 @@ as one here; of inputs and outputs it is said which declaration would do.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import combinations, pairwise
 
 from isamap.ir import ZERO, Axis, Index, Kernel, Read
+from isamap.source.records import replace
 from isamap.transform.fusion import rename_axes
 from isamap.transform.rewrite import (
     Refusal,

@@ -15,7 +15,6 @@ them is enough, because equal blocks do the same.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from typing import assert_never
 
@@ -34,6 +33,7 @@ from isamap.ir import (
     Stmt,
     substitute_expr,
 )
+from isamap.source.records import dataclass, field
 
 Key = tuple[str, int]
 """An array and one of its rows."""

@@ -19,7 +19,6 @@ blocks stands around that: what one turn leaves to the next stays near, or in re
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import count
 
 from isamap.ir import Assign, Axis, Index, Kernel, Loop, Operand, Read, Stmt
@@ -27,6 +26,7 @@ from isamap.ir.dependences import check_dependences
 from isamap.ir.facts import known_facts
 from isamap.ir.substitute import substitute_stmt
 from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, replace
 from isamap.transform.block_check import Samples, check_blocks
 from isamap.transform.rewrite import (
     accepted,

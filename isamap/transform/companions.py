@@ -11,10 +11,10 @@ all of 2" may become "0, 1, 2 for one tile, then for the next".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Expr, Index, Kernel, Read, substitute_expr, substitute_read
 from isamap.ir.walk import map_reads, reads
+from isamap.source.records import dataclass
 from isamap.transform.rewrite import accesses
 from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one, never_meet
 from isamap.transform.statements import Statement, statements

@@ -14,11 +14,11 @@ A statement that only sets what is summed into is cut with it, so that each part
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby, product
 
 from isamap.ir import Assign, Axis, Call, Cast, Const, Expr, Index, Kernel, Read, verify
 from isamap.ir.walk import map_reads, reads
+from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import Rewrite, map_accesses, with_statements
 from isamap.transform.statements import Statement, statements
 

@@ -14,7 +14,6 @@ integers, in floats up to rounding; so `strict` kernels and sums in narrow float
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from isamap.ir import (
@@ -34,6 +33,7 @@ from isamap.ir import (
 )
 from isamap.ir.index import ZERO
 from isamap.ir.walk import reads, symbols, walk
+from isamap.source.records import dataclass, field, replace
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import (
     Refusal,

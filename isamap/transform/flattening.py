@@ -12,11 +12,11 @@ Shapes of operands change by that, their bytes do not.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import permutations
 
 from isamap.ir import Axis, Index, Kernel, Operand, Read
 from isamap.ir.walk import symbols
+from isamap.source.records import replace
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, map_accesses, with_statements
 from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements

@@ -14,10 +14,10 @@ becomes, fused over m and n,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import pairwise
 
 from isamap.ir import Axis, Index, Kernel, Loop, Stmt, substitute_stmt
+from isamap.source.records import replace
 from isamap.transform.rewrite import Rewrite, accepted, accesses, alone, shown, with_statements
 from isamap.transform.shared_elements import Conflicts, never_meet, sums_in_any_order
 from isamap.transform.statements import Statement, statements

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from itertools import product
 from math import gcd, lcm, prod
 
@@ -43,6 +42,7 @@ from isamap.ir.index import ZERO
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, symbols, with_parts
 from isamap.source import Diagnostic, NoMapping
+from isamap.source.records import dataclass, field, replace
 from isamap.transform.margins import fill_loose_reads, nothing_of, tells_apart, without_bounds, writes_loosely
 from isamap.transform.shared_elements import Conflicts, is_wide, sums_in_any_order
 from isamap.transform.statements import Statement, in_ordered_loops, statements

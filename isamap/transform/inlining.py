@@ -11,11 +11,11 @@ are rounded alike wherever they stand.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from isamap.ir import OPS, Call, Expr, Index, Kernel, Operand, Read, substitute_expr
 from isamap.ir.functions import count_nodes
 from isamap.ir.walk import map_reads, reads, walk
+from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, shown, with_statements
 from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one
 from isamap.transform.statements import Statement, statements

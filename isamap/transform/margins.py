@@ -12,7 +12,6 @@ digits. In `Y[8*i + j]` with j < 8 equal elements mean equal i, and then equal j
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 from isamap.ir import Call, Const, Expr, Index, Kernel, Read
@@ -20,6 +19,7 @@ from isamap.ir.dtypes import BOOL, DType
 from isamap.ir.facts import Known, guard_facts, known_facts
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.ir.walk import conjuncts, with_parts
+from isamap.source.records import replace
 from isamap.transform.statements import Statement
 
 

@@ -33,10 +33,10 @@ The projection of a recurrent state is one product over all time steps then.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import count
 
 from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
+from isamap.source.records import replace
 from isamap.transform.rewrite import (
     Rewrite,
     accepted,

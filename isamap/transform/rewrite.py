@@ -7,12 +7,12 @@ such a tuple back into a kernel, `accepted` holds the result to what holds of ev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.ir import Assign, Kernel, Loop, Operand, Read, Stmt, print_stmt, verify
 from isamap.ir.index import has_elements
 from isamap.ir.walk import map_reads, reads
 from isamap.source import Span
+from isamap.source.records import dataclass, replace
 from isamap.syntax.bodies import RESERVED
 from isamap.transform.statements import Statement, in_ordered_loops, statements
 

@@ -12,13 +12,13 @@ next iteration reads `b[t + 1]`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
 from isamap.ir import BOOL, Assign, Axis, Index, Kernel, Operand, Read, is_nonnegative
 from isamap.ir.equal_axes import equal_axes
 from isamap.ir.facts import AxisAt, Known, Site, known_facts
+from isamap.source.records import dataclass, replace
 from isamap.transform.rewrite import accesses
 from isamap.transform.statements import Statement, statements
 

@@ -19,7 +19,6 @@ The second rewrite is the inverse of batching. It lets each gate's epilogue run 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from isamap.ir import (
     Assign,
@@ -35,6 +34,7 @@ from isamap.ir import (
     substitute_stmt,
 )
 from isamap.ir.walk import reads
+from isamap.source.records import replace
 from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
 from isamap.transform.shared_elements import (

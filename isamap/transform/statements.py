@@ -9,7 +9,6 @@ is always legal: the verifier has shown that its iterations are independent of e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import count, groupby
 from typing import TypeVar
 
@@ -28,6 +27,7 @@ from isamap.ir import (
 )
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import Index
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

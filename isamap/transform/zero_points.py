@@ -26,7 +26,6 @@ is read: whether once for all uses, while it is packed, or in registers, is for 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import (
@@ -45,6 +44,7 @@ from isamap.ir import (
 )
 from isamap.ir.dtypes import DTYPES
 from isamap.ir.walk import reads, symbols
+from isamap.source.records import dataclass, replace
 from isamap.transform.companions import companions
 from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
 from isamap.transform.shared_elements import Conflicts, is_wide

@@ -9,7 +9,6 @@ gives is the faster one's.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.emit.c_functions import HELPER_NAMES
 from isamap.emit.c_issue import Here, Issuer
@@ -21,6 +20,7 @@ from isamap.lower.program import Issue, MemoryRef, RegisterRef, Value
 from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from_nearest
 from isamap.run.clocking import ARENA, Timed
 from isamap.source.numbers import Spread
+from isamap.source.records import dataclass, replace
 from isamap.tune.figures import BandwidthFigure
 from isamap.tune.profile import ACCESSES
 

@@ -9,7 +9,6 @@ description says, and called in a child process with limits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from pathlib import Path
@@ -25,6 +24,7 @@ from isamap.run.clocking import PAGE, Plan, Timed, time_all
 from isamap.run.toolchain import Compiler, build, find_compiler
 from isamap.source import Diagnostic, MissingTool, Source, UsageProblem
 from isamap.source.numbers import Spread
+from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams
 from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
 from isamap.tune.figures import (

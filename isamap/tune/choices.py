@@ -12,10 +12,10 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from statistics import median
 
+from isamap.source.records import dataclass, fields
 from isamap.tune.store import data_path, opened
 from isamap.tune.tournament import standing
 from isamap.tune.winners import Rounds, unusable

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,6 +40,7 @@ from isamap.run.toolchain import Compiled, CompilerRefused, compile_library
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible, NoMapping, Source
 from isamap.source.numbers import Spread
+from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
 from isamap.tune.figures import PackingFigure

@@ -17,7 +17,6 @@ import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_nest
 from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.source import Diagnostic, OnlyWarned, Unkept
+from isamap.source.records import dataclass, fields
 from isamap.tune.features import FEATURES_VERSION, described
 from isamap.tune.store import data_path, opened
 

@@ -12,7 +12,6 @@ of the whole; of the statement that takes longest, loops and operands stand by t
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from math import log2, prod
 
 from isamap.plan.decisions import (
@@ -32,6 +31,7 @@ from isamap.plan.trial import Trial
 from isamap.scheduler.effects.shares import FUSED, where_time_goes
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.nests.pricing import read_nest
+from isamap.source.records import dataclass
 
 FEATURES_VERSION = 1
 """Of what the names mean. A trained model keeps it, and is refused where it is another."""

@@ -6,9 +6,8 @@ be measured has a reason instead.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.source.numbers import Spread
+from isamap.source.records import dataclass
 
 Params = tuple[tuple[str, int], ...]
 

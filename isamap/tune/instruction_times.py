@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -26,6 +25,7 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.run.clocking import Timed
 from isamap.run.conformance_cases import meets
 from isamap.source.numbers import Spread
+from isamap.source.records import dataclass
 from isamap.tune.figures import InstructionFigure
 
 _REGISTER_BYTES = 64

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import exp, inf
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +21,7 @@ from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.trial import Trial
 from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, shown
+from isamap.source.records import dataclass
 from isamap.tune.features import FEATURES, FEATURES_VERSION, described
 from isamap.tune.trees import Forest, forest_json, read_forest
 

@@ -7,7 +7,6 @@ round by round, and a contender's cost is the median over the rounds of its fast
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 from statistics import median
 from typing import Any
@@ -24,6 +23,7 @@ from isamap.run.fills import make_arrays, make_scalars
 from isamap.run.runner import Limits, RunProblem, compile_packers, packed_arrays, run_program
 from isamap.run.toolchain import Compiled, compile_library, find_compiler
 from isamap.source import Diagnostic, MissingTool
+from isamap.source.records import dataclass
 
 ROUNDS = 7
 # The name of measurements that others on the same processor do not lengthen.

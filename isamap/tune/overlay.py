@@ -11,13 +11,13 @@ fma_zmm_f32 interval: 0.14 ns stated, 0.12 ns measured, 1.2 times apart
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 from isamap.ir import F64, Call, Const, Expr, Index
 from isamap.machine import Link, Machine, MachineInstruction, Memory, cost_params, cost_value
 from isamap.report.columns import bytes_text
 from isamap.source import Diagnostic
 from isamap.source.numbers import Spread
+from isamap.source.records import dataclass, replace
 from isamap.tune.figures import CacheFigure, InstructionFigure, Params
 from isamap.tune.profile import Profile
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 from isamap.machine.processor import Cpu
 from isamap.source import Diagnostic, Source, UsageProblem, read_json, shown
 from isamap.source.numbers import Spread
+from isamap.source.records import asdict, dataclass, fields
 from isamap.tune.figures import (
     BandwidthFigure,
     CacheFigure,

@@ -24,7 +24,6 @@ of thirty-two,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import accumulate
 from math import sqrt
 
@@ -33,6 +32,7 @@ from isamap.machine.processor import SystemCache
 from isamap.report.columns import bytes_text
 from isamap.run.clocking import Timed
 from isamap.source.numbers import Spread
+from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, widest_moves
 from isamap.tune.figures import BandwidthFigure, CacheFigure
 

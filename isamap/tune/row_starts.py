@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from math import ceil, isqrt, prod
 from typing import Any
 
@@ -27,6 +26,7 @@ from isamap.plan.problem import Cache, NestOption, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import replace
 from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instruction_times import numbers

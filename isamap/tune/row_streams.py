@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any, TypeVar
 
@@ -41,6 +40,7 @@ from isamap.scheduler.deciding.summing import SWEPT
 from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.shares import where_time_goes
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import dataclass, replace
 from isamap.tune.clocked import CANNOT, Clocked
 from isamap.tune.figures import PieceFigure, StreamFigure, Unmeasured
 from isamap.tune.instruction_times import numbers

@@ -9,11 +9,11 @@ hinted or not hinted pieces - the exposed part of computing on near ones the exp
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from math import inf
 from statistics import median
 
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import dataclass, replace
 from isamap.tune.figures import RowFigure, RowReading
 
 WIDEST = 8  # issues along a piece

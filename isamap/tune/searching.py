@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
 from isamap.scheduler.search.points import Point, SearchSpace
+from isamap.source.records import dataclass
 
 # How many are measured together: each group takes turns with the first schedule once more.
 TOGETHER = 6

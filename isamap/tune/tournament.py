@@ -13,13 +13,13 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from math import comb, inf
 from statistics import median
 
 from isamap.machine import Machine
 from isamap.plan.trial import Evaluation, Trial
 from isamap.source import OnlyWarned
+from isamap.source.records import dataclass, field
 from isamap.tune.evaluating import schedule_text
 from isamap.tune.measured import FEWEST_CALLS, SECONDS, Measured, check_here, make_contender
 from isamap.tune.winners import Rounds, Winners

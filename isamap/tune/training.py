@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from math import comb, exp, log
 from statistics import fmean, median
@@ -22,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.source import Diagnostic, MissingTool, UsageProblem
+from isamap.source.records import asdict, dataclass
 from isamap.tune.evaluating import Record
 from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
 from isamap.tune.learned import MODEL, Trained

@@ -10,7 +10,6 @@ Node 0 is the root. A node with a feature leads to `below` where the feature is 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import isfinite
 from typing import Any, cast
 
@@ -18,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.source import real_number
+from isamap.source.records import dataclass
 
 LEAF = -1
 MOST_TREES, MOST_NODES = 2000, 1023

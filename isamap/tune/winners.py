@@ -16,11 +16,11 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from isamap.source import Diagnostic, Unkept
+from isamap.source.records import dataclass, fields
 from isamap.tune.store import data_path, opened
 
 FORMAT = 1

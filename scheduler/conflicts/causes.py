@@ -6,7 +6,6 @@ Each function inspects a Space whose fixed decisions conflict, and returns the c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.plan.cost.intervals import Boxes
@@ -20,6 +19,7 @@ from isamap.scheduler.deciding.space import MAX_UNROLLED, RegisterBlock, Space, 
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.translation.constraints import Is, may_be_met
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.plan.decisions import mapping_of
@@ -27,6 +26,7 @@ from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.search.candidates import fixed_names, heeds
 from isamap.scheduler.search.greedy import first_assignment
 from isamap.source import Diagnostic, Infeasible
+from isamap.source.records import dataclass, replace
 
 # How many other values of a decision are tried, nearest first, before it is only said to leave it.
 TRIED = 64

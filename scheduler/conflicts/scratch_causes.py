@@ -6,7 +6,6 @@ statement 0 has no schedule: 4608 bytes of `spad` are needed at least, and there
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import TileOperand
@@ -14,6 +13,7 @@ from isamap.scheduler.deciding.scratch import scratch_bytes
 from isamap.scheduler.deciding.scratch_least import least_assignments
 from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

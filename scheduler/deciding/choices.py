@@ -11,7 +11,6 @@ Register blocks that have the same ways to make a choice are of one kind.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +23,7 @@ from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import RegisterBlock, Space
 from isamap.scheduler.deciding.summing import sum_factors
 from isamap.scheduler.deciding.sums import summed_axis
+from isamap.source.records import dataclass
 
 Places = NDArray[np.int64]
 Way = tuple[int, ...]

@@ -11,13 +11,13 @@ either way (docs/decisions/0052-copy-orders.md).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from isamap.plan.decisions import rows_of
 from isamap.plan.problem import NestOption, TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import Constraint, Is
+from isamap.source.records import replace
 
 # So many bytes of a buffer lowering writes one after the other before it takes the next pieces of the same
 # rows: tiles of fewer are copied a few rows at a time.

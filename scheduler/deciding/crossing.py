@@ -13,7 +13,6 @@ fixes them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import ahead_of, parallel_of, spread_of
@@ -23,6 +22,7 @@ from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sums_going_on
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
+from isamap.source.records import replace
 
 BESIDE = 2  # ahead, and beside the sum
 STAGES = {0: "read in place", 1: "staged per block", 2: "staged as a whole"}

@@ -11,7 +11,6 @@ round; and what threads take to start. So every model prices threads, and its bo
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import combinations
 from math import prod
 
@@ -21,6 +20,7 @@ from isamap.plan.decisions import parallel_of, stage_of
 from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis
 from isamap.plan.protocols import CostModel
 from isamap.scheduler.deciding.space import issues_along
+from isamap.source.records import replace
 
 Assignment = Mapping[str, int]
 Parts = tuple[tuple[str, int], ...]

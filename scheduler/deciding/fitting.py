@@ -7,10 +7,11 @@ fitting((Taker("zmm", 1, (True, False)), Taker("zmm", 1, (False, True)), Taker("
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import permutations
 from math import prod
+
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

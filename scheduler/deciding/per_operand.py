@@ -13,13 +13,13 @@ the table. A new kind is a module that defines it, a line here, and its name in 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler.deciding import copy_orders, crossing, prefetching
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import Constraint
+from isamap.source.records import dataclass
 
 Values = dict[str, tuple[int, ...]]
 

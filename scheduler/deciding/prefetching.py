@@ -12,7 +12,6 @@ fix.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from isamap.plan.cost import Const, Decision, times
 from isamap.plan.decisions import prefetch_of
@@ -30,6 +29,7 @@ from isamap.scheduler.deciding.fetching import (
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sums_going_on, sweeping_axis
 from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, whole
+from isamap.source.records import replace
 
 
 def prefetch_values(space: Choices) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,6 @@ All buffers of a nest are needed while its innermost loops run: their sum must f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, times
 from isamap.plan.placement import Buffer
@@ -18,6 +17,7 @@ from isamap.scheduler.deciding.sums import summed_axis
 from isamap.scheduler.deciding.windows import in_window, reaches_of, tiles_in_window
 from isamap.scheduler.memory.allocation import pack
 from isamap.scheduler.translation.constraints import AtMost
+from isamap.source.records import replace
 
 # What of an axis a buffer of an input holds, as stages are numbered.
 BLOCK, WHOLE = 1, 2

@@ -8,7 +8,6 @@ The first axes of a pair in `order` and `sweep` are those that the problem lists
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from itertools import combinations, permutations
 from math import prod
 
@@ -20,6 +19,7 @@ from isamap.scheduler.deciding.per_operand import constraints_of, open_values, s
 from isamap.scheduler.deciding.scratch import capacities
 from isamap.scheduler.deciding.sums import sum_constraints, sweeping_axis
 from isamap.scheduler.translation.constraints import Rules, is_met
+from isamap.source.records import dataclass, field
 
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]

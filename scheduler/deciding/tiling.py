@@ -7,13 +7,13 @@ ceil(1024 / block.n).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd, prod
 
 from isamap.plan.cost import Cases, CeilDiv, Const, Cost, Decision, Threshold, evaluate, largest, times, total
 from isamap.plan.problem import Cache, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import Space, issues_along
+from isamap.source.records import dataclass
 
 # How long pieces of rows are that register blocks read, for how near rows may begin: 64 numbers of 32 bits.
 PIECE_LINES = 4

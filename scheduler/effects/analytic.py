@@ -5,8 +5,6 @@ All of it is read from the table of effects: the price, its parts with names, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.effect import Context
@@ -14,6 +12,7 @@ from isamap.scheduler.effects.least import Way, ways
 from isamap.scheduler.effects.shares import Counts, Share, priced
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.source import added
+from isamap.source.records import dataclass
 
 # Sums of floats in another order may differ by this.
 ROUNDED = 1 - 1e-9

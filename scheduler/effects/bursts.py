@@ -28,7 +28,6 @@ have no exposed time here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
@@ -40,6 +39,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage
 from isamap.scheduler.effects.in_time import if_in_time
 from isamap.scheduler.effects.levels import Misses
 from isamap.scheduler.effects.residence import holds_all
+from isamap.source.records import dataclass
 
 # Of how many axes that an input does not follow all combinations are listed.
 MOST_AXES = 2

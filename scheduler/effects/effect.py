@@ -9,7 +9,6 @@ read from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.cost import Const, Cost, total
@@ -22,6 +21,7 @@ from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
 from isamap.scheduler.effects.register_loads import busy, hints, loads
 from isamap.scheduler.effects.shares import Counts
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

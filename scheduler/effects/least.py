@@ -9,12 +9,12 @@ nothing here. The price is never below, under whatever decisions (tests/unit/tes
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from math import prod
 
 from isamap.plan.problem import NestOption, Problem, TileOperand
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ memory's time. Validated on 129 products in docs/decisions/0010-order-of-schedul
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from isamap.plan.cost import Const, Cost, largest, times, total
@@ -23,6 +22,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, loops, reloads, w
 from isamap.scheduler.effects.residence import holds_all, starts
 from isamap.scheduler.effects.shared_lines import line_bytes_of, shared_by_copies
 from isamap.scheduler.effects.torn_lines import torn
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,6 @@ row counted).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil, prod
 
 from isamap.machine.timings import RowTimes, Tlb
@@ -28,6 +27,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, kept_points, whol
 from isamap.scheduler.effects.following import begun, begun_by_copies
 from isamap.scheduler.effects.hint_costs import by_asking
 from isamap.scheduler.effects.streams import beginnings
+from isamap.source.records import dataclass
 
 # Rows of so many lines at most are a run where they follow each other: measured ones of 1.8 KB are not.
 RUN_LINES = 4

@@ -10,7 +10,6 @@ A cost model that can say this has a method `shares` beside `expression`; those 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol, runtime_checkable
 
@@ -22,6 +21,7 @@ from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.scheduler.deciding.dealing import overhead, part_cost, part_problem
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import added
+from isamap.source.records import dataclass, replace
 
 FUSED = "fused statements"
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 from isamap.plan.devices import DevicePlan, DeviceProblem, Phase, cost_ns, needs_of
 from isamap.scheduler.graphs.asking import ask_for
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 STRETCH = 32
 """Kernels that are dealt as one question."""

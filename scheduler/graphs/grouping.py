@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.plan.graphs import GraphNode
+from isamap.source.records import dataclass
 
 MOST_GROUPS = 12
 """Of one root."""

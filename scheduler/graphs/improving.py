@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.plan.graph_check import cost_ns, far_ns, lives, peak_bytes
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
@@ -18,6 +17,7 @@ from isamap.scheduler.graphs.asking import COMMAND, ask_for
 from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window, decide
 from isamap.scheduler.process.children import Command
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 WINDOW = 24
 """Kernels of a stretch: what the solver proves in a second or so."""

@@ -7,12 +7,12 @@ that the rest takes meanwhile is taken off. The new order is kept where the whol
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
 
 from isamap.plan.graph_check import lives, loads
 from isamap.plan.graphs import GraphPlan, GraphProblem
 from isamap.scheduler.graphs.improving import Ask, improved, planned
 from isamap.source import Diagnostic
+from isamap.source.records import dataclass, replace
 
 PIECE = 400
 """Kernels of a piece."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
+
+from isamap.source.records import dataclass, field
 
 SCALE = 64
 """Bytes of a unit of memory in the model, of which all sizes are multiples; costs are in tenths of a ns."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
 from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.memory.placing import place_isolated
 from isamap.scheduler.memory.skyline import Effort, Instance, OutOfNodes, make_instance, search
+from isamap.source.records import dataclass, replace
 
 Status = Literal["PLACED", "INFEASIBLE", "UNKNOWN"]
 

@@ -11,13 +11,13 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
 import isamap
 from isamap.scheduler.memory.skyline import Instance
 from isamap.source.process import run_process
+from isamap.source.records import asdict
 
 COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.memory.placing")
 SEED = 0

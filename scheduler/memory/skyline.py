@@ -15,11 +15,11 @@ valleys of the skyline is that of strip packing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import gcd
 from typing import Literal
 
 from isamap.plan.placement import Buffer
+from isamap.source.records import dataclass
 
 Branching = Literal["fewest", "lowest"]
 

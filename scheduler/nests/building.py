@@ -10,7 +10,6 @@ issues with both sizes open has (9 + 36) * (3 + 6) = 405 issues in all pieces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
@@ -20,6 +19,7 @@ from isamap.scheduler.deciding.orders import axes_in_order
 from isamap.scheduler.deciding.per_operand import with_decided
 from isamap.scheduler.deciding.scratch import with_addresses
 from isamap.scheduler.deciding.space import Assignment, Space
+from isamap.source.records import replace
 
 
 def build_nest(space: Space, assignment: Assignment) -> NestSchedule:

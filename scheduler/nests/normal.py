@@ -11,7 +11,6 @@ wait in registers. So the model prices all of these alike.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from itertools import groupby
 from typing import assert_never
 
@@ -19,6 +18,7 @@ from isamap.plan.loops import CountedLoop, LoopStep, ParallelLoop, UnrolledLoop
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule, spread_of
 from isamap.scheduler.deciding.space import issues_along
+from isamap.source.records import replace
 
 
 def within(nest: NestSchedule, option: NestOption) -> NestSchedule:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from itertools import product
 
 from isamap.plan.cost import evaluate
@@ -27,6 +26,7 @@ from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.nests.normal import normal_form, within
 from isamap.source import added
+from isamap.source.records import replace
 
 
 def price(schedule: Schedule, problem: Problem, model: CostModel) -> tuple[float | None, ...]:

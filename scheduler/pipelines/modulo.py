@@ -14,7 +14,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ import isamap
 from isamap.plan.steady import Pipeline, Solved, Steady, check_pipeline, lifetime_of
 from isamap.source.codec import read, write
 from isamap.source.process import run_process
+from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
@@ -23,6 +22,7 @@ from typing import IO
 
 import isamap
 from isamap.source.process import Process, end_process, start_process
+from isamap.source.records import dataclass, field
 
 # What a child may take of memory. Far above what any problem here needs; units: bytes.
 MEMORY_BYTES = 4 << 30

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.statement_model import Contender
+from isamap.source.records import dataclass
 
 RUNNING = "RUNNING"
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 
 from isamap.scheduler.process.children import COMMAND, Child, ChildLate, ChildLost, Command, borrowed
 from isamap.scheduler.process.exchange import RUNNING, Found, Search
 from isamap.scheduler.process.solving import search
 from isamap.source import Diagnostic
 from isamap.source.codec import read, write
+from isamap.source.records import dataclass, replace
 
 # How far beyond its limit a child that does not stop by itself may come, as a fraction and in seconds.
 LATE_SHARE, LATE_S = 0.05, 0.2

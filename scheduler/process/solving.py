@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from isamap.scheduler.process.exchange import RUNNING, Found, Limits, Search
 from isamap.scheduler.statement_model import NestModel, build_model, read_assignment
 from isamap.scheduler.translation.terms import TooLarge
+from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.search.candidates import Candidate, fixed_names
 from isamap.source import Diagnostic, added
+from isamap.source.records import dataclass
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
 ROUNDING = 1e-3

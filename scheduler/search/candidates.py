@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import ceil, inf, prod
 
@@ -19,6 +18,7 @@ from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.building import build_nest
 from isamap.scheduler.search.floors import floors_of
+from isamap.source.records import dataclass, replace
 
 RECALLED = 32
 """Options whose prices are kept: those of the statements of one kernel that have been looked at."""

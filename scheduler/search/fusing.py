@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from itertools import combinations
 from math import inf
 
@@ -21,6 +20,7 @@ from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.search.assembling import ROUNDING, STATUSES, Solved
 from isamap.scheduler.search.candidates import Candidate, OpenOption, fixed_names, open_options
 from isamap.source import Infeasible, added
+from isamap.source.records import dataclass, replace
 
 # With more statements to fuse than this, choices are the first one, the first two, ...
 MAX_CHOSEN_FREELY = 8

@@ -9,7 +9,6 @@ what is left out is bounded, and the bound stays with the problem (docs/decision
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from math import inf
 
@@ -28,6 +27,7 @@ from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.scheduler.search.splitting import raised_floors
 from isamap.source import added
+from isamap.source.records import dataclass
 from isamap.transform import statements
 from isamap.transform.companions import companions
 

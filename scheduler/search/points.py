@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
@@ -29,6 +28,7 @@ from isamap.scheduler.search.fusing import Choice, Group, choices_of, solve_grou
 from isamap.scheduler.search.greedy import all_moves, first_assignment, first_candidate
 from isamap.scheduler.search.neighbours import with_block
 from isamap.source import added
+from isamap.source.records import dataclass, replace
 
 # How many changes are drawn before a point counts as one without neighbours.
 DRAWS = 32

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import inf
 
 import numpy as np
@@ -27,6 +26,7 @@ from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.greedy import SAME, descend, moves
 from isamap.scheduler.translation.constraints import Facts, Mask, may_be_met, names_in
+from isamap.source.records import dataclass
 
 # How many boxes an option is cut into at most, and how many are bounded at a time: more leave the caches.
 MOST_BOXES = 1 << 20

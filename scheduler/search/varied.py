@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from math import inf
 
 from isamap.plan.problem import NestProblem, Problem
@@ -21,6 +20,7 @@ from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
 from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.fusing import solve_groups
 from isamap.scheduler.search.greedy import descend, first_assignment, first_candidate, moves
+from isamap.source.records import replace
 
 # Of the blocks that promise most, how many are looked at for each schedule that is wanted.
 LOOKED_AT = 2

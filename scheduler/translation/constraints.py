@@ -9,7 +9,6 @@ decisions may be open. If a person's fixed decisions break it, its sentence expl
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, assert_never
 
@@ -20,6 +19,7 @@ from isamap.plan.cost import Assignment, Const, Cost, Decision, decisions_in, ev
 from isamap.plan.cost.intervals import Boxes, bounds_all
 from isamap.scheduler.translation.literals import Literals, any_of, nodes_of
 from isamap.scheduler.translation.translate import Translator
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -7,7 +7,6 @@ decide what else it depends on, it is one number for each register block, of whi
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from math import floor
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from isamap.plan.cost import (
     parts_of,
 )
 from isamap.scheduler.translation.terms import Term, chosen, equal, picked_sum, switched
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

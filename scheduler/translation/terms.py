@@ -7,8 +7,9 @@ are minimised.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -7,7 +7,6 @@ a term that is a factor times any expression, rounded down, so that the solver's
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import floor, prod
 from typing import TYPE_CHECKING, assert_never
 
@@ -44,6 +43,7 @@ from isamap.scheduler.translation.terms import (
     variable,
     weighted,
 )
+from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

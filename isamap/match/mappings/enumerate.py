@@ -14,7 +14,6 @@ Kernel × machine → every mapping of every statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from functools import cache
 from itertools import islice, permutations, product
 
@@ -26,6 +25,7 @@ from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, Mapping, S
 from isamap.match.mappings.validity import Condition, conditions, space_of, verdict, with_lanes
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, Bindings, places, unify, unify_once
+from isamap.source.records import dataclass, field
 from isamap.transform import Statement, statements, symbols
 
 

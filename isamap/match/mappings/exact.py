@@ -16,7 +16,6 @@ instruction never(choose L: 4..8) where L <= 2       no values at all: it perfor
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, permutations, product
 from typing import Literal
@@ -26,6 +25,7 @@ from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import Atom
 from isamap.match.mappings.mapping import AxisGroup
 from isamap.match.patterns.pattern import Pattern
+from isamap.source.records import dataclass
 
 Verdict = Literal["holds", "fails", "unknown"]
 

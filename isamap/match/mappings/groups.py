@@ -12,7 +12,6 @@ the loops of another, so that an axis that is not common to all parts must fit i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import combinations
 from math import prod
 
@@ -21,6 +20,7 @@ from isamap.machine import Machine
 from isamap.match.mappings.enumerate import find_in_statement
 from isamap.match.mappings.mapping import CountMode, Kind, Mapping, image, symmetries
 from isamap.match.patterns.pattern import Pattern, pattern_of, patterns_of
+from isamap.source.records import dataclass
 from isamap.transform import Statement, reads, statements
 
 

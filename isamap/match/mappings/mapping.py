@@ -12,7 +12,6 @@ Mappings that differ only by a symmetry count as one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import permutations
 from typing import Literal
@@ -33,6 +32,7 @@ from isamap.ir import (
 )
 from isamap.match.patterns.pattern import Pattern, pattern_of, patterns_of
 from isamap.match.patterns.unify import Bindings, places
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement
 
 Kind = Literal["whole", "split", "degenerate"]

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import combinations
 from typing import Literal
@@ -28,6 +27,7 @@ from isamap.match.mappings.exact import Sides, Space, Verdict, can_be_met, decid
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Bindings, subscripts_to_agree
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, tells_apart
 
 Row = tuple[Index, ...]

@@ -14,7 +14,6 @@ moves `buffer[32*(~k / 2) + 2*~n + ~k % 2] = B[~n, ~k]`: ~k is 2*j + p.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import permutations, product
 from math import prod
 
@@ -28,6 +27,7 @@ from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Binding
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

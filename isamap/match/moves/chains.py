@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
@@ -12,6 +11,7 @@ from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove
 from isamap.match.patterns.address import Location
 from isamap.match.tiles.operand_tiles import OperandTile
 from isamap.source import added
+from isamap.source.records import dataclass, replace
 from isamap.transform import distinct_reads
 
 MoveKind = Literal["in place", "strided", "gathered", "packed", "none"]

@@ -25,7 +25,6 @@ by its name.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from math import prod
 
 from isamap.ir import Expr, Index, Instruction, Kernel, Operand, Read
@@ -64,6 +63,7 @@ from isamap.match.tiles.operand_tiles import (
     profile_sizes,
 )
 from isamap.match.tiles.walks import choose_params
+from isamap.source.records import replace
 from isamap.transform import Statement, reads
 
 

@@ -11,7 +11,6 @@ such as a scale for each column, are copied into a buffer before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, combinations, product
 from math import inf, lcm, prod
 
@@ -26,6 +25,7 @@ from isamap.match.operand_loads.want import MoveSearch, OperandMove
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
+from isamap.source.records import dataclass
 from isamap.transform import distinct_reads, reads, symbols
 
 Moves = tuple[tuple[str, float], ...]

@@ -10,7 +10,6 @@ axes go. Counters that no axis of the instruction counts become loops around it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from itertools import groupby, permutations
 from math import prod
 from typing import cast
@@ -30,6 +29,7 @@ from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
 from isamap.source import Diagnostic, NoMapping, added
+from isamap.source.records import dataclass, replace
 from isamap.transform import reads, symbols
 
 

@@ -8,7 +8,6 @@ behind the other. Which tiles lie so is for the buffer to choose: each order has
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from isamap.ir import Index
@@ -18,6 +17,7 @@ from isamap.match.moves.transfers import shown_axes
 from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
 from isamap.match.tiles.windows import windows_of
+from isamap.source.records import dataclass
 
 # Moves are taken to be cheaper together from this part of their time on: prices are sums of floats.
 CHEAPER = 0.999

@@ -12,7 +12,6 @@ b[i] = b[i] + b[i + distance]      as wide as registers and instructions allow
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
@@ -26,6 +25,7 @@ from isamap.match.patterns.reach import dims
 from isamap.match.tiles.held_sums import Written, with_held
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
+from isamap.source.records import dataclass, replace
 from isamap.transform import symbols
 
 LANE = Index.of("%0")

@@ -11,7 +11,6 @@ which a scheduler decides, nor cuts at other lengths than the instruction's larg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from itertools import permutations, product
 from math import factorial, prod
 from typing import Literal
@@ -32,6 +31,7 @@ from isamap.match.tiles.operand_tiles import (
     move_search_of,
 )
 from isamap.match.tiles.walks import LoopAxis
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement
 
 Tail = Literal["exact", "masked", "padded", "staged", "none"]

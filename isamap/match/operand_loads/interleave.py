@@ -15,7 +15,6 @@ gain on the number of lanes next to which the next element of memory stands goes
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +36,7 @@ from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, extents_of, fit_shape, holds
 from isamap.match.patterns.unify import Binding
 from isamap.source import added
+from isamap.source.records import replace
 from isamap.transform import reads, symbols
 
 ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has

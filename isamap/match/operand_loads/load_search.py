@@ -9,7 +9,6 @@ that the instruction takes, are left. A broadcast, a widening load, a bias addit
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from isamap.ir import Axis, Cast, Const, Expr, Index, Instruction, Operand, Read
 from isamap.ir.walk import reads
@@ -28,6 +27,7 @@ from isamap.match.patterns.address import Location, laid_over
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
 from isamap.match.patterns.unify import Binding, Bindings, heads_match, unify_once
+from isamap.source.records import replace
 from isamap.transform import symbols
 
 MAX_MOVES = 6  # one behind another in a chain; operations and casts come on top, as many as there are

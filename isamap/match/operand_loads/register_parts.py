@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -19,6 +18,7 @@ from isamap.ir.index import ZERO
 from isamap.ir.substitute import substitute_stmt
 from isamap.ir.walk import symbols_of_values
 from isamap.match.patterns.pattern import Pattern
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, statements
 
 MAX_CASES = 8

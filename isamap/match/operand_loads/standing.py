@@ -11,11 +11,11 @@ its real place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 
 from isamap.ir import Cast, DType, Expr, Index, Read
 from isamap.ir.atoms import FloorDiv, Mod
 from isamap.ir.index import Atom, Monomial
+from isamap.source.records import replace
 
 LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of them but their names
 

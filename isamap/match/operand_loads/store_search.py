@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from math import prod
 
@@ -13,6 +12,7 @@ from isamap.match.patterns.address import laid_over
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
 from isamap.match.patterns.unify import Binding, unify_once
+from isamap.source.records import replace
 from isamap.transform import Statement, reads
 
 MOST_SIZES = 1024  # of an instruction that are priced one by one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from math import lcm
 
@@ -18,6 +17,7 @@ from isamap.match.patterns.layouts import BUFFER_BYTES, address_steps, alignment
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import Params, is_of_layout
 from isamap.match.patterns.unify import Binding
+from isamap.source.records import dataclass, field
 
 Places = tuple[tuple[str, Index], ...]
 """Each coordinate of a memory as an expression of an element's coordinates %0, %1, …"""

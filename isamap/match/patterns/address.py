@@ -17,7 +17,6 @@ takes a move of its own. Where that comes to too many moves the search for them 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
 from math import prod
@@ -28,6 +27,7 @@ from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
 from isamap.ir.index import ZERO, Atom
 from isamap.match.patterns.reach import Params
 from isamap.match.patterns.unify import Binding
+from isamap.source.records import dataclass
 from isamap.transform import reads
 
 Interval = tuple[int, int]

@@ -16,7 +16,6 @@ a product with four rows in bf16 took 2.2 times as long.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from isamap.ir import (
@@ -38,6 +37,7 @@ from isamap.ir.index import ZERO
 from isamap.ir.walk import conjuncts, with_parts
 from isamap.match.patterns.unify import Binding
 from isamap.source import Span
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements
 
 

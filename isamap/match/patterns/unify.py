@@ -15,10 +15,10 @@ X[n]      and  Z[n]              never
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through
 from isamap.ir.index import Index
+from isamap.source.records import dataclass
 from isamap.transform import reads
 
 

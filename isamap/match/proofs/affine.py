@@ -14,7 +14,6 @@ with extents that are numbers every order of fusion is tried.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice, permutations, product
 from typing import TYPE_CHECKING
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING
 from isamap.ir import Constraint, Index
 from isamap.ir.integer_sets import Names, is_empty, isl_context
 from isamap.match.mappings.mapping import AxisGroup
+from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     pass

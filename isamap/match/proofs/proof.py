@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
 from itertools import chain, combinations, islice, product
 from math import prod
 from typing import Literal, TypeVar
@@ -48,6 +47,7 @@ from isamap.match.patterns.padding import Shown, neutral_fills
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import read_twice
 from isamap.match.proofs.affine import Pairs, counts_once, covers_once, determined, divides, implied
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, reads, statements, tells_apart
 
 

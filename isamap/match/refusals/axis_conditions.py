@@ -10,7 +10,6 @@ An instruction of one plain statement performs a statement without a guard.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from isamap.ir import Assign, Axis, Call, Cast, Expr, Instruction, converts_exactly, print_expr, print_stmt
 from isamap.match.mappings.enumerate import (
@@ -24,6 +23,7 @@ from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Bindings, places, unify
 from isamap.match.refusals.kernel_text import are_legal, brief, replace_by, text_of, unorder, without_guard
 from isamap.match.refusals.rejection import OTHER, Case, Cause
+from isamap.source.records import dataclass
 from isamap.transform import Statement, identity_of, is_summed_everywhere, reads, statements
 
 

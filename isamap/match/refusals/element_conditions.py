@@ -6,7 +6,6 @@ outer: would write one element of `Y[p*s + r]` twice, unless R <= s
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import islice
 
 from isamap.ir import Index, Read, print_expr
@@ -16,6 +15,7 @@ from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.patterns.unify import Binding
 from isamap.match.refusals.kernel_text import Edits, add_where, brief, is_whole, replace_by
 from isamap.match.refusals.rejection import OTHER, Case, Cause
+from isamap.source.records import replace
 from isamap.transform import reads
 
 _LOOKED_AT = 24

@@ -10,7 +10,6 @@ C[m, n] += A[m, k] * B[k, n] * alpha                    scale-misplaced: (A[m, k
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 
 from isamap.ir import OPS, REDUCTIONS, Assign, Call, Const, DType, Expr, Kernel, print_expr, print_routine
@@ -31,6 +30,7 @@ from isamap.match.refusals.kernel_text import (
 )
 from isamap.match.refusals.rejection import OTHER, Case, Cause
 from isamap.source import Edit, Span
+from isamap.source.records import replace
 from isamap.transform import factorisations, identity_of, reads
 
 _SYMBOL = {op: f"{symbol}=" for symbol, op in REDUCTIONS.items()}

@@ -14,7 +14,6 @@ y[i] += f32(x[i]) * w[i] where x is of f16:   dot-16 has no instruction that rea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from isamap.ir import Call, Cast, Expr, Kernel
 from isamap.machine import Machine, MachineInstruction
@@ -35,6 +34,7 @@ from isamap.match.refusals.size_conditions import (
 )
 from isamap.match.refusals.surroundings import Surroundings, refuse_around
 from isamap.match.refusals.trees import refuse_tree
+from isamap.source.records import replace
 from isamap.transform import Statement, reads
 
 CONDITIONS: tuple[Callable[[Case], Cause | None], ...] = (

@@ -5,7 +5,6 @@ A condition that fails is a `Cause`; with the names of instruction and statement
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from isamap.ir import Kernel
@@ -13,6 +12,7 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import Pattern
 from isamap.source import Edit, Span
+from isamap.source.records import dataclass
 from isamap.transform import Statement
 
 REASONS = (

@@ -18,7 +18,6 @@ import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from operator import le
 
 from isamap.ir import Call, Cast, Expr, Instruction, Kernel, Operand, Range, bind
@@ -32,6 +31,7 @@ from isamap.match.refusals.refuse import refusal
 from isamap.match.refusals.rejection import LACKING, Rejection, changes_result
 from isamap.match.refusals.surroundings import Surroundings
 from isamap.source import Edit, IsamapError, Source, Span, apply_edits
+from isamap.source.records import dataclass
 from isamap.syntax import parse_kernel
 from isamap.transform import Rewrite, Statement, factorisations, reads, rewrites, statements
 

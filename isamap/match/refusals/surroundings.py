@@ -5,7 +5,6 @@ fma takes b in far, and nothing moves f32 from memory to far
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 from isamap.ir import Const, Expr, Index, Kernel, Operand, Placement, Read, Scalar, print_expr
@@ -19,6 +18,7 @@ from isamap.match.patterns.pattern import Pattern, patterns_of
 from isamap.match.refusals.kernel_text import brief
 from isamap.match.refusals.rejection import Case, Cause
 from isamap.match.tiles.operand_tiles import move_search_of
+from isamap.source.records import dataclass
 from isamap.transform import Statement, reads, statements
 
 Held = tuple[str, str]

@@ -7,8 +7,6 @@ The first node that differs is named on both sides; where casts are all that is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, passes_through, print_expr
 from isamap.ir.walk import parts_of
 from isamap.match.patterns.pattern import encoded_values, pattern_of
@@ -24,6 +22,7 @@ from isamap.match.refusals.kernel_text import (
     wrap,
 )
 from isamap.match.refusals.rejection import OTHER, Case, Cause
+from isamap.source.records import dataclass, replace
 from isamap.transform import reads
 
 MIRRORED = {"lt": "gt", "gt": "lt", "le": "ge", "ge": "le"}

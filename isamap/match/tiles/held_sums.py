@@ -18,7 +18,6 @@ way, since all of them may be taken in any order.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from math import isfinite
 
 from isamap.ir import Call, Cast, Const, Expr, Index, Read
@@ -31,6 +30,7 @@ from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import dims
 from isamap.match.patterns.unify import Bindings, read_twice
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, apply_mapping, over_tile, sums_can_be_padded
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, identity_of, symbols
 from isamap.transform.companions import HELD, Outcome
 

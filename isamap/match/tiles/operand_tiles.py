@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, replace
 from math import prod
 
 from isamap.ir import Cast, Const, DType, Expr, Index, Kernel, Operand, Read, product, substitute_expr
@@ -28,6 +27,7 @@ from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
 from isamap.match.patterns.reach import Params, dims, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, symbols
 
 

@@ -6,14 +6,13 @@ stream_first   c[m, n] = 0, then the same
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from isamap.ir import Const, Index, Instruction
 from isamap.machine import Machine
 from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.operand_loads.want import MoveSearch, OperandMove
 from isamap.match.patterns.pattern import pattern_of
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
+from isamap.source.records import replace
 from isamap.transform import Statement, reads, statements
 
 

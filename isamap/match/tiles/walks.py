@@ -8,7 +8,6 @@ rows of a tile, lanes of a vector.
 from __future__ import annotations
 
 from collections.abc import Mapping as MappingType
-from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
@@ -18,6 +17,7 @@ from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern, encoded_values
 from isamap.match.patterns.reach import Params, extents_of, holds, solve
 from isamap.match.patterns.unify import read_twice
+from isamap.source.records import dataclass, field
 from isamap.transform import Statement
 
 # Lengths that are looked at where not all are allowed.

@@ -11,13 +11,13 @@ in another plane.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import gcd, prod
 
 from isamap.ir import FloorDiv, Index, Mod, Read, substitute_expr
 from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
+from isamap.source.records import dataclass
 
 MOST_PLANES = 4
 """Filters whose steps are longer are hardly ever larger than that."""

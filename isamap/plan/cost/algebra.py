@@ -12,9 +12,10 @@ with its divisor), and no value is below 0: bounds and translations rely on it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from math import prod
 from typing import assert_never
+
+from isamap.source.records import dataclass
 
 Number = int | float
 

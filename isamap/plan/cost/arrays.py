@@ -9,7 +9,6 @@ the same for all is given as one number.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from math import ceil, isfinite, nan
 from operator import add, mul
@@ -30,6 +29,7 @@ from isamap.plan.cost.algebra import (
     OverBlocks,
     Threshold,
 )
+from isamap.source.records import dataclass, field
 
 Numbers = NDArray[np.float64]
 Some = float | Numbers

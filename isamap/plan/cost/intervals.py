@@ -9,7 +9,6 @@ Numbers are in double precision: whole ones are exact up to 2**53.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import assert_never, cast
 
@@ -29,6 +28,7 @@ from isamap.plan.cost.algebra import (
     Threshold,
 )
 from isamap.plan.cost.arrays import Numbers, Some, block_classes_all
+from isamap.source.records import dataclass, field, replace
 
 Box = tuple[Some, Some]
 """Least and most of each box, or both as one number that is the same for all."""

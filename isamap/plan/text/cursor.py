@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem, is_digits
+from isamap.source.records import dataclass
 
 _TOKEN = re.compile(r"[A-Za-z_][A-Za-z_0-9.*]*|[0-9]+|\S")
 _BLANK = re.compile(r"(?:\s+|#[^\n]*)+")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 
 from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage, unclaimed
@@ -19,6 +18,7 @@ from isamap.plan.text.cursor import Reader
 from isamap.plan.text.stages import parse_stage, take_turns
 from isamap.plan.text.writing import FORMAT, text_digest
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
+from isamap.source.records import dataclass, field, replace
 
 MAX_TEXT_CHARACTERS = 1_000_000
 MAX_DEPTH = 200

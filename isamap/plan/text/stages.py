@@ -8,10 +8,10 @@ A new word is a field of `Stage` and a row of the table.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from isamap.plan.schedule import Stage
 from isamap.plan.text.cursor import Reader
+from isamap.source.records import dataclass, replace
 
 # Of a buffer each iteration ahead is a copy.
 MAX_AHEAD = 16

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from isamap.report.explained import explained_json
 from isamap.report.page.facts import Report
+from isamap.source.records import asdict
 
 
 def report_json(report: Report) -> dict[str, object]:

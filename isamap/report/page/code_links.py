@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.emit.c_interface import clean
 from isamap.report.page.facts import Line
 from isamap.report.page.links import Names, Nest, once
+from isamap.source.records import dataclass, replace
 
 _NOTE = re.compile(r"\{ /\* (?P<note>.*) \*/$")
 _COUNTER = re.compile(r"^for \(int64_t (?P<name>[0-9A-Za-z_]+) = 0;")

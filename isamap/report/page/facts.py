@@ -6,13 +6,13 @@ Report("gemm_f32", "x86-avx512", "bound by the fma units: 91 % …", panes=(Pane
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from isamap.report.columns import Row
 from isamap.report.explained import Explained
 from isamap.report.page.memories import MemoryUse
 from isamap.report.page.timeline import Timeline
 from isamap.report.page.traffic import LevelBytes
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from isamap.ir import Kernel
 from isamap.ir.nodes import Assign, Loop, Stmt
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 from isamap.report.page.facts import Line, Mark
+from isamap.source.records import dataclass
 
 Names = tuple[str, ...]
 _LOOP = re.compile(r"^(?:for|unroll|par) (?P<axis>.+) by [0-9]+")

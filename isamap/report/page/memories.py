@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from math import inf
 
 from isamap.lower.lifetimes import exact_bytes, fixed_bytes
 from isamap.lower.program import Buffer, LoweredProgram
 from isamap.machine import Machine
 from isamap.simulate.recording import Recorded
+from isamap.source.records import dataclass
 
 WORKSPACE = "workspace"
 

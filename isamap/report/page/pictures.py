@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import SMALL, Spent
@@ -28,6 +27,7 @@ from isamap.report.picture import (
     words,
 )
 from isamap.report.roofline_picture import roofline_picture
+from isamap.source.records import dataclass
 
 
 def time_pictures(report: Report) -> Iterator[Picture]:

@@ -11,10 +11,10 @@ issue that moves data along it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from isamap.machine import Machine
 from isamap.simulate.recording import Issued, Recorded
+from isamap.source.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ spad   16 KiB   12 KiB   …
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
@@ -18,6 +17,7 @@ from isamap.report.columns import Row, bytes_text
 from isamap.report.page.timeline import route_of
 from isamap.report.roofline import Roofline, Slope
 from isamap.simulate.recording import Carried, Recorded
+from isamap.source.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
