@@ -1,15 +1,14 @@
-"""The table of commands. Typer imports only the requested one."""
+"""The table of commands. Only the module of the requested one is imported."""
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import options_of, parameters, read_record
+from isamap.cli.options import help_page, options_of, read_record, read_words
 from isamap.cli.words import GROUPS
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
@@ -62,43 +61,18 @@ def invoke(command: str, words: Sequence[str]) -> Answer:
     """Return the answer of a command line. Raises: IsamapError of every kind."""
     if command in ("", *GROUPS) or command not in _HOMES:
         return _help_or_refusal(command, words)
-    import typer
-
-    app = _empty_app()
-    target = app
-    *group, name = command.split(".")
-    for word in group:
-        inner = _empty_app()
-        target.add_typer(inner, name=word)
-        target = inner
-    target.command(name)(_parsed(command))
-    usage_error: type[Exception] = typer.BadParameter.__mro__[
-        2
-    ]  # what all complaints about words derive from
-    try:
-        result: Any = typer.main.get_command(app).main(
-            args=list(words), prog_name="isamap", standalone_mode=False
-        )
-    except usage_error as error:
-        raise _usage(command, error) from None
-    except typer.Abort:
-        raise KeyboardInterrupt from None
-    return result if isinstance(result, Answer) else Answer(exit=int(result or 0))
+    function = function_of(command)
+    record = record_of(function)
+    known = options_of(record, command) if record is not None else {}
+    name = f"isamap {command.replace('.', ' ')}"
+    given = read_words(name, known, words[command.count(".") + 1 :])
+    if given is None:
+        return Answer(text=help_page(name, inspect.getdoc(function) or "", known))
+    return function(read_record(record, command, given)) if record is not None else function()
 
 
-def _empty_app() -> Any:
-    import typer
-
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-
-    def group() -> None:
-        """Keep typer from taking a single command for the whole."""
-
-    app.callback()(group)
-    return app
-
-
-def _function(command: str) -> Callable[..., Answer]:
+def function_of(command: str) -> Callable[..., Answer]:
+    """Return the function of a command, from the module that the table names."""
     module = import_module(f"isamap.cli.{_HOMES[command]}")
     function: Callable[..., Answer] = getattr(module, f"{command.rsplit('.', maxsplit=1)[-1]}_command")
     return function
@@ -108,23 +82,6 @@ def record_of(function: Callable[..., Answer]) -> type[Any] | None:
     """Return the class of the record that a command takes; None for one that takes nothing."""
     taken = list(inspect.signature(function, eval_str=True).parameters.values())
     return taken[0].annotation if taken else None
-
-
-def _parsed(command: str) -> Callable[..., Answer]:
-    """Return a command with a parameter for each option, as typer reads it."""
-    function = _function(command)
-    record = record_of(function)
-    if record is None:
-        return function
-
-    def perform(**given: Any) -> Answer:
-        return function(read_record(record, command, given))
-
-    taken = parameters(record, command)
-    perform.__dict__["__signature__"] = inspect.Signature(taken)
-    perform.__annotations__ = {one.name: one.annotation for one in taken}
-    perform.__doc__ = function.__doc__
-    return perform
 
 
 # --- what is not a command --------------------------------------------------------------------------------
@@ -154,42 +111,7 @@ def _overview(group: str) -> str:
     lines = [f"usage: {' '.join(['isamap', *group.split('.'), 'COMMAND']).replace('  ', ' ')} …", ""]
     for command in _HOMES:
         if command.startswith(f"{group}.") or not group:
-            summary = (inspect.getdoc(_function(command)) or "").splitlines()[0]
+            summary = (inspect.getdoc(function_of(command)) or "").splitlines()[0]
             lines.append(f"  {command.replace('.', ' '):<12} {summary}")
     options = "`isamap COMMAND --help` lists a command's options; `--json` gives any answer as JSON."
     return "\n".join([*lines, "", options, "`isamap --version` says which version this is."])
-
-
-def _usage(command: str, error: Any) -> UsageProblem:
-    """Return the error that typer reports, in our words; those of typer differ between its versions."""
-    name = f"isamap {command.replace('.', ' ')}"
-    see = f"see `{name} --help`"
-    kind = type(error).__name__
-    if kind == "NoSuchOption":
-        known = _options(command)
-        return _refusal(
-            "unknown-option",
-            f"`{name}` has no option `{error.option_name}`",
-            did_you_mean(error.option_name, known) or see,
-        )
-    if kind == "MissingParameter" and error.param is not None:
-        option = error.param.param_type_name == "option"
-        what = f"the option {error.param.opts[0]}" if option else f"a {str(error.param.name).rstrip('s')}"
-        return _refusal("missing-argument", f"`{name}` needs {what}", see)
-    if kind == "BadOptionUsage":
-        return _refusal("option-value", f"{error.option_name} needs a value", see)
-    message: str = error.format_message()
-    if (extra := re.search(r"extra arguments?(?:\(s\))? \((.*)\)", message)) is not None:
-        return _refusal("usage", f"`{name}` does not take the word `{extra[1].split()[0]}`", see)
-    return _refusal("usage", f"`{name}`: {message[:1].lower()}{message[1:].rstrip('.')}", see)
-
-
-def _options(command: str) -> list[str]:
-    """Return all flags of a command as they are written."""
-    record = record_of(_function(command))
-    options = options_of(record, command).values() if record is not None else ()
-    return [word for one in options for flag in one.flags for word in flag.split("/")]
-
-
-def _refusal(code: str, message: str, advice: str) -> UsageProblem:
-    return UsageProblem(Diagnostic(code, message, help=advice))

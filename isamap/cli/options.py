@@ -1,4 +1,4 @@
-"""Options on the command line: what a command declares as a record becomes parameters of typer, and is read.
+"""Options on the command line: words are read by what a command declares as a record, and help is written of it.
 
 A command takes one record whose fields are its options, and records inside for those that it shares:
 `CommandOptions` has what every command has, `Choices` of a request those that name the command.
@@ -6,15 +6,14 @@ A command takes one record whose fields are its options, and records inside for 
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterable, Mapping
+import shutil
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, choice, given_flags, option
-from isamap.source import Diagnostic, UsageProblem
+from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.records import dataclass, fields
 
 if TYPE_CHECKING:
@@ -113,14 +112,66 @@ def refuse(asked: Any, flags: Iterable[str], why: str, advice: str = "leave out 
         raise UsageProblem(Diagnostic("usage", f"`{found}` {why}", help=advice))
 
 
-# --- records and typer ------------------------------------------------------------------------------------
+# --- words and records ------------------------------------------------------------------------------------
 
 
-def parameters(record: type[Any], command: str) -> list[inspect.Parameter]:
-    """Return the parameters by which typer parses the options of a record, `--json` last."""
-    known = options_of(record, command)
-    last = known.pop("as_json")
-    return [_parameter(name, one) for name, one in {**known, "as_json": last}.items()]
+def read_words(name: str, known: Mapping[str, Option], words: Sequence[str]) -> dict[str, Any] | None:
+    """Return the word, the words or the truth of each option that is given; None where help is asked for.
+
+    Raises: UsageProblem for what the command `name` does not take, and for what it lacks.
+    """
+    see = f"see `{name} --help`"
+    flags = {
+        word: (option, place == 0)
+        for option, one in known.items()
+        for flag in one.flags
+        for place, word in enumerate(flag.split("/"))
+    }
+    given: dict[str, Any] = {}
+    loose: list[str] = []
+    asks_help, left = False, list(words)
+    while left:
+        word = left.pop(0)
+        if word == "--":
+            loose += left
+            break
+        if not word.startswith("-") or word == "-":
+            loose.append(word)
+            continue
+        flag, equals, value = word.partition("=")
+        if not word.startswith("--") and word[:2] in flags:
+            flag, equals, value = word[:2], word[2:], word[2:]
+        if flag in ("--help", "-h") and flag not in flags:
+            asks_help = True
+            continue
+        if flag not in flags:
+            advice = did_you_mean(flag, (*flags, "--help")) or see
+            raise UsageProblem(
+                Diagnostic("unknown-option", f"`{name}` has no option `{flag[:80]}`", help=advice)
+            )
+        option, is_on = flags[flag]
+        if known[option].kind.flag:
+            if equals:
+                raise UsageProblem(Diagnostic("option-value", f"{flag} takes no value", help=see))
+            given[option] = is_on
+            continue
+        if not equals:
+            if not left:
+                raise UsageProblem(Diagnostic("option-value", f"{flag} needs a value", help=see))
+            value = left.pop(0)
+        given[option] = [*given.get(option, ()), value] if known[option].kind.many else value
+    if asks_help:
+        return None
+    for option, one in known.items():
+        if not one.flags and loose:
+            given[option], loose = (loose, []) if one.kind.many else (loose[0], loose[1:])
+        if one.default is REQUIRED and option not in given:
+            lacks = f"the option {one.flags[0]}" if one.flags else f"a {option.rstrip('s')}"
+            raise UsageProblem(Diagnostic("missing-argument", f"`{name}` needs {lacks}", help=see))
+    if loose:
+        said = f"`{name}` does not take the word `{loose[0][:80]}`"
+        raise UsageProblem(Diagnostic("usage", said, help=see))
+    return given
 
 
 def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> Any:
@@ -137,7 +188,7 @@ def read_record(record: type[Any], command: str, given: Mapping[str, Any]) -> An
 
 
 def options_of(record: type[Any], command: str) -> dict[str, Option]:
-    """Return the options of a command by name, those of records inside where they stand."""
+    """Return the options of a command by name, those of records inside where they stand, `--json` last."""
     found: dict[str, Option] = {}
     for one in fields(record):
         known: Option | None = one.metadata.get("option")
@@ -146,21 +197,46 @@ def options_of(record: type[Any], command: str) -> dict[str, Option]:
             found |= options_of(inside, command)
         elif not known.commands or command in known.commands:
             found[one.name] = known
-    return found
+    return found | {name: found.pop(name) for name in ("as_json",) if name in found}
 
 
-def _parameter(name: str, known: Option) -> inspect.Parameter:
-    kind: Any = bool if known.kind.flag else list[str] if known.kind.many else str
-    default: Any = inspect.Parameter.empty
-    if known.default is not REQUIRED:
-        default = known.default and "/" in known.flags[0] if known.kind.flag else known.word
-        kind = kind if known.kind.flag or default is not None else kind | None
-    facts: dict[str, Any] = {
-        "help": known.help,
-        "show_default": bool(default) and known.default is not REQUIRED,
-    }
-    if not known.kind.flag:
-        facts["metavar"] = known.metavar
-    fact = typer.Option(*known.flags, **facts) if known.flags else typer.Argument(**facts)
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, fact])
+def help_page(name: str, about: str, known: Mapping[str, Option]) -> str:
+    """Return the page of `--help`: how a command is written, what it does, its arguments and its options."""
+    width = min(shutil.get_terminal_size().columns, 80) - 2
+    arguments = [(_argument_name(one), _explained(one)) for one in known.values() if not one.flags]
+    options = [
+        (" ".join((", ".join(one.flags), one.metavar)).strip(), _explained(one))
+        for one in known.values()
+        if one.flags
+    ]
+    options.append(("--help", "Show this message and exit."))
+    lines = [f"Usage: {' '.join((name, '[OPTIONS]', *(word for word, _ in arguments)))}"]
+    for paragraph in about.split("\n\n"):
+        lines += ["", *textwrap.wrap(paragraph, width, initial_indent="  ", subsequent_indent="  ")]
+    for title, rows in (("Arguments", arguments), ("Options", options)):
+        if rows:
+            lines += ["", f"{title}:", *_columns(rows, width)]
+    return "\n".join(lines)
+
+
+def _argument_name(one: Option) -> str:
+    return one.metavar if one.default is REQUIRED or one.metavar.startswith("[") else f"[{one.metavar}]"
+
+
+def _explained(one: Option) -> str:
+    notes = {"required": one.default is REQUIRED, f"default: {one.word}": one.word}
+    return " ".join((one.help, *(f" [{note}]" for note, holds in notes.items() if holds)))
+
+
+def _columns(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    """Return the lines of a table with wrapped texts; a long name has a line of its own."""
+    left = min(max(len(name) for name, _ in rows), 26) + 2
+    lines: list[str] = []
+    for name, about in rows:
+        texts = [f"{'':{left}}{text}" for text in textwrap.wrap(about, max(width - left, 20))]
+        if len(name) > left - 2:
+            texts.insert(0, name)
+        else:
+            texts[0] = f"{name:{left}}{texts[0].lstrip()}"
+        lines += [f"  {text}" for text in texts]
+    return lines

@@ -12,10 +12,11 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answers import coloured
+from isamap.cli.options import OnMachine, options_of, read_words
 from isamap.cli.words import command_of, read_size_sets, spread_sizes
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.report.columns import table
-from isamap.source import did_you_mean
+from isamap.source import UsageProblem, did_you_mean
 from isamap.version import __version__
 
 SMALL = ("-D", "M=5", "N=6", "K=7")
@@ -207,12 +208,46 @@ def test_without_a_compiler_the_environment_lacks_something(
     assert (code, answer["diagnostics"][0]["code"]) == (5, "no-compiler")
 
 
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        (["k", "--hw", "m"], {"kernel": "k", "hw": "m"}),
+        (["--hw=m", "-DM=1", "k", "-D", "N=2"], {"kernel": "k", "hw": "m", "sizes": ["M=1", "N=2"]}),
+        (["--hw", "a", "--hw", "m", "-", "--json"], {"kernel": "-", "hw": "m", "as_json": True}),
+        (["--hw", "m", "--", "--odd"], {"kernel": "--odd", "hw": "m"}),
+        (["--hw=", "k"], {"kernel": "k", "hw": ""}),
+        (["--hw", "--json", "k"], {"kernel": "k", "hw": "--json"}),
+        (["--json", "--help"], None),
+    ],
+)
+def test_words_become_the_options_that_a_record_declares(words: list[str], given: object) -> None:
+    assert read_words("isamap run", options_of(OnMachine, "run"), words) == given
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["k", "--json=yes", "--hw", "m"], "--json takes no value"),
+        (["k", "--hw"], "--hw needs a value"),
+        (["--hw", "m"], "`isamap run` needs a kernel"),
+        (["k"], "`isamap run` needs the option --hw"),
+        (["k", "l", "--hw", "m"], "`isamap run` does not take the word `l`"),
+        (["k", "--hv", "m", "--help"], "`isamap run` has no option `--hv`"),
+        (["k", "-x"], "`isamap run` has no option `-x`"),
+    ],
+)
+def test_words_that_no_option_takes_are_refused(words: list[str], said: str) -> None:
+    with pytest.raises(UsageProblem) as refused:
+        read_words("isamap run", options_of(OnMachine, "run"), words)
+    assert refused.value.diagnostics[0].message == said
+
+
 def test_the_version_needs_no_imports() -> None:
     program = "import sys; from isamap.cli import main; main(['--version']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     first, modules = done.stdout.splitlines()
     assert first == f"isamap {__version__}"
-    assert not {"typer", "rich", "numpy", "isamap.source"} & {*modules.split()}
+    assert not {"numpy", "isamap.source"} & {*modules.split()}
 
 
 def test_a_compilation_from_memory_needs_no_solver(tmp_path: Path) -> None:
