@@ -136,7 +136,7 @@ def _random(tensor: Tensor) -> np.ndarray:
 def _load(operand: OperandTile, search: MoveSearch, emitter: Emitter, chain: int = 0) -> Value:
     here = tuple(Index.of(d) for d in dims(len(operand.shape)))
     source = Read(f"in_{operand.name}", (Index.of(chain), *here), operand.dtype)
-    found = find_operand_load(search, operand.want({}, expr=source))
+    found = find_operand_load(search, operand.request({}, expr=source))
     assert found is not None, f"nothing loads {operand.name}"
     return emitter.value(found, {})
 
@@ -144,7 +144,7 @@ def _load(operand: OperandTile, search: MoveSearch, emitter: Emitter, chain: int
 def _store(acc: OperandTile, value: Value, search: MoveSearch, emitter: Emitter, chain: int) -> None:
     here = tuple(Index.of(d) for d in dims(len(acc.shape)))
     target = Read(f"in_{acc.name}", (Index.of(chain), *here), acc.dtype)
-    found = find_operand_store(search, target, acc.held, acc.memory, acc.dtype, acc.want({}))
+    found = find_operand_store(search, target, acc.held, acc.memory, acc.dtype, acc.request({}))
     assert found is not None, f"nothing stores {acc.name}"
     emitter.deliver(found, {}, value)
 

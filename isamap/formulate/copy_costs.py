@@ -21,12 +21,12 @@ from isamap.ir.index import ONE, ZERO
 from isamap.match import (
     OFFSET,
     Leaf,
+    LoadRequest,
     Location,
     MoveSearch,
     OperandMove,
     OperandTile,
     Tile,
-    Want,
     Written,
     copy_by_axes,
     copy_by_cells,
@@ -91,7 +91,7 @@ def _pack_tile_ns(
             operand.held,
             operand.memory,
             operand.dtype,
-            operand.want({}),
+            operand.request({}),
         )
         if stored is not None:
             return (direct.cost_ns + stored.cost_ns) / elements
@@ -103,7 +103,7 @@ def _pack_tile_ns(
 def element_ns(operand: OperandTile, search: MoveSearch) -> float:
     """Time to copy one element into a buffer by itself."""
     element = standing(operand.subject, lambda _: False)
-    single = Want(element, "", operand.dtype, (), ())
+    single = LoadRequest(element, "", operand.dtype, (), ())
     cell = Read(
         in_tiles(operand, search).buffer,
         tuple(ZERO for _ in range(len(operand.shape) + 1)),
@@ -192,8 +192,8 @@ def _part_ns(
     missing = None, described.direct_busy_ns
     if name in operand.scattered:
         return missing
-    want = operand.want({name: left}, filled=tile.axis(name).is_reduction)
-    part = bring(search, tile, operand, want)
+    request = operand.request({name: left}, filled=tile.axis(name).is_reduction)
+    part = bring(search, tile, operand, request)
     if part is None:
         return missing
     if operand is not tile.accumulator:
@@ -202,5 +202,5 @@ def _part_ns(
     target, value = accumulator_store(tile)
     there = standing(target, is_lane)
     assert isinstance(there, Read), "sums go to where an array has them"
-    back = find_operand_store(search, there, value, "", None, want)
+    back = find_operand_store(search, there, value, "", None, request)
     return missing if back is None else (described.direct_ns, described.direct_busy_ns)

@@ -425,7 +425,7 @@ def _load(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> Op
 
 def _store(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> OperandMove | None:
     cell = in_tiles(acc, search, home)
-    return find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    return find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
 
 
 def _by_unit(found: OperandMove | Location | None, tile: Tile, tiles: int, search: MoveSearch) -> Busy:

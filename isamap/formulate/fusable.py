@@ -173,10 +173,10 @@ def _filled_ns(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) 
 
 
 def _brought_ns(operand: OperandTile, tile: Tile, search: MoveSearch) -> float | None:
-    found = find_operand_load(search, operand.want({}))
+    found = find_operand_load(search, operand.request({}))
     if isinstance(found, OperandMove):
         return found.cost_ns
-    loaded = find_operand_load(search, operand.want({}, expr=in_tiles(operand, search)))
+    loaded = find_operand_load(search, operand.request({}, expr=in_tiles(operand, search)))
     copied = _copied_ns(operand, None, tile, search)
     return loaded.cost_ns + copied if isinstance(loaded, OperandMove) and copied is not None else None
 
@@ -191,13 +191,13 @@ def _written_ns(acc: OperandTile, written: Written, tile: Tile, search: MoveSear
         way = way_out(acc, written, tile, home, search)
         return None if way is None else way.cost_ns * prod(acc.cell_shape)
     through = _through_buffer(acc, written, tile, search)
-    found = find_operand_store(search, written.target, in_register(written, acc), "", None, acc.want({}))
+    found = find_operand_store(search, written.target, in_register(written, acc), "", None, acc.request({}))
     return through if through is None or found is None else found.cost_ns
 
 
 def _through_buffer(acc: OperandTile, written: Written, tile: Tile, search: MoveSearch) -> float | None:
     cell = in_tiles(acc, search)
-    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
     copied = _copied_ns(acc, written, tile, search)
     return stored.cost_ns + copied if stored is not None and copied is not None else None
 

@@ -42,7 +42,7 @@ def with_crossings(
     share = crossing_share(operand, tile, kernel, profile, line)
     if not share:
         return described
-    direct = bring(search, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
+    direct = bring(search, tile, operand, operand.request({}, expr=standing(operand.elements, is_lane)))
     return replace(described, direct_ns=described.direct_ns + share * loading_ns(direct))
 
 

@@ -18,12 +18,12 @@ from isamap.formulate.load_times import load_ns, unit_ns
 from isamap.ir import Cast, DType, Index, Kernel, Read
 from isamap.machine import Machine, MachineInstruction
 from isamap.match import (
+    LoadRequest,
     Location,
     MoveSearch,
     OperandMove,
     OperandTile,
     Tile,
-    Want,
     accumulator_store,
     bring,
     find_operand_load,
@@ -61,7 +61,7 @@ def input_of(
     prices_copies: bool = True,
 ) -> TileOperand | None:
     """Return an input with the costs of its loads; None if no move loads it from a buffer."""
-    direct = bring(search, tile, operand, operand.want({}, expr=standing(operand.elements, is_lane)))
+    direct = bring(search, tile, operand, operand.request({}, expr=standing(operand.elements, is_lane)))
     homes = homes_of(tile, operand, search)
     if not homes and direct is None:
         return None
@@ -172,8 +172,8 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     target, expr = accumulator_store(tile)
     there = standing(target, is_lane)
     assert isinstance(there, Read)
-    first = find_operand_load(search, acc.want({}, expr=standing(acc.elements, is_lane)))
-    back = find_operand_store(search, there, expr, "", None, acc.want({}))
+    first = find_operand_load(search, acc.request({}, expr=standing(acc.elements, is_lane)))
+    back = find_operand_store(search, there, expr, "", None, acc.request({}))
     direct = None if first is None or back is None else (load_ns(first) or 0.0) + back.cost_ns
     home, staged = next(iter(homes.items()))
     # In a scratchpad sums stay until they are whole: their parts never go through main memory.
@@ -196,8 +196,8 @@ def store_of(tile: Tile, search: MoveSearch) -> OperandMove | None:
     assert tile.result is not None
     assert tile.target_elements is not None
     assert tile.value_elements is not None
-    want = tile.result.want(_fixed_parts(tile, tile.result))
-    args = (tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, want)
+    request = tile.result.request(_fixed_parts(tile, tile.result))
+    args = (tile.target_elements, tile.value_elements, tile.result.memory, tile.result.dtype, request)
     found = find_operand_store(search, *args)
     return found if found is not None and found.instruction == tile.mapping.instruction else None
 
@@ -226,7 +226,7 @@ def homes_of_sums(tile: Tile, acc: OperandTile, search: MoveSearch) -> dict[str,
             found |= {home: 0.0} if home else {}
             continue
         cell = in_tiles(acc, search, home)
-        stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+        stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
         if stored is not None:
             found[home] = (load_ns(loaded) or 0.0) + stored.cost_ns
     return found
@@ -250,10 +250,10 @@ def lanes_ns(tile: Tile, acc: OperandTile, search: MoveSearch) -> float | None:
     if len(acc.shape) != 1:
         return None
     cell = in_tiles(acc, search)
-    begun = find_operand_load(search, acc.want({}))
-    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    begun = find_operand_load(search, acc.request({}))
+    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
     target, value = sum_of_lanes(cell.buffer, prod(acc.shape), tile)
-    added = find_operand_store(search, target, value, "", None, Want(value, "", value.dtype, (), ()))
+    added = find_operand_store(search, target, value, "", None, LoadRequest(value, "", value.dtype, (), ()))
     if begun is None or stored is None or added is None:
         return None
     return (begun.cost_ns if isinstance(begun, OperandMove) else 0.0) + stored.cost_ns + added.cost_ns

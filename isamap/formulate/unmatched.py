@@ -150,7 +150,7 @@ def _missing(
     result = tile.result
     if not search.is_addressable(tile.pattern.output.memory or "") or result.name == tile.pattern.output.name:
         return missing
-    if find_operand_load(search, result.want({})) is not None:
+    if find_operand_load(search, result.request({})) is not None:
         return missing
     # It would write to the array what is in a register, and nothing brings it there.
     held = next((print_expr(b.subject) for b in mapping.bindings if b.name == result.name), "it")

@@ -99,8 +99,8 @@ def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str]
     for operand in tile.inputs:
         if operand.name in staged or not _shows(operand, axis):
             continue
-        want = operand.want(cut, filled=axis.is_reduction)
-        if axis.name in operand.scattered or bring(search, tile, operand, want) is None:
+        request = operand.request(cut, filled=axis.is_reduction)
+        if axis.name in operand.scattered or bring(search, tile, operand, request) is None:
             return False
     held = tile.accumulator or tile.result
     assert held is not None, "a tile is summed or assigned"
@@ -118,15 +118,16 @@ def _is_masked_out(
     tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, search: MoveSearch
 ) -> bool:
     """Return the same of what a tile's result goes to."""
-    want = held.want(cut)
+    request = held.request(cut)
     if tile.accumulator is None:
         assert tile.target_elements is not None, "a statement that only assigns has a target"
-        given = (tile.target_elements, held.elements, held.memory, held.dtype, want)
+        given = (tile.target_elements, held.elements, held.memory, held.dtype, request)
         return find_operand_store(search, *given) is not None
-    if bring(search, tile, held, want) is None:
+    if bring(search, tile, held, request) is None:
         return False
     return all(
-        find_operand_store(search, w.target, in_register(w, held), held.memory, held.dtype, want) is not None
-        or find_operand_store(search, w.target, in_register(w, held), "", None, want) is not None
+        find_operand_store(search, w.target, in_register(w, held), held.memory, held.dtype, request)
+        is not None
+        or find_operand_store(search, w.target, in_register(w, held), "", None, request) is not None
         for w in finish.whole
     )

@@ -144,11 +144,11 @@ def _buffer(way: WayOut, number: int, stem: str, search: MoveSearch, names: Name
     behind = sum(b.size_bytes for b in way.buffers[: number + 1] if b.memory == between.memory)
     offset = (search.machine.memories[between.memory].capacity_bytes or 0) - behind
     elements = Index.of(between.copies * between.copy_elements)
-    wanted = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)
-    known = next((b.name for b in names.buffers if replace(b, name="") == wanted), None)
+    required = Buffer("", between.dtype, elements, WHY, offset, None, between.memory)
+    known = next((b.name for b in names.buffers if replace(b, name="") == required), None)
     if known is not None:
         return known
     name = names.fresh(f"{stem}_out")
-    names.buffers.append(replace(wanted, name=name))
+    names.buffers.append(replace(required, name=name))
     lay_out_between(name, between, search)
     return name

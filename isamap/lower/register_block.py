@@ -79,7 +79,7 @@ def find_chain(
     if partial.keys() & operand.scattered:
         return None
     filled = any(tile.axis(a).is_reduction for a in partial)
-    return bring(search, tile, operand, operand.want(symbols_of(partial), filled=filled))
+    return bring(search, tile, operand, operand.request(symbols_of(partial), filled=filled))
 
 
 def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]:
@@ -91,7 +91,7 @@ def _partial(nest: Nest, operand: OperandTile, place: Place) -> dict[str, Index]
 def _from(staged: Staged, nest: Nest) -> OperandMove | Leaf | Location:
     """Return how a tile comes out of its buffer."""
     operand = staged.operand
-    found = bring(nest.search, nest.tile, operand, operand.want({}, expr=staged.elements()))
+    found = bring(nest.search, nest.tile, operand, operand.request({}, expr=staged.elements()))
     assert found is not None, "planning has checked that tiles can be loaded"
     return found
 

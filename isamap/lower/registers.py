@@ -149,10 +149,10 @@ def needs_of(nodes: tuple[Node, ...], machine: Machine) -> dict[str, Need]:
         numbers = {n: v for n, v in node.params if isinstance(v, int | Index)}
         registers = {n: r.value for n, r in node.operands if isinstance(r, RegisterRef)}
         for require in machine.instructions[node.instruction].instruction.requires:
-            ref, wanted = require.field, require.value.substitute(numbers).value
+            ref, required = require.field, require.value.substitute(numbers).value
             value = registers.get(ref.index) if isinstance(ref.index, str) else None
-            if value is not None and wanted is not None and ref.state in loaded:
-                found.setdefault(value, set()).add((ref.state, ref.field, wanted))
+            if value is not None and required is not None and ref.state in loaded:
+                found.setdefault(value, set()).add((ref.state, ref.field, required))
     return {name: tuple(sorted(need)) for name, need in found.items()}
 
 
@@ -179,8 +179,8 @@ def _configuration(nodes: tuple[Node, ...], machine: Machine) -> Configured | No
     declared = (node for node in walk(nodes) if isinstance(node, Declare))
     for value in (value for node in declared for value in node.values):
         if value.register is not None:
-            for state, name, wanted in needs.get(value.name, ()):
-                if found.setdefault((state, name), {}).setdefault(value.register, wanted) != wanted:
+            for state, name, required in needs.get(value.name, ()):
+                if found.setdefault((state, name), {}).setdefault(value.register, required) != required:
                     return None
     return found
 

@@ -63,13 +63,13 @@ class _Pass:
     def node(self, node: Node, known: Known) -> tuple[tuple[Node, ...], Known]:
         match node:
             case Issue():
-                before, known = self.setting(self.wanted(node), known)
+                before, known = self.setting(self.required(node), known)
                 return (*before, node), known
             case Block(_, body):
                 inner, known = self.block(body, known)
                 return (replace(node, body=inner),), known
             case For(variable, _, body):
-                before, known = self.setting(self.wanted_throughout(body, variable), known)
+                before, known = self.setting(self.required_throughout(body, variable), known)
                 inner, known = self.loop(body, known, variable)
                 return (*before, replace(node, body=inner)), known
             case If(_, body) | Share(body=body):
@@ -90,36 +90,36 @@ class _Pass:
                 return inner, kept
             known = kept
 
-    def setting(self, wanted: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
+    def setting(self, required: Mapping[Field, Index], known: Known) -> tuple[tuple[Node, ...], Known]:
         """Return the instructions that set fields to these values, and the known values after them."""
         before: list[Node] = []
-        for name, value in wanted.items():
+        for name, value in required.items():
             if known.get(name) == value:
                 continue
             for setter in self.setters:
-                params = _params(setter, name, wanted, known)
+                params = _params(setter, name, required, known)
                 if params is not None:
                     before.append(Issue(setter.name, (), tuple(params.items())))
                     known = {**known, **_values(setter, params)}
                     break
-        unset = next((name for name, value in wanted.items() if known.get(name) != value), None)
+        unset = next((name for name, value in required.items() if known.get(name) != value), None)
         if unset is not None:
             state, what, index = unset
             place = f"{state}.{what}" if index is None else f"{state}.{what}[{index}]"
             said = (
-                f"`{place}` has to be {wanted[unset]}, and no instruction of {self.machine.name} sets it so"
+                f"`{place}` has to be {required[unset]}, and no instruction of {self.machine.name} sets it so"
             )
             raise Infeasible(Diagnostic("state-not-set", said))
         return tuple(before), known
 
-    def wanted_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
+    def required_throughout(self, body: tuple[Node, ...], variable: str) -> dict[Field, Index]:
         """Return the field values that all issues in a loop require alike, in each iteration."""
         found: dict[Field, set[Index]] = {}
         inside = {variable}
         for node in walk(body):
             match node:
                 case Issue():
-                    for name, value in self.wanted(node).items():
+                    for name, value in self.required(node).items():
                         found.setdefault(name, set()).add(value)
                 case For(counter):
                     inside.add(counter)
@@ -131,7 +131,7 @@ class _Pass:
             n: v for n, values in found.items() if len(values) == 1 for v in values if not v.symbols & inside
         }
 
-    def wanted(self, issue: Issue) -> dict[Field, Index]:
+    def required(self, issue: Issue) -> dict[Field, Index]:
         """Return the values that an issue requires of fields that are set one by one."""
         item = self.machine.instructions[issue.instruction].instruction
         settable = {(s.field.state, s.field.field) for setter in self.setters for s in setter.settings}
@@ -161,7 +161,7 @@ def _key(ref: StateRef) -> Field:
 
 
 def _params(
-    setter: Instruction, name: Field, wanted: Mapping[Field, Index], known: Known
+    setter: Instruction, name: Field, required: Mapping[Field, Index], known: Known
 ) -> dict[str, Index] | None:
     """With which parameters an instruction sets a field as wanted, and other wanted ones too; None if it
     does not. What nothing is wanted of stays as it is known to be.
@@ -169,7 +169,7 @@ def _params(
     params: dict[str, Index] = {}
     for setting in setter.settings:
         own = _key(setting.field)
-        value = wanted.get(own, known.get(own))
+        value = required.get(own, known.get(own))
         param = next((p for p in setter.params if setting.value == Index.of(p.name)), None)
         if param is not None and value is None:
             params.setdefault(param.name, param.low or Index.of(0))

@@ -47,7 +47,7 @@ class Results:
     ) -> None:
         """A whole accumulator into a buffer of tiles."""
         found = find_operand_store(
-            self.search, staged.elements(), acc.held, acc.memory, acc.dtype, acc.want({})
+            self.search, staged.elements(), acc.held, acc.memory, acc.dtype, acc.request({})
         )
         assert found is not None, f"{self.search.machine.name} has no instruction that stores {acc.memory}"
         emitter.deliver(found, {OFFSET: offset}, value)
@@ -59,9 +59,9 @@ class Results:
         partial = partial_axes(self.tile.axes, place)
         if partial.keys() & acc.scattered:
             return False
-        want, expr = acc.want(symbols_of(partial)), in_register(written, acc)
-        found = find_operand_store(self.search, written.target, expr, acc.memory, acc.dtype, want)
-        found = found or find_operand_store(self.search, written.target, expr, "", None, want)
+        request, expr = acc.request(symbols_of(partial)), in_register(written, acc)
+        found = find_operand_store(self.search, written.target, expr, acc.memory, acc.dtype, request)
+        found = found or find_operand_store(self.search, written.target, expr, "", None, request)
         if found is not None:
             emitter.deliver(found, bindings_of(place, partial), value)
         return found is not None
@@ -83,9 +83,9 @@ class Results:
         """Return how a tile's value is computed at once; None where its elements are, one by one."""
         if partial.keys() & result.scattered:
             return None
-        want = result.want(symbols_of(partial))
+        request = result.request(symbols_of(partial))
         return find_operand_store(
-            self.search, written.target, written.value, result.memory, result.dtype, want
+            self.search, written.target, written.value, result.memory, result.dtype, request
         )
 
     def add_lanes(self, buffer: str, acc: OperandTile, place: Place) -> tuple[Node, ...]:

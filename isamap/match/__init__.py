@@ -47,18 +47,18 @@ from isamap.match.moves.transfers import (
     transfer_ns,
 )
 from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
-from isamap.match.operand_loads.load_search import find_operand_load
-from isamap.match.operand_loads.standing import is_lane, standing
-from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
-from isamap.match.operand_loads.want import (
+from isamap.match.operand_loads.load_request import (
     BlockMove,
     Leaf,
+    LoadRequest,
     MoveSearch,
     OperandMove,
-    Want,
     registers_of,
     registers_taken,
 )
+from isamap.match.operand_loads.load_search import find_operand_load
+from isamap.match.operand_loads.standing import is_lane, standing
+from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, pattern_of
 from isamap.match.patterns.reach import dims
@@ -110,6 +110,7 @@ __all__ = [
     "Gain",
     "GroupMapping",
     "Leaf",
+    "LoadRequest",
     "Location",
     "LoopAxis",
     "Loops",
@@ -126,7 +127,6 @@ __all__ = [
     "Transfer",
     "Variant",
     "Violation",
-    "Want",
     "WayOut",
     "Window",
     "Written",

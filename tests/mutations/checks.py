@@ -19,11 +19,11 @@ from isamap.driver.verifying import verify_case
 from isamap.ir import F32, Index, Kernel, Read, interpret
 from isamap.machine import load_machine
 from isamap.match import (
+    LoadRequest,
     Mapping,
     MoveSearch,
     OperandMove,
     Pattern,
-    Want,
     find_operand_load,
     find_operand_store,
 )
@@ -253,16 +253,16 @@ PART_OF_A_ROW = Read("A", (Index.of("@m"), Index.of("@k") + Index.of("%0")), F32
 AT = {"@m": 2, "@k": 3, "A.s0": 100}
 
 
-def chains_touch_what_is_wanted() -> bool:
+def chains_touch_what_is_requested() -> bool:
     """Return whether a part of a register comes from, and goes to, so many elements and no more."""
     machine = load_machine("x86-avx2")
     search = MoveSearch(machine, {"A": STRIDES})
     held = Read("$value:ymm", (Index.of("%0"),), F32)
     for part in (None, Index.of(3)):
-        want = Want(PART_OF_A_ROW, "ymm", F32, (8,), (part,))
+        load_request = LoadRequest(PART_OF_A_ROW, "ymm", F32, (8,), (part,))
         for found in (
-            find_operand_load(search, want),
-            find_operand_store(search, PART_OF_A_ROW, held, "", None, want),
+            find_operand_load(search, load_request),
+            find_operand_store(search, PART_OF_A_ROW, held, "", None, load_request),
         ):
             if isinstance(found, OperandMove) and touched(found, machine, AT) != elements(
                 PART_OF_A_ROW, (8,), (part,), AT

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from mutations.checks import (
-    chains_touch_what_is_wanted,
+    chains_touch_what_is_requested,
     guards_made_explicit_change_nothing,
     mappings_are_those_of_the_definition,
     mappings_compute_what_the_kernel_does,
@@ -49,7 +49,7 @@ from mutations.wrong import (
 
 Check = Callable[[], bool]
 CHECKS: tuple[Check, ...] = (
-    chains_touch_what_is_wanted,
+    chains_touch_what_is_requested,
     mappings_are_those_of_the_definition,
     mappings_compute_what_the_kernel_does,
     guards_made_explicit_change_nothing,
@@ -235,13 +235,13 @@ MOVING = (
         "read behind a part",
         "isamap.match.operand_loads.load_search:reads_past",
         always(False),
-        chains_touch_what_is_wanted,
+        chains_touch_what_is_requested,
     ),
     Mutation(
         "write behind a part",
         "isamap.match.operand_loads.store_search:reads_past",
         always(False),
-        chains_touch_what_is_wanted,
+        chains_touch_what_is_requested,
     ),
 )
 

@@ -80,8 +80,8 @@ def is_right(attempt: Attempt, found: dict[str, Array]) -> bool:
     values = [s.assign.value for s in statements(attempt.kernel)]
     exact = all(OPS[op].ulp == 0 and op not in ("div", "sqrt") for v in values for op in operations(v))
     for name, array in wanted.items():
-        got, want = found[name].astype(np.float64), array.astype(np.float64)
-        same = np.array_equal(got, want) if exact else np.allclose(got, want, rtol=1e-4, atol=1e-5)
+        got, request = found[name].astype(np.float64), array.astype(np.float64)
+        same = np.array_equal(got, request) if exact else np.allclose(got, request, rtol=1e-4, atol=1e-5)
         if not same:
             return False
     return True

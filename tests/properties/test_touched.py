@@ -16,7 +16,7 @@ from properties.touching import STRIDES, elements, touched
 
 from isamap.ir import Cast, DType, Expr, Index, Read, converts_exactly
 from isamap.machine import Machine, load_machine
-from isamap.match import MoveSearch, OperandMove, Want, find_operand_load, find_operand_store
+from isamap.match import LoadRequest, MoveSearch, OperandMove, find_operand_load, find_operand_store
 from isamap.match.moves.chains import steps_of
 from isamap.match.tiles.operand_tiles import zero_of
 
@@ -24,7 +24,7 @@ MACHINES = ("generic-c", "x86-avx2", "x86-avx512-bf16", "x86-amx")
 LANE, ROW = Index.of("%0"), Index.of("%1")
 M, K = Index.of("@m"), Index.of("@k")
 ENV = {"@m": 3, "@k": 5, "A.s0": 1009}
-LOOKED_AT = 150  # wants for each machine
+LOOKED_AT = 150  # requests for each machine
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def forms(rank: int) -> tuple[tuple[Index, Index], ...]:
     return ((M, K), (M, K + LANE), (M + LANE, K), (M, K + LANE.floordiv(2)), *groups, *interleaved)
 
 
-def wants(machine: Machine, search: MoveSearch) -> Iterator[tuple[Want, Read]]:
+def requests(machine: Machine, search: MoveSearch) -> Iterator[tuple[LoadRequest, Read]]:
     """Registers that instructions write, as parts of them may be wanted, and what they hold of A."""
     known = search.known
     registers = {
@@ -64,7 +64,7 @@ def wants(machine: Machine, search: MoveSearch) -> Iterator[tuple[Want, Read]]:
             element = Read("A", index, source)
             expr: Expr = element if source == dtype else Cast(element, dtype)
             for fill in (None, zero_of(dtype)):
-                yield Want(expr, memory, dtype, sizes, part, fill), element
+                yield LoadRequest(expr, memory, dtype, sizes, part, fill), element
 
 
 def sources(dtype: DType, search: MoveSearch) -> list[DType]:
@@ -102,50 +102,50 @@ def favouring(machine: Machine, element: Read, role: str) -> list[MoveSearch]:
     return [Favouring(machine, {"A": STRIDES}, favoured=name) for name in named]
 
 
-def asked(machine: Machine, role: str, count: int) -> Iterator[tuple[MoveSearch, Want, Read]]:
-    """So many wants, each with an instruction that moves elements of its type the cheapest."""
-    chosen, everything = random.Random(7), [*wants(machine, MoveSearch(machine, {"A": STRIDES}))]
-    for want, element in chosen.choices(everything, k=count):
+def asked(machine: Machine, role: str, count: int) -> Iterator[tuple[MoveSearch, LoadRequest, Read]]:
+    """So many requests, each with an instruction that moves elements of its type the cheapest."""
+    chosen, everything = random.Random(7), [*requests(machine, MoveSearch(machine, {"A": STRIDES}))]
+    for request, element in chosen.choices(everything, k=count):
         if known := favouring(machine, element, role):
-            yield chosen.choice(known), want, element
+            yield chosen.choice(known), request, element
 
 
-def assert_inside(found: OperandMove, want: Want, element: Read, machine: Machine) -> None:
-    for env in counts(want):
-        outside = touched(found, machine, env) - elements(element, want.shape, want.valid, env)
-        assert not outside, f"{found} reads {outside} for {want}"
+def assert_inside(found: OperandMove, request: LoadRequest, element: Read, machine: Machine) -> None:
+    for env in counts(request):
+        outside = touched(found, machine, env) - elements(element, request.shape, request.valid, env)
+        assert not outside, f"{found} reads {outside} for {request}"
 
 
-def counts(want: Want) -> tuple[dict[str, int], ...]:
+def counts(request: LoadRequest) -> tuple[dict[str, int], ...]:
     """Numbers for all symbols, with what only the run knows at its ends."""
-    last = max(1, want.shape[0] - 1) if want.shape else 1
+    last = max(1, request.shape[0] - 1) if request.shape else 1
     return tuple(ENV | {"#n": n} for n in (1, last))
 
 
 @pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize("name", MACHINES)
-def test_chains_read_only_what_is_wanted_whichever_is_the_cheapest(name: str) -> None:
+def test_chains_read_only_what_is_requested_whichever_is_the_cheapest(name: str) -> None:
     machine, chains = load_machine(name), 0
-    for search, want, element in asked(machine, "in", LOOKED_AT):
-        found = find_operand_load(search, want)
+    for search, request, element in asked(machine, "in", LOOKED_AT):
+        found = find_operand_load(search, request)
         if isinstance(found, OperandMove):
             chains += 1
-            assert_inside(found, want, element, machine)
+            assert_inside(found, request, element, machine)
     assert chains > LOOKED_AT // 40
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ["x86-avx2", "x86-avx512-bf16"])
-def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_wanted(name: str) -> None:
+def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_requested(name: str) -> None:
     machine, chosen, chains = load_machine(name), random.Random(7), set[tuple[str, ...]]()
     plain = MoveSearch(machine, {"A": STRIDES})
-    for want, element in wants(machine, plain):
-        whole = replace(want, valid=tuple(None for _ in want.shape), fill=None)
-        if want != whole or not isinstance(find_operand_load(plain, whole), OperandMove):
+    for request, element in requests(machine, plain):
+        whole = replace(request, valid=tuple(None for _ in request.shape), fill=None)
+        if request != whole or not isinstance(find_operand_load(plain, whole), OperandMove):
             continue
         for search in favouring(machine, element, "in"):
-            fill = zero_of(want.dtype) if chosen.random() < 0.2 else None
-            part = replace(whole, valid=chosen.choice([*parts(want.shape)]), fill=fill)
+            fill = zero_of(request.dtype) if chosen.random() < 0.2 else None
+            part = replace(whole, valid=chosen.choice([*parts(request.shape)]), fill=fill)
             for each in (whole, part):
                 if isinstance(found := find_operand_load(search, each), OperandMove):
                     chains.add(tuple(step.instruction for step in steps_of(found)))
@@ -157,14 +157,16 @@ def test_every_chain_that_is_the_cheapest_for_some_times_reads_only_what_is_want
 @pytest.mark.parametrize("name", MACHINES)
 def test_stores_write_exactly_what_is_requested_whichever_is_the_cheapest(name: str) -> None:
     machine, chains = load_machine(name), 0
-    for search, want, element in asked(machine, "out", LOOKED_AT):
-        here = tuple(Index.of(f"%{n}") for n in range(len(want.shape)))
-        held = Read(f"$value:{want.memory}", here, want.dtype)
-        value = held if element.dtype == want.dtype else Cast(held, element.dtype)
-        found = find_operand_store(search, element, value, "", None, want)
+    for search, request, element in asked(machine, "out", LOOKED_AT):
+        here = tuple(Index.of(f"%{n}") for n in range(len(request.shape)))
+        held = Read(f"$value:{request.memory}", here, request.dtype)
+        value = held if element.dtype == request.dtype else Cast(held, element.dtype)
+        found = find_operand_store(search, element, value, "", None, request)
         if found is not None:
             chains += 1
-            for env in counts(want):
+            for env in counts(request):
                 written = touched(found, machine, env)
-                assert written == elements(element, want.shape, want.valid, env), f"{found} for {want}"
+                assert written == elements(element, request.shape, request.valid, env), (
+                    f"{found} for {request}"
+                )
     assert chains

@@ -10,7 +10,7 @@ from unit.matching import instruction
 from isamap.ir import BF16, DTYPES, F32, Cast, DType, Index, Read
 from isamap.ir.index import ONE
 from isamap.machine import Machine, load_machine
-from isamap.match import Location, MoveSearch, OperandMove, Want, find_operand_load
+from isamap.match import LoadRequest, Location, MoveSearch, OperandMove, find_operand_load
 from isamap.match.operand_loads.interleave import is_wasted
 from isamap.match.operand_loads.register_parts import axes_at, box_of, pieces_of
 
@@ -24,8 +24,10 @@ def search(machine: Machine = AVX512) -> MoveSearch:
     return MoveSearch(machine, {"B": (ROW, ONE), "D": (Index.of(40), ONE)})
 
 
-def want(dtype: DType, size: int, row: Index, column: Index, memory: str = "zmm", buffer: str = "B") -> Want:
-    return Want(Read(buffer, (row, column), dtype), memory, dtype, (size,), (None,))
+def request(
+    dtype: DType, size: int, row: Index, column: Index, memory: str = "zmm", buffer: str = "B"
+) -> LoadRequest:
+    return LoadRequest(Read(buffer, (row, column), dtype), memory, dtype, (size,), (None,))
 
 
 def names(found: OperandMove) -> list[str]:
@@ -112,14 +114,14 @@ def without(folder: Path, *starts: str) -> MoveSearch:
 
 
 def test_pairs_of_rows_are_interleaved() -> None:
-    found = find_operand_load(search(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    found = find_operand_load(search(), request(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
     assert isinstance(found, OperandMove)
     assert names(found) == ["load_ymm_bf16"] * 2 + ["beside_zmm_bf16", "pairs_zmm_bf16"]
     assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
 
 
 def test_fours_of_rows_are_laid_side_by_side_and_turned() -> None:
-    found = find_operand_load(search(), want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+    found = find_operand_load(search(), request(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
     assert isinstance(found, OperandMove)
     halves = ["load_xmm_i8", "load_xmm_i8", "beside_ymm_i8"]
     assert names(found) == [*halves, *halves, "beside_zmm_i8", "turn4_zmm_i8", "turn1_zmm_i8"]
@@ -130,7 +132,9 @@ def test_fours_of_rows_are_laid_side_by_side_and_turned() -> None:
 def test_without_the_permutation_or_the_joining_pairs_are_interleaved(
     tmp_path: Path, gone: tuple[str, ...]
 ) -> None:
-    found = find_operand_load(without(tmp_path, *gone), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2)))
+    found = find_operand_load(
+        without(tmp_path, *gone), request(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))
+    )
     assert isinstance(found, OperandMove)
     assert names(found) == ["load_lanes4_zmm_bf16"] * 2 + ["interleave1_lo_zmm_bf16"]
     assert places(found) == [K * ROW + N, (K + 1) * ROW + N]
@@ -138,31 +142,31 @@ def test_without_the_permutation_or_the_joining_pairs_are_interleaved(
 
 def test_without_joining_fours_of_rows_are_interleaved_twice(tmp_path: Path) -> None:
     on = without(tmp_path, "beside_zmm", "join_zmm", "lanes_")
-    found = find_operand_load(on, want(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
+    found = find_operand_load(on, request(I8, 64, K + LANE.mod(4), N + LANE.floordiv(4)))
     assert isinstance(found, OperandMove)
     assert names(found).count("interleave1_lo_zmm_i8") == 3
     assert sorted(map(str, places(found))) == sorted(str((K + p) * ROW + N) for p in range(4))
 
 
 def test_rows_at_a_known_distance_are_interleaved_too() -> None:
-    found = find_operand_load(search(), want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2), buffer="D"))
+    found = find_operand_load(search(), request(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2), buffer="D"))
     assert isinstance(found, OperandMove)
     assert places(found) == [K * 40 + N, K * 40 + 40 + N]
 
 
 def test_a_column_is_not_interleaved_out_of_single_elements() -> None:
-    assert find_operand_load(search(), want(F32, 16, N + LANE, K)) is None
+    assert find_operand_load(search(), request(F32, 16, N + LANE, K)) is None
 
 
 def test_a_row_is_loaded_and_not_interleaved() -> None:
-    found = find_operand_load(search(), want(F32, 16, K, N + LANE))
+    found = find_operand_load(search(), request(F32, 16, K, N + LANE))
     assert isinstance(found, OperandMove)
     assert names(found) == ["load_zmm_f32"]
 
 
 def test_bf16_is_spaced_out_and_widened_by_lanes_that_matter() -> None:
     """Without an instruction that converts: a load, zeros between, and the even elements shifted up."""
-    wide = Want(Cast(Read("B", (K, N + LANE), BF16), F32), "zmm", F32, (16,), (None,))
+    wide = LoadRequest(Cast(Read("B", (K, N + LANE), BF16), F32), "zmm", F32, (16,), (None,))
     found = find_operand_load(search(), wide)
     assert isinstance(found, OperandMove)
     assert names(found) == ["load_ymm_bf16", "space_zmm_bf16", "cvt_even_zmm_bf16_f32"]
@@ -170,13 +174,13 @@ def test_bf16_is_spaced_out_and_widened_by_lanes_that_matter() -> None:
 
 def test_a_part_of_a_load_is_not_taken_for_what_lies_behind_may_not_exist(tmp_path: Path) -> None:
     on = without(tmp_path, "load_lanes", "beside_zmm", "join_zmm", "lanes_")
-    assert find_operand_load(on, want(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))) is None
+    assert find_operand_load(on, request(BF16, 32, K + LANE.mod(2), N + LANE.floordiv(2))) is None
 
 
 def test_a_broadcast_of_a_pair_is_not_taken_for_one_of_its_elements(tmp_path: Path) -> None:
     """The other one would be shifted out; behind the last element of the array it does not exist."""
-    one = Want(Cast(Read("B", (K, N), BF16), F32), "zmm", F32, (16,), (None,))
-    pair = want(BF16, 32, K, N + LANE.mod(2))
+    one = LoadRequest(Cast(Read("B", (K, N), BF16), F32), "zmm", F32, (16,), (None,))
+    pair = request(BF16, 32, K, N + LANE.mod(2))
     found = find_operand_load(search(), pair)
     assert isinstance(found, OperandMove)
     assert names(found) == ["broadcast2_zmm_bf16"]
@@ -188,8 +192,8 @@ def test_a_broadcast_of_a_pair_is_not_taken_for_one_of_its_elements(tmp_path: Pa
 def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
     turn = next(p for p in search().known.producers["zmm", "i8"] if p.name == "turn4_zmm_i8")
     plain = next(p for p in search().known.producers["zmm", "i8"] if p.name == "load_zmm_i8")
-    turned = want(I8, 64, K + LANE.floordiv(4).mod(4), N + 4 * LANE.floordiv(16) + LANE.mod(4))
-    row = want(I8, 64, K, N + LANE)
+    turned = request(I8, 64, K + LANE.floordiv(4).mod(4), N + 4 * LANE.floordiv(16) + LANE.mod(4))
+    row = request(I8, 64, K, N + LANE)
     assert not is_wasted(search(), turn, turned)
     assert is_wasted(search(), turn, row)
     assert not is_wasted(search(), plain, row)
@@ -198,7 +202,7 @@ def test_a_permutation_is_tried_only_where_it_brings_lanes_together() -> None:
 def test_two_statements_that_share_an_output_interleave_as_well(tmp_path: Path) -> None:
     (tmp_path / "m.yaml").write_text(ZIP)
     machine = load_machine(str(tmp_path / "m.yaml"))
-    found = find_operand_load(search(machine), want(F32, 16, K + LANE.mod(2), N + LANE.floordiv(2), "v"))
+    found = find_operand_load(search(machine), request(F32, 16, K + LANE.mod(2), N + LANE.floordiv(2), "v"))
     assert isinstance(found, OperandMove)
     assert names(found) == ["load_half", "load_half", "zip"]
 

@@ -9,7 +9,15 @@ import pytest
 from isamap.ir import BF16, DTYPES, F32, F64, Call, Cast, Const, DType, Expr, Index, Read
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, load_machine
-from isamap.match import Leaf, Location, MoveSearch, OperandMove, Want, find_operand_load, find_operand_store
+from isamap.match import (
+    Leaf,
+    LoadRequest,
+    Location,
+    MoveSearch,
+    OperandMove,
+    find_operand_load,
+    find_operand_store,
+)
 
 AVX2, AVX512, AMX = (load_machine(n) for n in ("x86-avx2", "x86-avx512-bf16", "x86-amx"))
 GENERIC = load_machine("generic-c")
@@ -27,10 +35,12 @@ def element(*index: Index, dtype: DType = F32, buffer: str = "A") -> Read:
     return Read(buffer, index, dtype)
 
 
-def want(expr: Expr, memory: str, *shape: int, valid: Index | None = None, zero: bool = False) -> Want:
+def request(
+    expr: Expr, memory: str, *shape: int, valid: Index | None = None, zero: bool = False
+) -> LoadRequest:
     parts = (valid, *(None for _ in shape[1:]))
     fill = Const(0.0 if expr.dtype.is_float else 0, expr.dtype)
-    return Want(expr, memory, expr.dtype, shape, parts if shape else (), fill if zero else None)
+    return LoadRequest(expr, memory, expr.dtype, shape, parts if shape else (), fill if zero else None)
 
 
 def chain(found: OperandMove | Leaf | None) -> list[str]:
@@ -55,20 +65,20 @@ def location(found: OperandMove | Leaf | None) -> Location:
 
 
 def test_a_row_is_loaded() -> None:
-    found = find_operand_load(search(), want(element(M, K + LANE), "zmm", 16))
+    found = find_operand_load(search(), request(element(M, K + LANE), "zmm", 16))
     assert chain(found) == ["load_zmm_f32"]
     assert location(found) == Location("A", M * STRIDE + K, (ONE,))
 
 
 def test_one_element_for_all_lanes_is_broadcast() -> None:
-    found = find_operand_load(search(), want(element(M, K), "zmm", 16))
+    found = find_operand_load(search(), request(element(M, K), "zmm", 16))
     assert chain(found) == ["broadcast_zmm_f32"]
     assert location(found).offset == M * STRIDE + K
 
 
 def test_a_tile_is_loaded_at_the_rows_own_distance() -> None:
     tile = element(M + LANE, K + LANE_1, dtype=BF16)
-    found = find_operand_load(search(AMX), want(tile, "tmm", 16, 32))
+    found = find_operand_load(search(AMX), request(tile, "tmm", 16, 32))
     assert chain(found) == ["tileload_bf16"]
     assert location(found) == Location("A", M * STRIDE + K, (STRIDE, ONE))
     assert isinstance(found, OperandMove)
@@ -78,25 +88,25 @@ def test_a_tile_is_loaded_at_the_rows_own_distance() -> None:
 def test_a_tile_has_rows_of_whole_groups_of_four_bytes() -> None:
     """Other widths raise #UD: docs/decisions/0044-emulators.md."""
     tile = element(M + LANE, K + LANE_1, dtype=BF16)
-    assert isinstance(find_operand_load(search(AMX), want(tile, "tmm", 16, 30)), OperandMove)
-    assert not isinstance(find_operand_load(search(AMX), want(tile, "tmm", 16, 31)), OperandMove)
+    assert isinstance(find_operand_load(search(AMX), request(tile, "tmm", 16, 30)), OperandMove)
+    assert not isinstance(find_operand_load(search(AMX), request(tile, "tmm", 16, 31)), OperandMove)
 
 
 def test_a_column_has_no_load() -> None:
-    assert find_operand_load(search(), want(element(M + LANE, K), "zmm", 16)) is None
+    assert find_operand_load(search(), request(element(M + LANE, K), "zmm", 16)) is None
 
 
 def test_a_transposed_tile_has_no_load() -> None:
     tile = element(M + LANE_1, K + LANE, dtype=BF16)
-    assert find_operand_load(search(AMX), want(tile, "tmm", 16, 32)) is None
+    assert find_operand_load(search(AMX), request(tile, "tmm", 16, 32)) is None
 
 
 def test_what_is_wider_than_any_register_has_no_load() -> None:
-    assert find_operand_load(search(AVX2), want(element(M, K + LANE), "ymm", 16)) is None
+    assert find_operand_load(search(AVX2), request(element(M, K + LANE), "ymm", 16)) is None
 
 
 def test_an_array_at_an_unknown_place_has_no_load() -> None:
-    assert find_operand_load(search(), want(element(LANE, buffer="Z"), "zmm", 16)) is None
+    assert find_operand_load(search(), request(element(LANE, buffer="Z"), "zmm", 16)) is None
 
 
 # --- what is computed on the way --------------------------------------------------------------------------
@@ -104,7 +114,7 @@ def test_an_array_at_an_unknown_place_has_no_load() -> None:
 
 def test_bf16_is_widened_behind_its_load() -> None:
     wide = Cast(element(M, K + LANE, dtype=BF16), F32)
-    found = find_operand_load(search(), want(wide, "zmm", 16))
+    found = find_operand_load(search(), request(wide, "zmm", 16))
     names = chain(found)
     assert len(names) > 1
     assert names[-1].startswith("load")
@@ -112,7 +122,7 @@ def test_bf16_is_widened_behind_its_load() -> None:
 
 
 def test_a_strict_kernel_uses_no_load_that_loses_subnormal_numbers() -> None:
-    narrow, own = want(Cast(element(M, K + LANE), BF16), "ymm", 16), search(AMX)
+    narrow, own = request(Cast(element(M, K + LANE), BF16), "ymm", 16), search(AMX)
     used = [AMX.instructions[name].instruction for name in chain(find_operand_load(own, narrow))]
     assert any("flush_inputs" in i.numerics for i in used)
     assert find_operand_load(MoveSearch(AMX, own.strides, strict=True), narrow) is None
@@ -120,12 +130,12 @@ def test_a_strict_kernel_uses_no_load_that_loses_subnormal_numbers() -> None:
 
 def test_one_scalar_is_widened_too() -> None:
     wide = Cast(Cast(element(M, K, dtype=DTYPES["i8"]), DTYPES["i32"]), F64)
-    assert chain(find_operand_load(search(GENERIC), want(wide, "reg")))[-1] == "load_i8"
+    assert chain(find_operand_load(search(GENERIC), request(wide, "reg")))[-1] == "load_i8"
 
 
 def test_an_expression_is_computed_from_its_parts() -> None:
     total = Call("add", (element(M, K + LANE), Cast(element(M, K, dtype=BF16, buffer="B"), F32)), F32)
-    found = find_operand_load(search(), want(total, "zmm", 16))
+    found = find_operand_load(search(), request(total, "zmm", 16))
     assert isinstance(found, OperandMove)
     assert found.instruction == "add_zmm_f32"
     assert {i.memory for _, i in found.inputs if isinstance(i, OperandMove)} == {"zmm"}
@@ -135,16 +145,16 @@ def test_operations_do_not_count_as_moves() -> None:
     expr: Expr = Cast(element(M, K + LANE, dtype=BF16), F32)
     for _ in range(8):
         expr = Call("max", (expr, element(M, K + LANE)), F32)
-    assert find_operand_load(search(), want(expr, "zmm", 16)) is not None
+    assert find_operand_load(search(), request(expr, "zmm", 16)) is not None
 
 
 def test_an_operation_without_an_instruction_has_no_chain() -> None:
     power = Call("pow", (element(M, K + LANE), element(M, K + LANE)), F32)
-    assert find_operand_load(search(), want(power, "zmm", 16)) is None
+    assert find_operand_load(search(), request(power, "zmm", 16)) is None
 
 
 def test_a_literal_is_set_in_all_lanes() -> None:
-    found = find_operand_load(search(), want(Const(0.0, F32), "zmm", 16))
+    found = find_operand_load(search(), request(Const(0.0, F32), "zmm", 16))
     assert isinstance(found, OperandMove)
     assert found.instruction == "set_zmm_f32"
     assert found.params == (("v", Const(0.0, F32)),)
@@ -155,9 +165,9 @@ def test_a_literal_is_made_once_in_front_of_all_loops_and_costs_nothing_in_them(
     machine = load_machine("x86-avx512-vnni")
     row = Read("A", (M, K + LANE), i8)
     shifted = Cast(Call("xor", (row, Const(-128, i8)), i8), u8, "wrap")
-    loaded = find_operand_load(search(machine), want(row, "zmm", 64))
-    literal = find_operand_load(search(machine), want(Const(-128, i8), "zmm", 64))
-    flipped = find_operand_load(search(machine), want(shifted, "zmm", 64))
+    loaded = find_operand_load(search(machine), request(row, "zmm", 64))
+    literal = find_operand_load(search(machine), request(Const(-128, i8), "zmm", 64))
+    flipped = find_operand_load(search(machine), request(shifted, "zmm", 64))
     assert isinstance(loaded, OperandMove)
     assert isinstance(literal, OperandMove)
     assert isinstance(flipped, OperandMove)
@@ -169,37 +179,38 @@ def test_a_literal_is_made_once_in_front_of_all_loops_and_costs_nothing_in_them(
 
 def test_a_register_that_is_there_is_taken() -> None:
     held = Read("$value:zmm", (LANE,), F32)
-    assert find_operand_load(search(), want(held, "zmm", 16)) == Leaf()
+    assert find_operand_load(search(), request(held, "zmm", 16)) == Leaf()
 
 
 # --- parts that are not valid -----------------------------------------------------------------------------
 
 
 def test_a_tail_is_loaded_under_a_mask() -> None:
-    found = find_operand_load(search(), want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n")))
+    found = find_operand_load(search(), request(element(M, K + LANE), "zmm", 16, valid=Index.of("#n")))
     assert isinstance(found, OperandMove)
     assert found.instruction == "maskload_zmm_f32"
     assert dict(found.params)["L"] == Index.of("#n")
 
 
 def test_a_tail_that_must_be_zero_takes_a_mask_that_zeroes() -> None:
-    tail = want(element(M, K + LANE), "zmm", 16, valid=Index.of("#n"), zero=True)
+    tail = request(element(M, K + LANE), "zmm", 16, valid=Index.of("#n"), zero=True)
     assert chain(find_operand_load(search(), tail)) == ["maskload_zmm_f32"]
 
 
 def test_a_tail_is_not_loaded_whole() -> None:
     assert (
-        find_operand_load(search(GENERIC), want(element(M, K + LANE), "reg", 16, valid=Index.of(3))) is None
+        find_operand_load(search(GENERIC), request(element(M, K + LANE), "reg", 16, valid=Index.of(3)))
+        is None
     )
 
 
 def test_a_sum_of_something_is_not_taken_for_zero() -> None:
     one_more = Call("add", (element(M, K + LANE), element(M, K)), F32)
-    assert find_operand_load(search(), want(one_more, "zmm", 16, valid=Index.of("#n"), zero=True)) is None
+    assert find_operand_load(search(), request(one_more, "zmm", 16, valid=Index.of("#n"), zero=True)) is None
 
 
 def test_a_broadcast_needs_no_mask() -> None:
-    found = find_operand_load(search(), want(element(M, K), "zmm", 16, valid=Index.of("#n")))
+    found = find_operand_load(search(), request(element(M, K), "zmm", 16, valid=Index.of("#n")))
     assert chain(found) == ["broadcast_zmm_f32"]
 
 
@@ -210,7 +221,7 @@ def deliver(
     value: Expr, target: Read, valid: Index | None = None, machine: Machine = AVX512
 ) -> OperandMove | None:
     memory = "zmm" if isinstance(value, Read) and value.buffer.startswith("$") else ""
-    wanted = Want(value, memory, value.dtype, (16,), (valid,))
+    wanted = LoadRequest(value, memory, value.dtype, (16,), (valid,))
     return find_operand_store(search(machine), target, value, "", None, wanted)
 
 
@@ -243,13 +254,13 @@ def test_a_column_has_no_store() -> None:
 def test_lanes_that_have_to_be_zero_are_not_broadcast() -> None:
     # One element, the other lanes zero: a load under a mask, never the same element everywhere.
     one = Index.of(1)
-    found = find_operand_load(search(), want(element(M, K), "zmm", 16, valid=one, zero=True))
+    found = find_operand_load(search(), request(element(M, K), "zmm", 16, valid=one, zero=True))
     assert found is None or chain(found)[0] != "broadcast_zmm_f32"
-    assert chain(find_operand_load(search(), want(element(M, K), "zmm", 16, valid=one))) == [
+    assert chain(find_operand_load(search(), request(element(M, K), "zmm", 16, valid=one))) == [
         "broadcast_zmm_f32"
     ]
     dot = MoveSearch(load_machine("dot-16"), {"A": (STRIDE, ONE)})
-    masked = find_operand_load(dot, want(element(M, K), "vec", 16, valid=one, zero=True))
+    masked = find_operand_load(dot, request(element(M, K), "vec", 16, valid=one, zero=True))
     assert isinstance(masked, OperandMove)
     assert dict(masked.params)["L"] == one
 
@@ -276,7 +287,7 @@ instructions:
     on = search(load_machine(str(tmp_path / "m.yaml")))
     held = Read("$value:vec", (LANE,), F32)
     part = find_operand_store(
-        on, element(K + LANE, buffer="V"), held, "", None, want(held, "vec", 16, valid=Index.of(3))
+        on, element(K + LANE, buffer="V"), held, "", None, request(held, "vec", 16, valid=Index.of(3))
     )
     assert part is None or part.instruction != "store_zeroing"
 
@@ -312,8 +323,8 @@ instructions:
     return search(load_machine(str(folder / "m.yaml")))
 
 
-def part_of_a_row(part: Index | None) -> Want:
-    return want(element(K + LANE, buffer="V"), "v8", 8, valid=part)
+def part_of_a_row(part: Index | None) -> LoadRequest:
+    return request(element(K + LANE, buffer="V"), "v8", 8, valid=part)
 
 
 @pytest.mark.parametrize("guard", ["i < B", "B > i", "i <= B - 1", "(i < B) & (i < 8)"])

@@ -152,8 +152,8 @@ def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterato
 def heads_agree(pattern: Pattern, statement: Statement) -> bool:
     """Return whether operation and result type of the two statements are the same."""
     mine, theirs = pattern.statement.assign, statement.assign
-    wanted = theirs.target.dtype if theirs.op is None else statement.accumulator
-    return mine.op == theirs.op and mine.target.dtype == wanted and mine.value.dtype == theirs.value.dtype
+    required = theirs.target.dtype if theirs.op is None else statement.accumulator
+    return mine.op == theirs.op and mine.target.dtype == required and mine.value.dtype == theirs.value.dtype
 
 
 def kernel_signature(axis: str, target: Assign, bindings: Bindings) -> Signature:

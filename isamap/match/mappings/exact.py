@@ -55,14 +55,14 @@ class Space:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The requirement that lanes with equal subscripts `given` also have equal subscripts `wanted`.
+    """The requirement that lanes with equal subscripts `given` also have equal subscripts `required`.
 
     If an operand is read twice, the second lane of a pair may belong to the other read: `other` are then
     its subscripts, in the same order.
     """
 
     given: tuple[Index, ...]
-    wanted: tuple[Index, ...]
+    required: tuple[Index, ...]
     other: Sides | None = None
 
 
@@ -150,7 +150,7 @@ class _Writer:
         larger = (">",) if there is sides else (">", "<")
         differ = [
             self._compared(e, relation, f, second)
-            for e, f in zip(sides.wanted, there.wanted, strict=True)
+            for e, f in zip(sides.required, there.required, strict=True)
             if e != f or not e.symbols.isdisjoint(moving)
             for relation in larger
         ]

@@ -100,9 +100,9 @@ def groups_of(
         for p in patterns
     ]
     for chosen in _useful(instruction, patterns):
-        wanted = {patterns[c].target.buffer for c in chosen}
+        required = {patterns[c].target.buffer for c in chosen}
         outputs = (o.name for o in instruction.operands if o.role in ("out", "inout"))
-        unused = tuple(o for o in outputs if o not in wanted)
+        unused = tuple(o for o in outputs if o not in required)
         for parts in _join([options[c] for c in chosen], ()):
             if _common_loops(parts) and _order_holds(parts, kernel):
                 mapping = GroupMapping(instruction.name, tuple(p.mapping for p in parts), unused)
@@ -176,11 +176,11 @@ def _common_loops(parts: tuple[_Part, ...]) -> bool:
 
 def _fits(part: _Part, instruction_axes: tuple[str, ...], kernel_axes: tuple[str, ...]) -> bool:
     """Return whether fused kernel axes are no longer than the instruction's axes; False where that is unknown."""
-    wanted = [part.statement.axis(k).extent.value for k in kernel_axes]
+    required = [part.statement.axis(k).extent.value for k in kernel_axes]
     lengths = [_longest(part.pattern, a) for a in instruction_axes]
-    if None in wanted or None in lengths:
+    if None in required or None in lengths:
         return False
-    return prod(w for w in wanted if w is not None) <= prod(n for n in lengths if n is not None)
+    return prod(w for w in required if w is not None) <= prod(n for n in lengths if n is not None)
 
 
 def _longest(pattern: Pattern, axis: str) -> int | None:

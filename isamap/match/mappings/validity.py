@@ -54,7 +54,7 @@ class Condition:
     """A condition on one operand, or on two reads of it.
 
     It requires that equal subscripts on the given side imply equal subscripts on the wanted side. `given`
-    and `wanted` name the instruction's axes as `%i`, the kernel's as `m`.
+    and `required` name the instruction's axes as `%i`, the kernel's as `m`.
     """
 
     clause: Clause
@@ -89,9 +89,9 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
 
-    def condition(clause: Clause, name: str, given: Sequence[Index], wanted: Sequence[Index]) -> Condition:
-        used = frozenset(s for i in (*given, *wanted) for s in i.symbols)
-        return Condition(clause, name, Sides(tuple(given), tuple(dict.fromkeys(wanted))), used)
+    def condition(clause: Clause, name: str, given: Sequence[Index], required: Sequence[Index]) -> Condition:
+        used = frozenset(s for i in (*given, *required) for s in i.symbols)
+        return Condition(clause, name, Sides(tuple(given), tuple(dict.fromkeys(required))), used)
 
     found: list[Condition] = []
     for b in bindings:
@@ -114,10 +114,10 @@ def _between_reads(bindings: Bindings, lanes: MappingType[str, Index | int]) -> 
         if pairs is None:
             pairs = ((ZERO, Index.of(1)),)  # they may not meet
         mine, theirs = ([i.substitute(lanes) for i in b.pattern] for b in (one, other))
-        wanted = tuple(dict.fromkeys(pairs))
-        there = Sides(tuple(theirs), tuple(w for _, w in wanted))
-        used = frozenset(s for i in (*mine, *theirs, *(i for p in wanted for i in p)) for s in i.symbols)
-        sides = Sides(tuple(mine), tuple(w for w, _ in wanted), there)
+        required = tuple(dict.fromkeys(pairs))
+        there = Sides(tuple(theirs), tuple(w for _, w in required))
+        used = frozenset(s for i in (*mine, *theirs, *(i for p in required for i in p)) for s in i.symbols)
+        sides = Sides(tuple(mine), tuple(w for w, _ in required), there)
         yield Condition("operand-twice", one.name, sides, used, (one.pattern, other.pattern))
 
 
@@ -174,7 +174,7 @@ def verdict(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> Verdic
     if sides.other is not None:
         return _judge_reads(sides, sides.other, groups, space)
     moving = {a for g in groups for a in (*g.instruction_axes, *g.kernel_axes)}
-    if not any(moving & i.symbols for i in sides.wanted) or _is_determined(sides, groups, space):
+    if not any(moving & i.symbols for i in sides.required) or _is_determined(sides, groups, space):
         return "holds"
     if _breaks_alone(sides, groups, space):
         return "fails"
@@ -274,7 +274,7 @@ def _breaks_alone(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> 
         if all(lengths[a] == 1 for a in group.instruction_axes):
             continue
         for axis in (*group.instruction_axes, *group.kernel_axes):
-            steps = [i.coefficient(axis) for i in sides.wanted if axis in i.symbols]
+            steps = [i.coefficient(axis) for i in sides.required if axis in i.symbols]
             moves = any(s is not None and s.value for s in steps)
             is_long = lengths[axis] != 1 if axis in lengths else extents[axis].value != 1
             if moves and is_long:
@@ -293,10 +293,10 @@ def _is_spanned(sides: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bo
     runs = dict(space.bindings) | {g.kernel_axes[0]: Index.of(g.instruction_axes[0]) for g in groups}
     axes = tuple(g.instruction_axes[0] for g in groups)
     given = _rows([i.substitute(runs) for i in sides.given], axes)
-    wanted = _rows([i.substitute(runs) for i in sides.wanted], axes)
-    if given is None or wanted is None or any(step.value is None for row in given for step in row):
+    required = _rows([i.substitute(runs) for i in sides.required], axes)
+    if given is None or required is None or any(step.value is None for row in given for step in row):
         return False
-    return _follow(wanted, given, len(axes))
+    return _follow(required, given, len(axes))
 
 
 def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...], space: Space) -> bool:
@@ -326,13 +326,13 @@ def _is_spanned_between(sides: Sides, other: Sides, groups: tuple[AxisGroup, ...
             ]
         )
 
-    given, wanted = rows(sides.given, other.given), rows(sides.wanted, other.wanted)
-    if given is None or wanted is None or any(s.value is None for row in given for s in row[:-1]):
+    given, required = rows(sides.given, other.given), rows(sides.required, other.required)
+    if given is None or required is None or any(s.value is None for row in given for s in row[:-1]):
         return False
-    return _follow(wanted, given, len(names))
+    return _follow(required, given, len(names))
 
 
-def _follow(wanted: list[Row], given: list[Row], columns: int) -> bool:
+def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
     """Return whether rows are sums of multiples of given ones, whose first columns are numbers."""
     left, pivots = given, list[tuple[int, Row]]()
     for column in range(columns):
@@ -341,8 +341,8 @@ def _follow(wanted: list[Row], given: list[Row], columns: int) -> bool:
             left = [_without(r, column, pivot) for r in left if r is not pivot]
             pivots.append((column, pivot))
     for column, pivot in pivots:
-        wanted = [_without(r, column, pivot) for r in wanted]
-    return not any(step.terms for row in wanted for step in row)
+        required = [_without(r, column, pivot) for r in required]
+    return not any(step.terms for row in required for step in row)
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:

@@ -20,8 +20,8 @@ from math import prod
 from isamap.ir import Cast, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
+from isamap.match.operand_loads.load_request import BlockMove, MoveSearch
 from isamap.match.operand_loads.standing import standing
-from isamap.match.operand_loads.want import BlockMove, MoveSearch
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Binding

@@ -7,7 +7,7 @@ from typing import Literal
 
 from isamap.ir import Index, Instruction
 from isamap.match.moves.transfers import Transfer
-from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove
+from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
 from isamap.match.patterns.address import Location
 from isamap.match.tiles.operand_tiles import OperandTile
 from isamap.source import added

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from isamap.ir import Expr, Index
 from isamap.ir.walk import reads
-from isamap.match.operand_loads.want import MoveSearch
+from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.patterns.address import address_of
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 

@@ -12,8 +12,8 @@ from isamap.ir import Index, Operand
 from isamap.ir.bind import comparison_holds
 from isamap.machine import unset_state
 from isamap.match.moves.scratch_buffers import uncleared
+from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.load_search import find_operand_load
-from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import axis_limits, fit_shape
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, in_tiles, is_read_of
@@ -40,7 +40,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
     if not writers:
         without = _without_state(operand, search)
         return without or f"{machine} has no instruction that writes {operand.dtype} to {operand.memory}"
-    if find_operand_load(search, operand.want({}, expr=in_tiles(operand, search))) is None:
+    if find_operand_load(search, operand.request({}, expr=in_tiles(operand, search))) is None:
         loads = {p.instruction.name: p.output for p in writers if _reads_memory(p, search)}
         others = {p.instruction.name: p.output for p in writers}
         hindered = (said for p in writers if _reads_memory(p, search) and (said := _unmet(p, operand.shape)))
@@ -91,8 +91,8 @@ def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[
     size = prod(operand.shape)
     as_many = (name for name, o in others.items() if prod(e.value or 0 for e in o.shape) == size)
     name = next(as_many, next(iter(others)))
-    wanted, there = (_shown(operand.dtype.name, s) for s in (operand.shape, others[name].shape))
-    missing = f"no move of {machine} {verb.format(wanted)} {operand.memory}"
+    requested, there = (_shown(operand.dtype.name, s) for s in (operand.shape, others[name].shape))
+    missing = f"no move of {machine} {verb.format(requested)} {operand.memory}"
     nearest = f"the nearest, {name}, has {there} there"
     return f"{missing}: {nearest}; the moved and the computed tile need the same shape"
 

@@ -43,9 +43,9 @@ from isamap.match.moves.transfers import (
     find_transfer,
     shown_axes,
 )
+from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.operand_loads.store_search import find_operand_store
-from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import digits_of, pattern_of
 from isamap.match.patterns.reach import dims, extents_of
@@ -166,7 +166,7 @@ def _input_ways(operand: OperandTile, tile: Tile, search: MoveSearch, every: boo
 
 def _direct(operand: OperandTile, tile: Tile, search: MoveSearch) -> Movement | None:
     """Return the operand read where its array lies."""
-    found = bring(search, tile, operand, operand.want({}))
+    found = bring(search, tile, operand, operand.request({}))
     if found is None:
         return None
     if isinstance(found, Location):
@@ -181,7 +181,7 @@ def _through_buffer(operand: OperandTile, tile: Tile, search: MoveSearch) -> Mov
     """Return the operand copied into a buffer of tiles, and loaded from there."""
     if len(reads(operand.subject)) > 1:  # what is computed from several arrays is computed where it is used
         return None
-    loaded = bring(search, tile, operand, operand.want({}, expr=in_tiles(operand, search)))
+    loaded = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search)))
     copied = _copied(operand, tile, search, back=False)
     if loaded is None:
         return through_scratchpad(operand, tile, search)
@@ -223,8 +223,8 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
             Movement(acc.name, "none", (), held if is_known else explain_missing_move(acc, tile, search)),
         )
     target, value = accumulator_store(tile)
-    first = find_operand_load(search, acc.want({}))
-    back = find_operand_store(search, target, value, "", None, acc.want({}))
+    first = find_operand_load(search, acc.request({}))
+    back = find_operand_store(search, target, value, "", None, acc.request({}))
     found: list[Movement] = []
     if first is not None and back is not None:
         chain = (*steps_of(first), *steps_of(back))
@@ -232,8 +232,8 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
         if not every:
             return tuple(found)
     cell = in_tiles(acc, search)
-    loaded = find_operand_load(search, acc.want({}, expr=cell))
-    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.want({}))
+    loaded = find_operand_load(search, acc.request({}, expr=cell))
+    stored = find_operand_store(search, cell, acc.held, acc.memory, acc.dtype, acc.request({}))
     copies = [_copied(acc, tile, search, back=b) for b in (False, True)]
     into, out = copies
     if loaded is not None and stored is not None and into is not None and out is not None:
@@ -257,7 +257,7 @@ def _assigned(tile: Tile, search: MoveSearch) -> tuple[tuple[Movement, ...], ...
     assert value is not None
     fixed = {a.name: a.extent for a in tile.axes if a.name.startswith("_") and a.tile > 1}
     output = tile.pattern.output.name
-    found = find_operand_store(search, target, value, result.memory, result.dtype, result.want(fixed))
+    found = find_operand_store(search, target, value, result.memory, result.dtype, result.request(fixed))
     if found is None or found.instruction != tile.mapping.instruction:
         said = in_scratchpad(tile.pattern.instruction, tile.statement, search)
         if said is None and found is not None:
@@ -282,7 +282,7 @@ def _around_register(
 ) -> tuple[tuple[Movement, ...], ...]:
     """Of an instruction between registers: which of its ends is not moved, what it reads or writes."""
     output = tile.pattern.output
-    brought = find_operand_load(search, result.want({}))
+    brought = find_operand_load(search, result.request({}))
     read = Movement(result.name, "none", (), explain_missing_move(result, tile, search))
     if brought is not None:
         chain = steps_of(brought)
@@ -290,7 +290,7 @@ def _around_register(
     why = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
     written = Movement(output.name, "none", (), why)
     held = Read(f"$value:{output.memory}", tuple(Index.of(d) for d in dims(len(result.shape))), output.dtype)
-    back = find_operand_store(search, target, held, output.memory or "", output.dtype, result.want({}))
+    back = find_operand_store(search, target, held, output.memory or "", output.dtype, result.request({}))
     if brought is None and back is not None:
         chain = steps_of(back)
         written = replace(moved_by(result, kind_of(chain, 1, search), chain), operand=output.name)

@@ -20,8 +20,8 @@ from isamap.ir.walk import map_reads, parts_of, with_parts
 from isamap.match.moves.chains import timed_steps
 from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchpads
 from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
-from isamap.match.operand_loads.want import MoveSearch, OperandMove
 from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.source import added
@@ -278,7 +278,7 @@ def find_delivered(
         here[read] = Read(name, (at, *(lanes[c] for c in counted(read, copy))), read.dtype)
     value = map_reads(copy.value, lambda read: here.get(read, read))
     there = Read(names[0], (start, *acc.cells), copy.target.dtype)
-    return find_operand_store(search, there, value, "", None, acc.want({}))
+    return find_operand_store(search, there, value, "", None, acc.request({}))
 
 
 def counted(read: Read, copy: Copy) -> tuple[str, ...]:

@@ -21,8 +21,8 @@ from isamap.ir.walk import map_reads
 from isamap.machine import Machine, Memory
 from isamap.match.moves.chains import Movement, moved_by, steps_of
 from isamap.match.moves.transfers import Copy, copy_by_axes, fills_all, find_transfer, shown_axes
+from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
-from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
@@ -173,9 +173,9 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
     """Values of the parameters that extents are; None where an extent is fixed, or limited, otherwise."""
     found: dict[str, Index] = {}
     for axis in pattern.axes:
-        wanted, most = extents[axis.name], largest(extents[axis.name])
+        requested, most = extents[axis.name], largest(extents[axis.name])
         if axis.extent.value is not None:
-            if wanted.value != axis.extent.value:
+            if requested.value != axis.extent.value:
                 return None
             continue
         (symbol,) = axis.extent.symbols if len(axis.extent.symbols) == 1 else ("",)
@@ -184,9 +184,9 @@ def _params(pattern: Pattern, extents: Mapping[str, Index]) -> dict[str, Index] 
         param = pattern.instruction.param(symbol)
         low = param.low.value if param.low is not None and param.low.value is not None else 1
         high = param.high.value if param.high is not None else None
-        if high is None or most > high or (wanted.value is not None and wanted.value < low) or low > 1:
+        if high is None or most > high or (requested.value is not None and requested.value < low) or low > 1:
             return None
-        if found.setdefault(symbol, wanted) != wanted:
+        if found.setdefault(symbol, requested) != requested:
             return None
     return found
 
@@ -256,7 +256,7 @@ def homes_of(
     for home in ("", *(m.name for m in scratchpads(search.machine))):
         if home and not is_whole(operand, home, search):
             continue
-        brought = bring(search, tile, operand, operand.want({}, expr=in_tiles(operand, search, home)))
+        brought = bring(search, tile, operand, operand.request({}, expr=in_tiles(operand, search, home)))
         if brought is None or (home and scratch_move(operand, tile, home, search) is None):
             continue
         if not home or is_cleared(operand, tile, home, search):
@@ -287,7 +287,7 @@ def uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
             if is_cleared(operand, tile, memory.name, search):
                 continue
             cells = in_tiles(operand, search, memory.name)
-            if bring(search, tile, operand, operand.want({}, expr=cells)) is not None:
+            if bring(search, tile, operand, operand.request({}, expr=cells)) is not None:
                 return no_clearing(operand.dtype, memory.name, f"tiles of `{operand.name}` are", search)
     return None
 
@@ -348,8 +348,8 @@ def through_scratchpad(
         chain = () if isinstance(loaded, Location) else steps_of(loaded)
         if back and not search.is_addressable(operand.memory):
             cell = in_tiles(operand, search, home)
-            want = operand.want({})
-            stored = find_operand_store(search, cell, operand.held, operand.memory, operand.dtype, want)
+            request = operand.request({})
+            stored = find_operand_store(search, cell, operand.held, operand.memory, operand.dtype, request)
             if stored is None:
                 continue
             chain = (*chain, *steps_of(stored))

@@ -17,9 +17,9 @@ from math import prod
 from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
 from isamap.ir.walk import map_reads
+from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove
 from isamap.match.operand_loads.standing import is_lane, lying, standing
 from isamap.match.operand_loads.store_search import find_operand_store, widths
-from isamap.match.operand_loads.want import MoveSearch, OperandMove, Want
 from isamap.match.patterns.address import laid_over, wraps
 from isamap.match.patterns.reach import dims
 from isamap.match.tiles.held_sums import Written, with_held
@@ -70,7 +70,7 @@ def find_transfer(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -
                 best = found
     if best is not None:
         return best
-    one = Want(copy.value, "", copy.value.dtype, (), ())
+    one = LoadRequest(copy.value, "", copy.value.dtype, (), ())
     single = find_operand_store(search, copy.target, copy.value, "", None, one)
     return Transfer(None, 1, single) if single is not None else _alone(copy, search)
 
@@ -116,8 +116,8 @@ def _deliver(
     if wraps(value, (width,), search.strides):
         return None
     part = Index.of(width) if width < register else None
-    want = Want(value, "", value.dtype, (register,), (part,))
-    found = find_operand_store(search, target, value, "", None, want)
+    request = LoadRequest(value, "", value.dtype, (register,), (part,))
+    found = find_operand_store(search, target, value, "", None, request)
     return Transfer(counter, width, found) if found is not None else None
 
 

@@ -20,8 +20,8 @@ from isamap.machine import Machine
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import choices, tile_of
+from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.store_search import find_operand_store
-from isamap.match.operand_loads.want import MoveSearch
 from isamap.match.tiles.operand_tiles import (
     OperandTile,
     Tile,
@@ -182,15 +182,15 @@ def _at_edge(operand: OperandTile, cut: list[LoopAxis], tile: Tile, search: Move
     if tile.result is not None:
         assert tile.target_elements is not None
         assert tile.value_elements is not None
-        want = operand.want(part)
+        request = operand.request(part)
         value = find_operand_store(
-            search, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, want
+            search, tile.target_elements, tile.value_elements, operand.memory, operand.dtype, request
         )
         return "masked" if value is not None else "staged"
-    if bring(search, tile, operand, operand.want(part, filled=filled)) is None:
+    if bring(search, tile, operand, operand.request(part, filled=filled)) is None:
         return "staged"
     if operand is tile.accumulator:
         target, held = accumulator_store(tile)
-        if find_operand_store(search, target, held, "", None, operand.want(part)) is None:
+        if find_operand_store(search, target, held, "", None, operand.request(part)) is None:
             return "staged"
     return "masked"

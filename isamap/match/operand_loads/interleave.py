@@ -1,6 +1,6 @@
 """Loads of partially used registers, and loads by instructions that write a register in pieces.
 
-An interleave of two rows wants of each some lanes only; a register that is read in such lanes may be made by
+An interleave of two rows needs only some lanes of each; a register that is read in such lanes may be made by
 whatever fills these. Of all digits of the lane number along which elements do not follow each other in memory
 the lowest is taken apart first, so that each order of interleaves is tried once.
 
@@ -8,7 +8,7 @@ Permutations of one register are tried as loads only where they bring neighbours
 
     z[2*i + p] = a[16*p + i]    of two rows in turn makes two rows side by side
 
-A search that laid every permutation over every want would go through all of their products. One that has to
+A search that laid every permutation over every request would go through all of their products. One that has to
 gain on the number of lanes next to which the next element of memory stands goes straight to the rows.
 """
 
@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from isamap.ir import Axis, Expr, Index, Operand, Read, substitute_expr
 from isamap.ir.evaluate import box_points, evaluate_index
+from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
 from isamap.match.operand_loads.register_parts import Box, Lanes, axes_at, box_of
-from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove, Want, placement_of
 from isamap.match.patterns.address import (
     LEAST_RUN,
     Location,
@@ -41,38 +41,38 @@ from isamap.transform import reads, symbols
 
 ALL_LANES: Lanes = frozenset(range(4096))  # more than any register has
 
-Find = Callable[[MoveSearch, Want, int], OperandMove | Leaf | None]
+Find = Callable[[MoveSearch, LoadRequest, int], OperandMove | Leaf | None]
 Source = OperandMove | Location | Leaf
 
 
-def used_lanes(want: Want) -> Lanes | None:
+def used_lanes(request: LoadRequest) -> Lanes | None:
     """Return the lanes of a register of one coordinate that matter; None where their number is known only later."""
-    if len(want.shape) != 1 or want.fill is not None:
+    if len(request.shape) != 1 or request.fill is not None:
         return None
-    if want.used is not None:
-        return want.used
-    part = want.valid[0]
+    if request.used is not None:
+        return request.used
+    part = request.valid[0]
     if part is not None and part.value is None:
         return None
-    return frozenset(range(want.shape[0] if part is None else min(part.value or 0, want.shape[0])))
+    return frozenset(range(request.shape[0] if part is None else min(part.value or 0, request.shape[0])))
 
 
-def lanes_apart(search: MoveSearch, want: Want) -> int | None:
+def lanes_apart(search: MoveSearch, request: LoadRequest) -> int | None:
     """Return how many lanes apart elements first do not follow each other in memory, when they lie in long runs.
 
     None when they lie in one, or in runs too short to be worth interleaving.
     """
-    places = _places(search, want)
+    places = _places(search, request)
     if places is None or not 1 < _runs(places) <= len(np.unique(places[1])) // LEAST_RUN:
         return None
     away = places - places[:, :1]
     return int(away[0][away[0] != away[1]][0])
 
 
-def rows_beside(search: MoveSearch, want: Want) -> int | None:
+def rows_beside(search: MoveSearch, request: LoadRequest) -> int | None:
     """Return the length of the rows that lanes hold one after the other; None where elements lie otherwise."""
-    places, apart = _places(search, want), lanes_apart(search, want)
-    if want.used is not None or places is None or apart is None:
+    places, apart = _places(search, request), lanes_apart(search, request)
+    if request.used is not None or places is None or apart is None:
         return None
     return apart if apart * _runs(places) == places.shape[1] else None
 
@@ -89,29 +89,29 @@ def is_joining(pieces: tuple[Pattern, ...]) -> bool:
     return sizes == {(Index.of(step_of(pieces)),)}
 
 
-def is_out_of_reach(search: MoveSearch, want: Want) -> bool:
+def is_out_of_reach(search: MoveSearch, request: LoadRequest) -> bool:
     """Return whether elements wrap around, or lanes that matter in part hold too many runs for interleaves."""
-    if wraps(want.expr, want.shape, search.strides):
+    if wraps(request.expr, request.shape, search.strides):
         return True
-    places = _places(search, want) if want.used is not None else None
+    places = _places(search, request) if request.used is not None else None
     return places is not None and _runs(places) > max(1, len(np.unique(places[1])) // LEAST_RUN)
 
 
-def places_of(search: MoveSearch, want: Want) -> NDArray[np.int64] | None:
+def places_of(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
     """Return the same for what is computed lane by lane from one array."""
-    found = [r for r in reads(want.expr) if "%0" in symbols(r)]
-    return _places(search, replace(want, expr=found[0])) if len(found) == 1 else None
+    found = [r for r in reads(request.expr) if "%0" in symbols(r)]
+    return _places(search, replace(request, expr=found[0])) if len(found) == 1 else None
 
 
-def _places(search: MoveSearch, want: Want) -> NDArray[np.int64] | None:
+def _places(search: MoveSearch, request: LoadRequest) -> NDArray[np.int64] | None:
     """Return the lanes that matter and where their elements lie; None where that is unclear. Shapes: (2, lanes).
 
     Given for made-up positions and strides: it spares searches, and is no proof of anything.
     """
-    used = used_lanes(want)
-    if not used or not isinstance(want.expr, Read):
+    used = used_lanes(request)
+    if not used or not isinstance(request.expr, Read):
         return None
-    address = address_of(want.expr, search.strides)
+    address = address_of(request.expr, search.strides)
     if address is None:
         return None
     lanes = np.array(sorted(used), np.int64)
@@ -128,15 +128,15 @@ def _runs(places: NDArray[np.int64]) -> int:
 
 
 def try_pieces(
-    search: MoveSearch, pieces: tuple[Pattern, ...], want: Want, moves: int, find: Find
+    search: MoveSearch, pieces: tuple[Pattern, ...], request: LoadRequest, moves: int, find: Find
 ) -> OperandMove | None:
     """Return the instruction laid over a want, each of its pieces over the lanes that it writes."""
-    used = used_lanes(want)
+    used = used_lanes(request)
     first = pieces[0]
-    params = fit_shape(first.output, want.shape)
+    params = fit_shape(first.output, request.shape)
     if used is None or params is None or not holds(first, params):
         return None
-    if placement_of(first.output, params) != want.placement:
+    if placement_of(first.output, params) != request.placement:
         return None
     if {p.name for p in first.instruction.params} - params.keys():
         return None
@@ -151,7 +151,7 @@ def try_pieces(
         boxes.append(box)
     if not used <= frozenset().union(*(b.lanes for b in boxes)):
         return None
-    subjects = [_subject(p, b, want) for p, b in zip(pieces, boxes, strict=True)]
+    subjects = [_subject(p, b, request) for p, b in zip(pieces, boxes, strict=True)]
     parts = len(pieces) > 1 and not is_joining(pieces)
     if parts and not _takes_lowest_apart(subjects, boxes, search):
         return None
@@ -167,13 +167,13 @@ def try_pieces(
     return OperandMove(
         first.name,
         first.output.name,
-        want.memory,
-        want.dtype,
-        want.shape,
+        request.memory,
+        request.dtype,
+        request.shape,
         chosen,
         tuple(inputs),
         cost,
-        registers=want.registers,
+        registers=request.registers,
     )
 
 
@@ -183,11 +183,11 @@ def _around(piece: Pattern, lengths: dict[str, int], used: Lanes) -> Box | None:
     return replace(whole, full=False) if whole is not None and used <= whole.lanes else None
 
 
-def _subject(piece: Pattern, box: Box, want: Want) -> Expr:
+def _subject(piece: Pattern, box: Box, request: LoadRequest) -> Expr:
     """Return the value that the piece has to write, over its axes `%a`."""
     extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
     moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
-    return laid_over(want.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
+    return laid_over(request.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSearch) -> bool:
@@ -227,19 +227,19 @@ def _source(
         binding = Binding(operand.name, value.index, subject)
         place = search.locate(piece.instruction, binding, params, limits)
         return (operand.name, place) if place is not None else None
-    wanted = wanted_lanes(operand, value.index, subject, piece.axes, limits, params)
-    found = find(search, wanted, moves) if wanted is not None else None
+    requested = requested_lanes(operand, value.index, subject, piece.axes, limits, params)
+    found = find(search, requested, moves) if requested is not None else None
     return None if found is None else (operand.name, found)
 
 
-def wanted_lanes(
+def requested_lanes(
     operand: Operand,
     subscripts: tuple[Index, ...],
     subject: Expr,
     axes: tuple[Axis, ...],
     limits: dict[str, int],
     params: Params,
-) -> Want | None:
+) -> LoadRequest | None:
     """Return what a register of one coordinate must hold where a subscript reads it; None when that is unclear.
 
     `subject` is over axes `%a`; every axis runs from 0 to its limit.
@@ -260,20 +260,22 @@ def wanted_lanes(
     expr = simplify_expr(elements, {"%0": len(lanes) if dense else size})
     used = None if dense else lanes
     placement = placement_of(operand, params)
-    return Want(expr, operand.memory or "", operand.dtype, (size,), (part,), used=used, placement=placement)
+    return LoadRequest(
+        expr, operand.memory or "", operand.dtype, (size,), (part,), used=used, placement=placement
+    )
 
 
 MAX_LANES = 4096
 
 
-def is_wasted(search: MoveSearch, pattern: Pattern, want: Want) -> bool:
+def is_wasted(search: MoveSearch, pattern: Pattern, request: LoadRequest) -> bool:
     """Return whether the instruction permutes a register and brings no more of its lanes together."""
     if pattern.name not in search.known.turns:
         search.known.turns[pattern.name] = _lanes_read(pattern)
     lanes = search.known.turns[pattern.name]
     if lanes is None:
         return False
-    places = places_of(search, want)
+    places = places_of(search, request)
     if places is None or places.shape[1] != len(lanes):
         return True
     before, after = places[1], np.empty_like(places[1])

@@ -1,8 +1,8 @@
 """Search for operand loads: chains of move, conversion and arithmetic instructions into a register.
 
-What is wanted is a register of a memory, a type and a shape whose element [%0, %1] is an expression of its
+What is requested is a register of a memory, a type and a shape whose element [%0, %1] is an expression of its
 coordinates, such as `f32(A[@m, 2*@k + %0])`. The search lays every instruction that writes such a register
-over that expression; what the instruction reads is wanted in turn, until only elements in memory, at strides
+over that expression; what the instruction reads is requested in turn, until only elements in memory, at strides
 that the instruction takes, are left. A broadcast, a widening load, a bias addition are found the same way.
 """
 
@@ -17,12 +17,12 @@ from isamap.match.operand_loads.interleave import (
     is_out_of_reach,
     is_wasted,
     lanes_apart,
+    requested_lanes,
     rows_beside,
     step_of,
     try_pieces,
-    wanted_lanes,
 )
-from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove, Want, placement_of
+from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
 from isamap.match.patterns.address import Location, laid_over
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
@@ -35,62 +35,65 @@ VALUE = "$value"  # the pseudo-buffer that stands for a register already compute
 
 
 def find_place(
-    search: MoveSearch, instruction: Instruction, name: str, want: Want, params: Params
+    search: MoveSearch, instruction: Instruction, name: str, request: LoadRequest, params: Params
 ) -> Location | None:
-    """Return where an instruction that reads memory itself finds what it wants; None when it does not lie so."""
+    """Return where an instruction that reads memory itself finds what it needs; None when it does not lie so."""
     if any(
-        part is not None and part.value != size for part, size in zip(want.valid, want.shape, strict=True)
+        part is not None and part.value != size
+        for part, size in zip(request.valid, request.shape, strict=True)
     ):
         return None
-    limits = {d.removeprefix("%"): size for d, size in zip(dims(len(want.shape)), want.shape, strict=True)}
-    binding = Binding(name, tuple(Index.of(a) for a in limits), want.expr)
+    limits = {
+        d.removeprefix("%"): size for d, size in zip(dims(len(request.shape)), request.shape, strict=True)
+    }
+    binding = Binding(name, tuple(Index.of(a) for a in limits), request.expr)
     return search.locate(instruction, binding, params, limits)
 
 
-def find_operand_load(search: MoveSearch, want: Want, moves: int = 0) -> OperandMove | Leaf | None:
+def find_operand_load(search: MoveSearch, request: LoadRequest, moves: int = 0) -> OperandMove | Leaf | None:
     """Return the cheapest chain that fills the requested register after so many moves; None when there is none."""
-    if search.is_addressable(want.memory):  # no register, and nothing is written to memory on the way
+    if search.is_addressable(request.memory):  # no register, and nothing is written to memory on the way
         return None
-    if _is_there(want):
+    if _is_there(request):
         return Leaf()
-    if want in search.underway:  # a chain never needs the very thing that it is to make
-        search.met.add(want)
+    if request in search.underway:  # a chain never needs the very thing that it is to make
+        search.met.add(request)
         return None
-    if want in search.memo:
-        return search.memo[want]
-    if moves >= min(MAX_MOVES, search.failed.get(want, MAX_MOVES)):
+    if request in search.memo:
+        return search.memo[request]
+    if moves >= min(MAX_MOVES, search.failed.get(request, MAX_MOVES)):
         return None
-    if is_out_of_reach(search, want):
-        search.failed[want] = 0
+    if is_out_of_reach(search, request):
+        search.failed[request] = 0
         return None
-    search.underway.add(want)
+    search.underway.add(request)
     best: OperandMove | None = None
-    for first, *others in _candidates(search, want):
+    for first, *others in _candidates(search, request):
         if best is not None and search.interval_ns(first.name, {}) >= best.cost_ns:
             continue
-        if others or want.used is not None:
-            found = try_pieces(search, (first, *others), want, moves, find_operand_load)
+        if others or request.used is not None:
+            found = try_pieces(search, (first, *others), request, moves, find_operand_load)
         else:
-            found = _try(search, first, want, moves)
+            found = _try(search, first, request, moves)
         if found is not None and (best is None or found.cost_ns < best.cost_ns):
             best = found
-    search.underway.remove(want)
-    search.met.discard(want)
-    if best is not None and _is_constant(want.expr):
+    search.underway.remove(request)
+    search.met.discard(request)
+    if best is not None and _is_constant(request.expr):
         best = replace(best, cost_ns=0.0)
     if best is not None:
-        search.memo[want] = best
+        search.memo[request] = best
     elif not search.met & search.underway:  # else it failed for where it was requested
-        search.failed[want] = moves  # behind more moves it fails as well
+        search.failed[request] = moves  # behind more moves it fails as well
     return best
 
 
-def _candidates(search: MoveSearch, want: Want) -> Iterator[tuple[Pattern, ...]]:
+def _candidates(search: MoveSearch, request: LoadRequest) -> Iterator[tuple[Pattern, ...]]:
     """Instructions that write such a register, as a whole and in pieces."""
-    key = (want.memory, want.dtype.name)
-    yield from ((p,) for p in search.known.producers.get(key, []) if not is_wasted(search, p, want))
-    if key in search.known.in_pieces and (apart := lanes_apart(search, want)) is not None:
-        rows = rows_beside(search, want)
+    key = (request.memory, request.dtype.name)
+    yield from ((p,) for p in search.known.producers.get(key, []) if not is_wasted(search, p, request))
+    if key in search.known.in_pieces and (apart := lanes_apart(search, request)) is not None:
+        rows = rows_beside(search, request)
         for pieces in search.known.in_pieces[key]:
             step = step_of(pieces)
             if step % rows == 0 if rows and is_joining(pieces) else step == apart:
@@ -105,52 +108,52 @@ def _is_constant(e: Expr) -> bool:
     return not reads(e) and all(s.startswith("%") for s in symbols(e))
 
 
-def _is_there(want: Want) -> bool:
-    e = want.expr
-    here = tuple(Index.of(d) for d in dims(len(want.shape)))
-    return isinstance(e, Read) and e.buffer == f"{VALUE}:{want.memory}" and e.index == here
+def _is_there(request: LoadRequest) -> bool:
+    e = request.expr
+    here = tuple(Index.of(d) for d in dims(len(request.shape)))
+    return isinstance(e, Read) and e.buffer == f"{VALUE}:{request.memory}" and e.index == here
 
 
 # --- one instruction laid over one want -------------------------------------------------------------------
 
 
-def _try(search: MoveSearch, pattern: Pattern, want: Want, moves: int) -> OperandMove | None:
-    params = fit_shape(pattern.output, want.shape) if heads_match(pattern.value, want.expr) else None
-    if params is None or placement_of(pattern.output, params) != want.placement:
+def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int) -> OperandMove | None:
+    params = fit_shape(pattern.output, request.shape) if heads_match(pattern.value, request.expr) else None
+    if params is None or placement_of(pattern.output, params) != request.placement:
         return None
-    placed = axis_limits(pattern, params, pattern.target.index, want.shape, want.valid)
+    placed = axis_limits(pattern, params, pattern.target.index, request.shape, request.valid)
     if placed is None:
         return None
     limits, masks = placed
-    if want.fill is not None and masks and (pattern.output.outside != "zero" or want.fill.value != 0):
+    if request.fill is not None and masks and (pattern.output.outside != "zero" or request.fill.value != 0):
         return None
-    coordinates = dict(zip(dims(len(want.shape)), pattern.target.index, strict=True))
+    coordinates = dict(zip(dims(len(request.shape)), pattern.target.index, strict=True))
     extents = {f"%{a}": e for a, e in limits.items()}
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
-    subject = laid_over(want.expr, over_axes, extents)
-    if want.fill is not None and not _leaves_fill(search, pattern, want, want.fill, masks):
+    subject = laid_over(request.expr, over_axes, extents)
+    if request.fill is not None and not _leaves_fill(search, pattern, request, request.fill, masks):
         return None
     for bindings in unify_once(pattern.value, subject):
-        built = find_inputs(search, pattern, bindings, params, limits, masks, want, moves)
+        built = find_inputs(search, pattern, bindings, params, limits, masks, request, moves)
         if built is not None:
             inputs, chosen, cost = built
             return OperandMove(
                 pattern.name,
                 pattern.output.name,
-                want.memory,
-                want.dtype,
-                want.shape,
+                request.memory,
+                request.dtype,
+                request.shape,
                 chosen,
                 inputs,
                 cost,
-                registers=want.registers,
+                registers=request.registers,
             )
     return None
 
 
 def _leaves_fill(
-    search: MoveSearch, pattern: Pattern, want: Want, fill: Const, masks: dict[str, Index]
+    search: MoveSearch, pattern: Pattern, request: LoadRequest, fill: Const, masks: dict[str, Index]
 ) -> bool:
     """Return whether elements beyond the valid ones come out as the fill.
 
@@ -165,7 +168,7 @@ def _leaves_fill(
     masked = {a.name for a in pattern.axes if a.extent.symbols & masks.keys()}
     open_axes = {
         axis
-        for index, part in zip(pattern.target.index, want.valid, strict=True)
+        for index, part in zip(pattern.target.index, request.valid, strict=True)
         if part is not None
         for axis in index.symbols - masked
     }
@@ -185,7 +188,7 @@ def find_inputs(
     params: Params,
     limits: dict[str, int],
     masks: dict[str, Index],
-    want: Want,
+    request: LoadRequest,
     moves: int,
 ) -> (
     tuple[tuple[tuple[str, OperandMove | Location | Leaf], ...], tuple[tuple[str, Index | Expr], ...], float]
@@ -194,7 +197,7 @@ def find_inputs(
     """Everything that the instruction reads, its parameters and the cost of the whole chain."""
     if (encoded := encoded_values(pattern.instruction, bindings)) is None:
         return None
-    reach = valid_parts(pattern, limits, want.shape, want.valid)
+    reach = valid_parts(pattern, limits, request.shape, request.valid)
     moves += isinstance(pattern.value, Read)
     chosen: dict[str, Index | Expr] = {n: Index.of(v) for n, v in params.items()}
     chosen |= masks
@@ -213,16 +216,16 @@ def find_inputs(
         if search.is_addressable(operand.memory):
             where = (
                 None
-                if reads_past(binding, limits, pattern, want.shape, want.valid)
+                if reads_past(binding, limits, pattern, request.shape, request.valid)
                 else search.locate(pattern.instruction, binding, params, limits)
             )
             if where is None:
                 return None
             inputs.append((binding.name, where))
             continue
-        fill = Const(want.fill.value, operand.dtype) if want.fill is not None else None
-        wanted = _register_want(operand, binding, pattern.axes, params, limits, reach, fill)
-        found = find_operand_load(search, wanted, moves) if wanted else None
+        fill = Const(request.fill.value, operand.dtype) if request.fill is not None else None
+        requested = _request_register(operand, binding, pattern.axes, params, limits, reach, fill)
+        found = find_operand_load(search, requested, moves) if requested else None
         if found is None:
             return None
         inputs.append((binding.name, found))
@@ -234,7 +237,7 @@ def find_inputs(
     return tuple(inputs), tuple(sorted(chosen.items())), cost
 
 
-def _register_want(
+def _request_register(
     operand: Operand,
     binding: Binding,
     of: tuple[Axis, ...],
@@ -242,7 +245,7 @@ def _register_want(
     limits: dict[str, int],
     reach: dict[Digits, Index | None],
     fill: Const | None,
-) -> Want | None:
+) -> LoadRequest | None:
     """Return the load request of a register operand, over its own coordinates; None where its value is unclear."""
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
@@ -251,7 +254,9 @@ def _register_want(
     axes = invert(binding.pattern, limits, names)
     if axes is None:
         whole = fill is None and all(part is None for part in reach.values())
-        return wanted_lanes(operand, binding.pattern, binding.subject, of, limits, params) if whole else None
+        return (
+            requested_lanes(operand, binding.pattern, binding.subject, of, limits, params) if whole else None
+        )
     free = {f"%{a}" for a, e in limits.items() if e > 1 and a not in axes}
     if free & symbols(binding.subject):
         return None
@@ -270,4 +275,6 @@ def _register_want(
             valid.append(None if span == size else Index.of(span))
     expr = laid_over(binding.subject, back, sizes)
     shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
-    return Want(expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), fill, placement=placement)
+    return LoadRequest(
+        expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), fill, placement=placement
+    )

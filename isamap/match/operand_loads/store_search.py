@@ -6,8 +6,8 @@ from itertools import product
 from math import prod
 
 from isamap.ir import DType, Expr, Index, Operand, Read
+from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove, placement_of
 from isamap.match.operand_loads.load_search import find_inputs
-from isamap.match.operand_loads.want import MoveSearch, OperandMove, Want, placement_of
 from isamap.match.patterns.address import laid_over
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
@@ -19,21 +19,21 @@ MOST_SIZES = 1024  # of an instruction that are priced one by one
 
 
 def find_operand_store(
-    search: MoveSearch, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+    search: MoveSearch, target: Read, value: Expr, memory: str, dtype: DType | None, request: LoadRequest
 ) -> OperandMove | None:
-    """Return the cheapest way to write `value`, an expression over the coordinates of `want`, to `target` in memory.
+    """Return the cheapest way to write `value`, an expression over the coordinates of `request`, to `target`.
 
-    `want` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say what the last
+    `request` gives shape and valid part; its expression is not looked at. `memory` and `dtype` say what the last
     instruction reads when it is to be the one that the mapping names; empty means any register.
     """
-    question = (target, value, memory, dtype, want)
+    question = (target, value, memory, dtype, request)
     if question not in search.stores:
         search.stores[question] = _cheapest(search, *question)
     return search.stores[question]
 
 
 def _cheapest(
-    search: MoveSearch, target: Read, value: Expr, memory: str, dtype: DType | None, want: Want
+    search: MoveSearch, target: Read, value: Expr, memory: str, dtype: DType | None, request: LoadRequest
 ) -> OperandMove | None:
     best: OperandMove | None = None
     for pattern in _writers(search, target.dtype):
@@ -42,9 +42,9 @@ def _cheapest(
                 continue
             if memory and (operand.memory, operand.dtype) != (memory, dtype):
                 continue
-            if memory and placement_of(operand, fit_shape(operand, want.shape) or {}) != want.placement:
+            if memory and placement_of(operand, fit_shape(operand, request.shape) or {}) != request.placement:
                 continue
-            found = _try_store(search, pattern, operand, target, value, want)
+            found = _try_store(search, pattern, operand, target, value, request)
             if found is not None and (best is None or found.cost_ns < best.cost_ns):
                 best = found
     return best
@@ -60,29 +60,29 @@ def _writers(search: MoveSearch, dtype: DType) -> list[Pattern]:
 
 
 def _try_store(
-    search: MoveSearch, pattern: Pattern, operand: Operand, target: Read, value: Expr, want: Want
+    search: MoveSearch, pattern: Pattern, operand: Operand, target: Read, value: Expr, request: LoadRequest
 ) -> OperandMove | None:
     """Return the store of a value by this instruction; None if its register operand cannot have that shape."""
-    params = fit_shape(operand, want.shape)
+    params = fit_shape(operand, request.shape)
     own = [b for b in reads(pattern.value) if b.buffer == operand.name]
     if params is None or len(own) != 1:
         return None
-    placed = axis_limits(pattern, params, own[0].index, want.shape, want.valid)
+    placed = axis_limits(pattern, params, own[0].index, request.shape, request.valid)
     if placed is None:
         return None
     limits, masks = placed
     if pattern.output.outside in ("zero", "undefined") and (masks or not _is_filled(pattern, params, limits)):
         return None  # it would write what lies behind
     prefixed = {a: Index.of(f"%{a}") for a in limits}
-    over = {d: i.substitute(prefixed) for d, i in zip(dims(len(want.shape)), own[0].index, strict=True)}
+    over = {d: i.substitute(prefixed) for d, i in zip(dims(len(request.shape)), own[0].index, strict=True)}
     extents = {f"%{a}": e for a, e in limits.items()}
     written = laid_over(target, over, extents)
     subject = laid_over(value, over, extents)
     assert isinstance(written, Read)
-    through = replace(want, expr=subject)
+    through = replace(request, expr=subject)
     output = Binding(pattern.output.name, pattern.target.index, written)
     whole = Pattern(pattern.instruction, _reading(pattern, own[0]))
-    if reads_past(output, limits, whole, want.shape, want.valid):
+    if reads_past(output, limits, whole, request.shape, request.valid):
         return None
     place = search.locate(pattern.instruction, output, params, limits)
     if place is None:
@@ -96,7 +96,7 @@ def _try_store(
                 pattern.output.name,
                 pattern.output.memory or "",
                 target.dtype,
-                want.shape,
+                request.shape,
                 chosen,
                 inputs,
                 cost,

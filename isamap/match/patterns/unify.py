@@ -136,15 +136,15 @@ def _unify_cast(pattern: Cast, subject: Expr, bound: Bindings) -> Iterator[Bindi
     """Casts agree, or the pattern casts from a type that holds all values of the subject's narrower one."""
     if not isinstance(subject, Cast) or (pattern.dtype, pattern.mode) != (subject.dtype, subject.mode):
         return
-    inner, wanted = subject.value, pattern.value.dtype
-    if inner.dtype == wanted:
+    inner, required = subject.value, pattern.value.dtype
+    if inner.dtype == required:
         yield from _unify(pattern.value, inner, bound)
     elif (
         pattern.mode != "bits"
         and isinstance(pattern.value, Read)
-        and passes_through(inner.dtype, wanted, pattern.dtype)
+        and passes_through(inner.dtype, required, pattern.dtype)
     ):
-        yield from _unify(pattern.value, Cast(inner, wanted), bound)
+        yield from _unify(pattern.value, Cast(inner, required), bound)
 
 
 def _bind(new: Binding, bound: Bindings) -> Iterator[Bindings]:

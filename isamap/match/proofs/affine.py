@@ -92,14 +92,14 @@ def affine_facts(names: Names, facts: Sequence[Constraint]) -> list[str]:
 
 
 def determined(
-    subscripts: Sequence[Index], extents: Mapping[str, Index], wanted: Iterable[str]
+    subscripts: Sequence[Index], extents: Mapping[str, Index], required: Iterable[str]
 ) -> bool | None:
-    """Return whether equal subscripts imply that the axes `wanted` are equal, other symbols being fixed.
+    """Return whether equal subscripts imply that the axes `required` are equal, other symbols being fixed.
 
     `extents` says how far axes run; a symbol in it is some size of at least 1. Terms without such axes are
     equal on both sides and drop out. A subscript that is not affine says nothing.
     """
-    names, asked = Names(), list(wanted)
+    names, asked = Names(), list(required)
     used = [a for a in extents if any(a in i.symbols for i in subscripts)]
     if not set(asked) <= set(used):
         return False
@@ -220,12 +220,12 @@ def _holds(
     conditions = [c for a, e in (*lanes.items(), *axes.items()) for c in _range(names, a, e)]
     for group in groups:
         conditions += _link(names, group, pairs, exact=exact)
-    given, wanted = (own, theirs) if from_lanes else (theirs, own)
+    given, required = (own, theirs) if from_lanes else (theirs, own)
     moved = {**lanes, **axes}
     for subscript in given:
         difference = names.text(_difference(subscript, moved))
         conditions += [f"{difference} = 0"] if difference is not None else []
-    broken = [b for subscript in wanted for b in _differs(names, subscript, moved)]
+    broken = [b for subscript in required for b in _differs(names, subscript, moved)]
     if not broken:
         return True
     return is_empty(names, (*conditions, " or ".join(broken)))

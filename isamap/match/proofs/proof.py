@@ -187,9 +187,9 @@ def _trees_agree(case: _Case) -> None:
     own, theirs = case.pattern.statement.assign, case.statement.assign
     if own.op != theirs.op:
         raise _OpenQuestion("the operations differ")
-    wanted = theirs.target.dtype if theirs.op is None else case.statement.accumulator
-    if own.target.dtype != wanted:
-        raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {wanted}")
+    required = theirs.target.dtype if theirs.op is None else case.statement.accumulator
+    if own.target.dtype != required:
+        raise _OpenQuestion(f"the instruction's result is {own.target.dtype}, not {required}")
 
 
 def _filled(e: Expr, subjects: MappingType[str, Expr]) -> Expr:

@@ -47,13 +47,13 @@ def refuse_axes(case: Case) -> Cause | None:
         return None
     fewest = min(missing, key=lambda m: len(m.axes))
     axis = fewest.axes[0]
-    wanted = instruction_signature(axis.name, pattern, fewest.bindings)
-    runs = _runs_over(case, axis, wanted, fewest.bindings)
+    required = instruction_signature(axis.name, pattern, fewest.bindings)
+    runs = _runs_over(case, axis, required, fewest.bindings)
     return (
-        _ordered(case, axis, wanted, fewest, runs)
-        or _of_one(case, axis, wanted, fewest, runs)
-        or _in_every_operand(case, axis, wanted, fewest, runs)
-        or _nothing_like_it(case, axis, wanted, fewest, runs)
+        _ordered(case, axis, required, fewest, runs)
+        or _of_one(case, axis, required, fewest, runs)
+        or _in_every_operand(case, axis, required, fewest, runs)
+        or _nothing_like_it(case, axis, required, fewest, runs)
     )
 
 
@@ -62,16 +62,16 @@ def _axes_without_place(pattern: Pattern, statement: Statement, bindings: Bindin
         kernel_signature(a.name, statement.assign, bindings) for a in statement.axes if a.extent.value != 1
     ]
     for axis in pattern.axes:
-        wanted = instruction_signature(axis.name, pattern, bindings)
-        if axis.extent.value != 1 and not any(may_run_on(g, wanted) for g in given):
+        required = instruction_signature(axis.name, pattern, bindings)
+        if axis.extent.value != 1 and not any(may_run_on(g, required) for g in given):
             yield axis
 
 
-def _runs_over(case: Case, axis: Axis, wanted: Signature, bindings: Bindings) -> str:
+def _runs_over(case: Case, axis: Axis, required: Signature, bindings: Bindings) -> str:
     """`runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
     pattern = case.pattern
     assert pattern is not None
-    inputs, is_output = wanted
+    inputs, is_output = required
     indexed = [*sorted(inputs), *([pattern.target.buffer] if is_output else [])]
     stands = {name: brief(b.subject) for name, b in places(bindings)}
     stands[pattern.target.buffer] = brief(case.statement.assign.target)
@@ -80,14 +80,14 @@ def _runs_over(case: Case, axis: Axis, wanted: Signature, bindings: Bindings) ->
     return f"runs over {axis.name} in {names}{never}"
 
 
-def _fitting(case: Case, axes: tuple[Axis, ...], wanted: Signature, bindings: Bindings) -> Axis | None:
+def _fitting(case: Case, axes: tuple[Axis, ...], required: Signature, bindings: Bindings) -> Axis | None:
     """Return the first of some axes of the statement that may run on the instruction's."""
     assign = case.statement.assign
-    return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), wanted)), None)
+    return next((a for a in axes if may_run_on(kernel_signature(a.name, assign, bindings), required)), None)
 
 
-def _ordered(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs: str) -> Cause | None:
-    found = _fitting(case, case.statement.sequence, wanted, missing.bindings)
+def _ordered(case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Cause | None:
+    found = _fitting(case, case.statement.sequence, required, missing.bindings)
     if found is None:
         return None
     message = f"{runs}: only {found.name} does, and `seq` keeps that in order"
@@ -98,9 +98,9 @@ def _ordered(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs
     return Cause("ordered-axis", message, found.span, axis.span, edit, edits)
 
 
-def _of_one(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs: str) -> Cause | None:
+def _of_one(case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Cause | None:
     single = tuple(a for a in case.statement.axes if a.extent.value == 1)
-    found = _fitting(case, single, wanted, missing.bindings)
+    found = _fitting(case, single, required, missing.bindings)
     if found is None:
         return None
     message = f"{runs}: only {found.name} does, and its extent is 1{_utilisation(missing.axes)}"
@@ -109,7 +109,7 @@ def _of_one(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs:
 
 
 def _in_every_operand(
-    case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs: str
+    case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str
 ) -> Cause | None:
     """Depthwise: an axis is in all operands that the instruction's is in, and in others besides."""
     bindings, assign = missing.bindings, case.statement.assign
@@ -119,31 +119,31 @@ def _in_every_operand(
             a
             for a in case.statement.axes
             if a.extent.value != 1
-            and (given := kernel_signature(a.name, assign, bindings))[1] == wanted[1]
-            and given[0] >= everywhere > wanted[0]
+            and (given := kernel_signature(a.name, assign, bindings))[1] == required[1]
+            and given[0] >= everywhere > required[0]
         ),
         None,
     )
     if found is None:
         return None
-    others = sorted(everywhere - wanted[0])
+    others = sorted(everywhere - required[0])
     also = " and ".join(f"{name} = {brief(b.subject)}" for name, b in places(bindings) if name in others)
     message = f"{runs}: {found.name} does, but in {also} as well{_utilisation(missing.axes)}"
     edit = f"an axis besides {found.name} that {also} does not have, as a channel multiplier"
     return Cause("axis-in-every-operand", message, found.span, axis.span, edit)
 
 
-def _nothing_like_it(case: Case, axis: Axis, wanted: Signature, missing: _Homeless, runs: str) -> Cause:
+def _nothing_like_it(case: Case, axis: Axis, required: Signature, missing: _Homeless, runs: str) -> Cause:
     pattern, statement = case.pattern, case.statement
     assert pattern is not None
     span, used = statement.assign.span, _utilisation(missing.axes)
     summed = [a for a in statement.reduction_axes if a.extent.value != 1]
-    if not wanted[1] and not summed:
+    if not required[1] and not summed:
         message = f"{runs}: the statement has no axis that is reduced{used}"
         edit = "another instruction, element by element"
         return Cause("reduction-missing", message, span, axis.span, edit)
-    if wanted[1] and wanted[0]:
-        names = " and ".join(sorted(wanted[0]))
+    if required[1] and required[0]:
+        names = " and ".join(sorted(required[0]))
         message = f"{runs}: no axis of the statement is in these alone{used}"
         edit = f"a batch: several {names} at once, with an axis of their own in the result"
         return Cause("batch-missing", message, span, axis.span, edit)

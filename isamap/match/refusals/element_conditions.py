@@ -62,19 +62,19 @@ def _not_at_once(case: Case) -> Cause:
 def _overlap(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     assert case.pattern is not None
     target = case.statement.assign.target
-    wanted = _apart(case, mapping)
+    required = _apart(case, mapping)
     mine = print_expr(case.pattern.target)
     message = (
         f"would write elements of `{print_expr(target)}` twice in one issue, where `{mine}` are different"
     )
-    if not wanted:
+    if not required:
         edit = "another instruction, along one of these axes"
         if violation.is_certain:
             return Cause("output-overlap", message, target.span, case.pattern.target.span, edit)
         return _open(case, target, case.pattern.target, message)
-    message += f", unless {' and '.join(wanted)}"
-    edits = add_where(case.kernel, ", ".join(wanted))
-    edit = f"`where {', '.join(wanted)}`"
+    message += f", unless {' and '.join(required)}"
+    edits = add_where(case.kernel, ", ".join(required))
+    edit = f"`where {', '.join(required)}`"
     return Cause("output-overlap", message, target.span, case.pattern.target.span, edit, edits)
 
 
@@ -130,9 +130,9 @@ def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[B
     """Return, for each read of the operand in question, the expression that it stands for."""
     assert case.pattern is not None
     own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
-    wanted = [(violation.operand, index) for index in violation.reads]
+    required = [(violation.operand, index) for index in violation.reads]
     bound = {(b.name, b.pattern): b for b in mapping.bindings}
-    return [(bound[read], own[read]) for read in wanted]
+    return [(bound[read], own[read]) for read in required]
 
 
 def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:

@@ -145,20 +145,20 @@ def _literal(value: Const) -> str:
 
 
 def _types_of_result(case: Case, mine: Assign, theirs: Assign) -> Cause:
-    wanted = mine.target.dtype
+    required = mine.target.dtype
     casts = fitting_casts(mine.value, theirs.value)
     name = theirs.target.buffer
     if theirs.op is None:
-        message = f"writes {wanted}; the statement writes {theirs.target.dtype}"
+        message = f"writes {required}; the statement writes {theirs.target.dtype}"
         alone = _is_alone(case, name)
-        edits = _both(retype(case.kernel, name, wanted), casts) if alone else ()
-        edit = f"declare `{name}: {wanted}`" if alone else OTHER
+        edits = _both(retype(case.kernel, name, required), casts) if alone else ()
+        edit = f"declare `{name}: {required}`" if alone else OTHER
         return Cause("result-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
-    message = f"sums in {wanted}; the statement sums in {case.statement.accumulator}"
-    clause = _both(accumulate_in(case.kernel, name, wanted), casts)
-    edit = f"declare `{name} … accumulate {wanted}`" if clause else f"declare `{name}: {wanted}`"
-    edits = clause or _both(retype(case.kernel, name, wanted), casts)
-    if not _is_possible(theirs.target.dtype, wanted) or not (clause or _is_alone(case, name)):
+    message = f"sums in {required}; the statement sums in {case.statement.accumulator}"
+    clause = _both(accumulate_in(case.kernel, name, required), casts)
+    edit = f"declare `{name} … accumulate {required}`" if clause else f"declare `{name}: {required}`"
+    edits = clause or _both(retype(case.kernel, name, required), casts)
+    if not _is_possible(theirs.target.dtype, required) or not (clause or _is_alone(case, name)):
         edit, edits = OTHER, ()
     return Cause("accumulator-type-differs", message, theirs.target.span, mine.target.span, edit, edits)
 
@@ -169,9 +169,9 @@ def _is_alone(case: Case, name: str) -> bool:
     return all(name != r.buffer for a in assigns for r in (a.target, *reads(a.value)))
 
 
-def _is_possible(own: DType, wanted: DType) -> bool:
+def _is_possible(own: DType, required: DType) -> bool:
     """Sums of floats do not become sums of integers by another declaration."""
-    return own.is_float == wanted.is_float
+    return own.is_float == required.is_float
 
 
 def _both(declared: Edits, casts: Edits | None) -> Edits:

@@ -199,9 +199,9 @@ def _rank(found: Improvement) -> tuple[int, int]:
 def _covers(found: Improvement, other: Improvement) -> bool:
     """Return whether one improvement gains at least what another does, in fewer sums or as many no larger ones."""
     mine, its = _gained(found), _gained(other)
-    for instruction, wanted in its.items():
+    for instruction, required in its.items():
         there = mine.get(instruction, [])
-        if len(there) < len(wanted) or any(a < b for a, b in zip(there, wanted, strict=False)):
+        if len(there) < len(required) or any(a < b for a, b in zip(there, required, strict=False)):
             return False
     ours, theirs = _sums(found.rewrite.kernel), _sums(other.rewrite.kernel)
     return len(ours) < len(theirs) or (len(ours) == len(theirs) and all(map(le, ours, theirs)))

@@ -193,8 +193,8 @@ def _not_loadable(case: Case, missing: Movement, subject: Expr | None) -> Cause:
     shown = case.statement.assign.target if subject is None else subject
     memory = case.machine.memories.get(operand.memory or "")
     if isinstance(subject, Read) and memory is not None and memory.kind == "addressable":
-        wanted = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
-        message = f"{wanted}; `{brief(shown)}` has another layout"
+        required = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
+        message = f"{required}; `{brief(shown)}` has another layout"
         edit = f"the array of `{brief(shown)}` stored the other way round, or a load into a register"
         return Cause("column-load", message, shown.span, operand.span, edit)
     message = f"cannot load or store {operand.name}: {missing.why}"

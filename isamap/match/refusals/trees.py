@@ -107,18 +107,18 @@ def _of_arguments(patterns: tuple[Expr, ...], subjects: tuple[Expr, ...]) -> Dif
 def _types_differ(pattern: Expr, subject: Expr) -> Difference:
     leaf = pattern.value if isinstance(pattern, Cast) else pattern
     assert isinstance(leaf, Read)
-    wanted = leaf.dtype
+    required = leaf.dtype
     same_outside = isinstance(pattern, Cast) and isinstance(subject, Cast) and pattern.dtype == subject.dtype
     inner = subject.value if same_outside and isinstance(subject, Cast) else subject
     shown = brief(inner)
-    words = f"takes {leaf.buffer} of {wanted}; `{shown}` is {inner.dtype}"
+    words = f"takes {leaf.buffer} of {required}; `{shown}` is {inner.dtype}"
     reason = "operand-type-differs"
-    if isinstance(pattern, Cast) and inner.dtype == wanted:
+    if isinstance(pattern, Cast) and inner.dtype == required:
         reason = "widening-differs"
-        words = f"widens {leaf.buffer} from {wanted} to {pattern.dtype}; `{shown}` stays {wanted}"
-    elif wanted.is_integer and inner.dtype.is_integer and wanted.bits == inner.dtype.bits:
+        words = f"widens {leaf.buffer} from {required} to {pattern.dtype}; `{shown}` stays {required}"
+    elif required.is_integer and inner.dtype.is_integer and required.bits == inner.dtype.bits:
         reason = "signedness-differs"
-        words += f": {_signs(wanted.kind)} and {_signs(inner.dtype.kind)}"
+        words += f": {_signs(required.kind)} and {_signs(inner.dtype.kind)}"
     return Difference(reason, words, pattern, subject, by_casts=True)
 
 
@@ -372,13 +372,13 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
     return Cause("operand-twice", words, second.span, pattern.span, edit, edits)
 
 
-def _standing_for(pattern: Expr, subject: Expr, wanted: Read) -> list[Expr]:
+def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
     """Return what an operand stands for where it is read so, operands paired in written order."""
     match pattern:
         case Read():
-            return [subject] if pattern == wanted else []
+            return [subject] if pattern == required else []
         case _:
             mine, theirs = parts_of(pattern), parts_of(subject)
             if len(mine) != len(theirs):
                 return []
-            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, wanted)]
+            return [e for p, s in zip(mine, theirs, strict=True) for e in _standing_for(p, s, required)]

@@ -19,8 +19,15 @@ from isamap.ir import Cast, Const, DType, Expr, Index, Kernel, Operand, Read, pr
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
+from isamap.match.operand_loads.load_request import (
+    Leaf,
+    LoadRequest,
+    MoveSearch,
+    OperandMove,
+    Places,
+    placement_of,
+)
 from isamap.match.operand_loads.load_search import find_operand_load, find_place
-from isamap.match.operand_loads.want import Leaf, MoveSearch, OperandMove, Places, Want, placement_of
 from isamap.match.patterns.address import Location, simplify_expr
 from isamap.match.patterns.layouts import stated_alignments
 from isamap.match.patterns.padding import Fills, neutral_fills
@@ -65,12 +72,12 @@ class OperandTile:
         """The register itself over its coordinates, as a value that is written."""
         return Read(f"$value:{self.memory}", tuple(Index.of(d) for d in dims(len(self.shape))), self.dtype)
 
-    def want(
+    def request(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
-    ) -> Want:
+    ) -> LoadRequest:
         """Return the load request for when axes in `partial` have only so many valid elements left."""
         valid = tuple(partial.get(p) if p is not None else None for p in self.parts)
-        return Want(
+        return LoadRequest(
             expr if expr is not None else self.elements,
             self.memory,
             self.dtype,
@@ -111,12 +118,12 @@ class Tile:
 
 
 def bring(
-    search: MoveSearch, tile: Tile, operand: OperandTile, want: Want
+    search: MoveSearch, tile: Tile, operand: OperandTile, request: LoadRequest
 ) -> OperandMove | Leaf | Location | None:
     """Return how an operand of an issue is loaded: a chain of instructions, or the place where it lies."""
     if not search.is_addressable(operand.memory):
-        return find_operand_load(search, want)
-    return find_place(search, tile.pattern.instruction, operand.name, want, dict(tile.params))
+        return find_operand_load(search, request)
+    return find_place(search, tile.pattern.instruction, operand.name, request, dict(tile.params))
 
 
 def apply_mapping(

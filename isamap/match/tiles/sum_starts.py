@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from isamap.ir import Const, Index, Instruction
 from isamap.machine import Machine
+from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.load_search import find_operand_load
-from isamap.match.operand_loads.want import MoveSearch, OperandMove
 from isamap.match.patterns.pattern import pattern_of
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.source.records import replace
@@ -37,7 +37,7 @@ def begun_by(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
 
 def held_beginning(first: OperandTile, search: MoveSearch) -> OperandMove | None:
     """Return the operand load that initialises sums without memory; None where no instruction does it."""
-    found = None if reads(first.subject) else find_operand_load(search, first.want({}))
+    found = None if reads(first.subject) else find_operand_load(search, first.request({}))
     return found if isinstance(found, OperandMove) else None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import gcd, prod
 
 from isamap.ir import FloorDiv, Index, Mod, Read, substitute_expr
-from isamap.match.operand_loads.want import MoveSearch
+from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
 from isamap.source.records import dataclass

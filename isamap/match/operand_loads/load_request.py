@@ -53,7 +53,7 @@ def registers_taken(places: Places, shape: tuple[int, ...]) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
+class LoadRequest:
     """A load request: a register whose elements are an expression of its coordinates.
 
     `valid` gives the number of elements along each coordinate that matter, None for all. The others must
@@ -221,12 +221,12 @@ class MoveSearch:
         return _repertoire(self.machine, self.strict)
 
     @cached_property
-    def memo(self) -> dict[Want, OperandMove]:
+    def memo(self) -> dict[LoadRequest, OperandMove]:
         """Chains that were found."""
         return {}
 
     @cached_property
-    def stores(self) -> dict[tuple[Read, Expr, str, DType | None, Want], OperandMove | None]:
+    def stores(self) -> dict[tuple[Read, Expr, str, DType | None, LoadRequest], OperandMove | None]:
         """Ways of writing that were looked for, by all that was asked."""
         return {}
 
@@ -256,17 +256,17 @@ class MoveSearch:
         return {}
 
     @cached_property
-    def underway(self) -> set[Want]:
+    def underway(self) -> set[LoadRequest]:
         """Wants for which a chain is being looked for."""
         return set()
 
     @cached_property
-    def met(self) -> set[Want]:
+    def met(self) -> set[LoadRequest]:
         """Wants under way that a chain for another one came back to."""
         return set()
 
     @cached_property
-    def failed(self) -> dict[Want, int]:
+    def failed(self) -> dict[LoadRequest, int]:
         """Wants that no chain made, with the least number of moves behind which that was tried."""
         return {}
 
