@@ -323,7 +323,7 @@ class Choices:
     cache: bool = option(
         "--no-cache",
         "",
-        "Neither recall earlier results nor keep new ones.",
+        "Neither recall earlier results nor keep new ones. Machines that were checked are recalled all the same.",
         FLAG,
         default=True,
         commands="compile run schedule graph.show",

@@ -6,12 +6,15 @@ or function. These files are isamap's own, a file a family of processors; no des
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from isamap.hw_specs import families_text
+from isamap.source.cache import digest, recall_or_make
 from isamap.source.records import dataclass, field
 
 TOOLCHAINS = ("clang", "gcc", "nvcc", "zig")
@@ -157,12 +160,23 @@ class Family:
 
 @cache
 def families() -> tuple[Family, ...]:
-    """Return all families, C itself first."""
+    """Return all families, C itself first. The content of the files is cached: each process detects features."""
+    texts = families_text()
+    contents = recall_or_make(
+        "families",
+        digest(sys.version, *texts),
+        json.loads,
+        lambda: _read_families(texts),
+        lambda contents: json.dumps(contents).encode(),
+    )
+    return tuple(Family.of(c) for c in sorted(contents, key=lambda c: (c["family"] != "c", c["family"])))
+
+
+def _read_families(texts: Iterable[str]) -> list[Any]:
     from ruamel.yaml import YAML
 
     read: Any = YAML(typ="safe")
-    contents: list[Any] = [read.load(text) for text in families_text()]
-    return tuple(Family.of(c) for c in sorted(contents, key=lambda c: (c["family"] != "c", c["family"])))
+    return [read.load(text) for text in texts]
 
 
 def headers() -> dict[str, Header]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -27,8 +26,8 @@ from isamap.machine.chain import (
     split_word,
 )
 from isamap.machine.tree import read_tree
-from isamap.source import OnlyWarned, UsageProblem, read_json, read_limited, replace_file
-from isamap.source.cache import Cache, digest, program_state
+from isamap.source import read_json, read_limited, replace_file
+from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.codec import read, write
 from isamap.source.process import full_collection_put_off
 from isamap.source.records import asdict, dataclass, replace
@@ -54,7 +53,6 @@ class MachineSummary:
 
 
 MACHINES = "machines"
-MOST_CACHED_BYTES = 64 << 20
 
 
 @full_collection_put_off()  # a thousand instructions are many objects, nearly all of which stay
@@ -80,30 +78,22 @@ def _at(machine: Machine, given: tuple[tuple[str, tuple[int, ...]], ...], word: 
 @lru_cache(maxsize=128)
 def _load(files: tuple[File, ...], word: str) -> Machine:
     """Return the machine of a chain of texts, called so: the same object for the same texts and word."""
-    key, cache = digest(program_state(), digest_files(files)), None
-    with (
-        OnlyWarned(),
-        suppress(UsageProblem),
-    ):  # commands that keep results say that the folder is not private
-        cache = Cache.open(MACHINES)
-    if cache is not None and (path := cache.find(key)) is not None:
-        with suppress(OSError):
-            if (found := restore_machine(read_limited(path, MOST_CACHED_BYTES), files)) is not None:
-                return replace(found, word=word)
-    from isamap.machine.load import load_files  # brings YAML and the language
 
-    for file in files:
-        read_tree(file.source)
-    machine = load_files(files, word)
-    if cache is not None:
-        with OnlyWarned():
-            cache.keep(key, write(machine, [file.source for file in files]).encode())
-    return machine
+    def read_texts() -> Machine:
+        from isamap.machine.load import load_files  # brings YAML and the language
 
+        for file in files:
+            read_tree(file.source)
+        return load_files(files, word)
 
-def forget_machines() -> None:
-    """Load machines as a new process does: of its texts, or from the cache."""
-    _load.cache_clear()
+    found = recall_or_make(
+        MACHINES,
+        digest(program_state(), digest_files(files)),
+        lambda data: restore_machine(data, files),
+        read_texts,
+        lambda machine: write(machine, [file.source for file in files]).encode(),
+    )
+    return replace(found, word=word)
 
 
 def restore_machine(data: bytes, files: tuple[File, ...]) -> Machine | None:

@@ -20,17 +20,29 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
-from isamap.source import Diagnostic, Unkept, UsageProblem, open_regular, read_limited, replace_file
+from isamap.source import (
+    Diagnostic,
+    OnlyWarned,
+    Unkept,
+    UsageProblem,
+    open_regular,
+    read_limited,
+    replace_file,
+)
 from isamap.source.records import dataclass
 from isamap.version import __version__
 
 SIZE_LIMIT_BYTES = 256 << 20
 _AFTER_EVICTION = 0.8
+MOST_BYTES = 64 << 20
+"""The largest content that is read as a whole."""
+T = TypeVar("T")
 
 
 def cache_root() -> Path:
@@ -179,6 +191,27 @@ class Cache:
             with suppress(OSError, UnicodeDecodeError):
                 if not (self.folder / "objects" / _named(key)).exists():
                     key.unlink()
+
+
+def recall_or_make(
+    kind: str, key: str, read: Callable[[bytes], T | None], make: Callable[[], T], write: Callable[[T], bytes]
+) -> T:
+    """Return what `read` makes of the content under a key; else what `make` returns, which is then kept.
+
+    A folder that cannot be used only costs time. `read` returns None for content that `write` has not made.
+    """
+    found = None
+    with OnlyWarned(), suppress(UsageProblem):  # commands that keep results say that it is not private
+        found = Cache.open(kind)
+    if found is not None and (path := found.find(key)) is not None:
+        with suppress(OSError):
+            if (value := read(read_limited(path, MOST_BYTES))) is not None:
+                return value
+    value = make()
+    if found is not None:
+        with OnlyWarned():
+            found.keep(key, write(value))
+    return value
 
 
 def _named(key: Path) -> str:

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from itertools import chain
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -67,21 +68,19 @@ def read(text: str | bytes, known: Sequence[object] = ()) -> Any:
     """Return the value that was written. Raises: ValueError for what `write` cannot have made."""
     try:
         data: Json = json.loads(text)
-        classes = [_class(name) for name in data["classes"]]
-        names = {kind.__name__: kind for kind in classes}
-        makers: list[tuple[Callable[..., object], tuple[Judge, ...]]] = [
-            *((make, ()) for make in _BUILT_IN),
-            *((kind, _judges(kind, names)) for kind in classes),
-        ]
+        makers: list[Callable[..., object]] = [*_BUILT_IN, *map(_class, data["classes"])]
+        given: list[list[list[Any]]] = [[] for _ in makers]
         objects: list[Any] = list(known)
         for which, *row in data["rows"]:
             values: list[Any] = [
                 objects[v] if v.__class__ is int else v[0] if v.__class__ is list else v for v in row
             ]
-            make, judges = makers[int(which)]
-            if not all(judge(value) for judge, value in zip(judges, values, strict=False)):
-                raise ValueError(f"a field of {make} is of another type")
-            objects.append(make(*values))
+            objects.append(makers[int(which)](*values))
+            given[which].append(values)
+        classes = cast("list[type[Any]]", makers[len(_BUILT_IN) :])
+        names = {kind.__name__: kind for kind in classes}
+        for kind, rows in zip(classes, given[len(_BUILT_IN) :], strict=True):
+            _check_fields(kind, rows, names)
         root: Json = data["root"]
         return objects[root] if root.__class__ is int else root[0] if root.__class__ is list else root
     except _NOT_WRITTEN as error:
@@ -143,13 +142,55 @@ def _field_names(kind: type[Any]) -> tuple[str, ...]:
     return tuple(field.name for field in fields(kind) if field.init)
 
 
-Judge = Callable[[Any], bool]
+def _check_fields(kind: type[Any], rows: Sequence[Sequence[Any]], names: Mapping[str, type[Any]]) -> None:
+    """Compare the fields of all objects of a class with its annotations; `names` has classes that circles hide.
 
-
-def _judges(kind: type[Any], names: Mapping[str, type[Any]]) -> tuple[Judge, ...]:
-    """Return for each field what tells its values from others; `names` has classes that circles hide."""
+    Raises: ValueError for a value of another type, TypeError for a row of another length.
+    """
     hints = get_type_hints(kind, localns={**names, **vars(sys.modules[kind.__module__])})
-    return tuple(_judge(hints[name]) for name in _field_names(kind))
+    own = _field_names(kind)
+    if any(len(row) != len(own) for row in rows):
+        raise TypeError(f"a row of {kind} has not {len(own)} fields")
+    for name, column in zip(own, zip(*rows, strict=True), strict=False):
+        if not _are(hints[name], column):
+            raise ValueError(f"{kind.__name__}.{name} is of another type")
+
+
+def _are(hint: Any, values: Iterable[Any]) -> bool:
+    """Return whether all values are of an annotation: their classes are compared once, not one by one."""
+    values = list(values)
+    origin, args = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        plain = tuple(arg for arg in args if get_origin(arg) is None)
+        others = [arg for arg in args if arg not in plain]
+        left = [
+            value for kind, value in zip(map(type, values), values, strict=True) if not _is_any(plain, kind)
+        ]
+        if len(others) == 1:
+            return _are(others[0], left)
+        return all(any(_judge(arg)(value) for arg in others) for value in left)
+    if origin is tuple and args[-1:] == (...,):
+        return set(map(type, values)) <= {tuple} and _are(args[0], chain.from_iterable(values))
+    if origin is None and hint is not Any:
+        return all(_is_any((hint,), kind) for kind in set(map(type, values)))
+    return all(map(_judge(hint), values))
+
+
+@cache
+def _is_any(hints: tuple[Any, ...], kind: type[Any]) -> bool:
+    """Return whether a class is one of the annotations, which are plain: no whole number is a truth value."""
+    return any(
+        hint in (Any, object)
+        or (
+            kind in ((int, float) if hint is float else (hint,))
+            if hint in _SCALARS
+            else issubclass(kind, hint)
+        )
+        for hint in hints
+    )
+
+
+Judge = Callable[[Any], bool]
 
 
 @cache

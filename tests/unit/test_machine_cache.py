@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from isamap.hw_specs import families_text
 from isamap.ir import F32, Const, Index
 from isamap.ir.atoms import FloorDiv
-from isamap.machine import Machine, load_machine
+from isamap.machine import Machine, allowed, checks, load_machine
 from isamap.machine.chain import File, read_chain
-from isamap.machine.checks import MACHINES, forget_machines, restore_machine
+from isamap.machine.checks import MACHINES, restore_machine
 from isamap.machine.model import Unit
 from isamap.source import Source, Span, SpecProblem
 from isamap.source.cache import Cache
@@ -26,7 +27,7 @@ WORDS = Path(__file__).parents[1] / "data" / "machines" / "words.yaml"
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a cache that is empty, as a new process finds it."""
     monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
-    forget_machines()
+    checks._load.cache_clear()  # pyright: ignore[reportPrivateUsage] - as another process begins
     return tmp_path / "cache"
 
 
@@ -40,7 +41,7 @@ def own(tmp_path: Path) -> Path:
 
 def load_again(name: str | Path) -> Machine:
     """Load a machine as another process does."""
-    forget_machines()
+    checks._load.cache_clear()  # pyright: ignore[reportPrivateUsage] - as another process begins
     return load_machine(str(name))
 
 
@@ -188,3 +189,14 @@ def test_a_damaged_machine_is_read_anew(old: bytes, new: bytes, monkeypatch: pyt
     monkeypatch.setattr("isamap.machine.load.load_files", refuse)
     with pytest.raises(AssertionError, match="read again"):
         load_again(WORDS)
+
+
+def test_families_are_read_once_and_as_their_files_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = families_text()
+    first = allowed._read_families(texts)  # pyright: ignore[reportPrivateUsage] - what is cached
+    assert json.loads(json.dumps(first)) == first
+    allowed.families.cache_clear()
+    features = allowed.features()
+    monkeypatch.setattr("isamap.machine.allowed._read_families", refuse)
+    allowed.families.cache_clear()
+    assert allowed.features() == features
