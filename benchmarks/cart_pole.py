@@ -148,8 +148,8 @@ def main() -> None:
     calls = by_isamap(action, state, given.hw) | by_torch(action, state) | by_jax(action, state)
     results = {name: [np.asarray(array) for array in call()] for name, call in calls.items()}
     for found in results.values():
-        for mine, wanted in zip(found, results["torch eager"], strict=True):
-            np.testing.assert_allclose(mine, wanted, rtol=1e-4, atol=1e-6)
+        for mine, expected in zip(found, results["torch eager"], strict=True):
+            np.testing.assert_allclose(mine, expected, rtol=1e-4, atol=1e-6)
     calls |= by_operations(action, given.hw)
     times = dict.fromkeys(calls, float("inf"))
     for _ in range(given.turns):

@@ -36,10 +36,10 @@ def row(path: Path, given: argparse.Namespace) -> str:
     models = {name: CompiledModel(made, 1 if name == "one" else 2) for name, made in libraries.items()}
     rng = np.random.default_rng(0)
     inputs = {n: rng.standard_normal(s).astype(np.float32) for n, (_, s) in models["one"].inputs.items()}
-    wanted = models["one"](inputs)
+    expected = models["one"](inputs)
     for model in models.values():
         for name, found in model(inputs).items():
-            np.testing.assert_allclose(found, wanted[name], rtol=1e-3, atol=1e-5)
+            np.testing.assert_allclose(found, expected[name], rtol=1e-3, atol=1e-5)
     calls = {name: model.bound(inputs) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(given.turns):

@@ -63,8 +63,8 @@ def _others(kernel: str, sizes: dict[str, int]) -> dict[str, int]:
     """Mappings beside the chosen one: the longest vectors over rows, over columns, over k, and scalars."""
     bound = make_guards_explicit(bind(parse_kernel(source(kernel)), sizes))
     (nest,) = build_problem(bound, load_machine(HW), sizes).nests
-    wanted = ("fma_zmm_f32 { i: m }", "fma_zmm_f32 { i: n }", "fma_zmm_f32 { i: k }", "mac_f32")
-    return {o.mapping: n for n, o in enumerate(nest.options) if o.mapping.startswith(wanted)}
+    expected = ("fma_zmm_f32 { i: m }", "fma_zmm_f32 { i: n }", "fma_zmm_f32 { i: k }", "mac_f32")
+    return {o.mapping: n for n, o in enumerate(nest.options) if o.mapping.startswith(expected)}
 
 
 if __name__ == "__main__":

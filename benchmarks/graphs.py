@@ -59,10 +59,10 @@ def row(path: Path, given: argparse.Namespace) -> tuple[str, float, float]:
     inputs = {n: drawn(rng, dtype, shape) for n, (dtype, shape) in made["none"].inputs.items()}
     found = {m: model(inputs) for m, model in made.items()}
     for one in found.values():
-        for mine, wanted in zip(one.values(), found["none"].values(), strict=True):
-            assert np.allclose(mine, wanted, rtol=1e-3, atol=1e-4 * max(1e-6, float(np.abs(wanted).max()))), (
-                path
-            )
+        for mine, expected in zip(one.values(), found["none"].values(), strict=True):
+            assert np.allclose(
+                mine, expected, rtol=1e-3, atol=1e-4 * max(1e-6, float(np.abs(expected).max()))
+            ), path
     same = programs["greedy"].steps == programs["cpsat"].steps
     calls = {m: repeated(model.bound(inputs)) for m, model in made.items() if m != "greedy" or not same}
     times = {m: min(each) * 1e3 / REPEATS for m, each in in_turns(calls, given.turns).items()}

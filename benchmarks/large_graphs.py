@@ -129,8 +129,8 @@ def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
         name = recorder.name(tensor)
         weights.setdefault(name, tensor.numel() * tensor.element_size())
     greedy = greedily(edges)
-    wanted = dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n, 6))
-    wanted |= dict.fromkeys(greedy)
+    expected = dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n, 6))
+    expected |= dict.fromkeys(greedy)
 
     def priced(cone: Cone) -> Group:
         reads = edges.reads(cone)
@@ -141,8 +141,8 @@ def problem_of(recorder: Recorder) -> tuple[GraphProblem, list[Cone]]:
             cone.root, tuple(sorted(cone.inner)), reads, CALL_NS + moved + work, passing_bytes=passing
         )
 
-    groups = tuple(priced(cone) for cone in wanted)
-    return GraphProblem(tuple(nodes), recorder.sizes, groups, results, near_of(machine)), list(wanted)
+    groups = tuple(priced(cone) for cone in expected)
+    return GraphProblem(tuple(nodes), recorder.sizes, groups, results, near_of(machine)), list(expected)
 
 
 def trained(model: Any, x: Any) -> Recorder:

@@ -78,8 +78,8 @@ def row(path: Path, given: argparse.Namespace) -> str:
     inputs = {name: drawn(rng, dtype, shape) for name, (dtype, shape) in ours.inputs.items()}
     found = ours(inputs)
     apart = max(
-        float(np.abs(mine - wanted).max() / max(1e-30, np.abs(wanted).max()))
-        for mine, wanted in zip(found.values(), other(inputs), strict=True)
+        float(np.abs(mine - expected).max() / max(1e-30, np.abs(expected).max()))
+        for mine, expected in zip(found.values(), other(inputs), strict=True)
     )
     times = in_turns({"ours": lambda: ours(inputs), "theirs": lambda: other(inputs)}, given.turns)
     least = {name: min(each) for name, each in times.items()}

@@ -82,10 +82,10 @@ def imported(case: Any) -> tuple[Imported, tuple[str, ...]]:
     constants: dict[str, Any] = {}
     while True:
         found = lower_model(model, case.name, {}, constants)
-        wanted = {t.constant for t in found.taken if t.where == "refused" and t.constant in given}
-        if found.program is not None or not wanted - constants.keys():
+        reference = {t.constant for t in found.taken if t.where == "refused" and t.constant in given}
+        if found.program is not None or not reference - constants.keys():
             return found, tuple(constants)
-        constants |= {name: given[name] for name in wanted}
+        constants |= {name: given[name] for name in reference}
 
 
 def run_case(name: str, machine: str = "generic-c") -> Result:
@@ -106,9 +106,9 @@ def run_case(name: str, machine: str = "generic-c") -> Result:
             results = list(compiled(given).values())
         except IsamapError as error:
             return Result(name, operators, "failed", error.diagnostics[0].message, constants)
-        for result, wanted in zip(results, expected, strict=True):
+        for result, reference in zip(results, expected, strict=True):
             is_transform = operators[0] in ("DFT", "STFT")
-            said = difference(result, array_of(wanted), case.rtol, case.atol, is_transform=is_transform)
+            said = difference(result, array_of(reference), case.rtol, case.atol, is_transform=is_transform)
             if said:
                 return Result(name, operators, "wrong", said, constants)
     return Result(name, operators, "right", "", constants, not compiled.inputs)
@@ -123,13 +123,13 @@ def array_of(value: Any) -> Any:
     )
 
 
-def difference(result: Any, wanted: Any, rtol: float, atol: float, *, is_transform: bool = False) -> str:
+def difference(result: Any, reference: Any, rtol: float, atol: float, *, is_transform: bool = False) -> str:
     """Return how a result differs from what it should be; "" where it does not, by more than the test allows."""
-    if result.shape != wanted.shape:
-        return f"sizes {list(result.shape)} for {list(wanted.shape)}"
-    if result.dtype.name != STORED.get(wanted.dtype.name, wanted.dtype.name):
-        return f"{result.dtype} for {wanted.dtype}"
-    one, other = (a.astype(np.float64) if a.dtype.kind not in "biu" else a for a in (result, wanted))
+    if result.shape != reference.shape:
+        return f"sizes {list(result.shape)} for {list(reference.shape)}"
+    if result.dtype.name != STORED.get(reference.dtype.name, reference.dtype.name):
+        return f"{result.dtype} for {reference.dtype}"
+    one, other = (a.astype(np.float64) if a.dtype.kind not in "biu" else a for a in (result, reference))
     if one.dtype.kind in "biu":
         same = one.astype(object) == other.astype(object) if one.dtype != other.dtype else one == other
         return "" if np.all(same) else f"{np.sum(~np.asarray(same, bool))} of {one.size} elements differ"

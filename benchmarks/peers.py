@@ -140,7 +140,7 @@ def contenders(
     m: int, n: int, k: int, data: Arrays, options: argparse.Namespace
 ) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the calls by name, each checked against numpy, and why others are missing; valid as long as the data."""
-    wanted = data[0].astype(np.float64) @ data[1] + data[2]
+    expected = data[0].astype(np.float64) @ data[1] + data[2]
     makers: dict[str, Callable[[], Contender]] = {
         "isamap": lambda: isamap(m, n, k, data),
         "iree": lambda: iree(m, n, k, data),
@@ -160,7 +160,7 @@ def contenders(
         took = time.perf_counter() - started
         if name in ("isamap", "exo"):
             call()
-        error = np.abs(result() - wanted).max()
+        error = np.abs(result() - expected).max()
         assert error <= 4 * k * 2.0**-24, f"{name} is wrong by {error}"
         calls[name] = (call, took)
     return calls, missing

@@ -48,10 +48,10 @@ def main() -> int:
     return 1 if wrong else 0
 
 
-def _interpreted(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
+def _interpreted(expected: int, seed: int) -> tuple[Counter[str], list[str], int]:
     counts: Counter[str] = Counter()
     wrong: list[str] = []
-    while counts["performed: equal"] < wanted:
+    while counts["performed: equal"] < expected:
         for trial in trials(seed):
             found = verdict(trial)
             counts[f"performed: {found}"] += 1
@@ -69,10 +69,10 @@ def _interpreted(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
     return counts, wrong, seed - 1
 
 
-def _native(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
+def _native(expected: int, seed: int) -> tuple[Counter[str], list[str], int]:
     from properties.native_mappings import run_natively
 
-    return run_natively(wanted, seed)
+    return run_natively(expected, seed)
 
 
 if __name__ == "__main__":

@@ -114,12 +114,12 @@ def main() -> None:
     lines = store.read_text().splitlines() if store.exists() else []
     done = {entry["case"]: entry for entry in map(json.loads, lines)}
     if options.what == "measure":
-        wanted = [
+        expected = [
             c
             for c in cases(options.held_out)
             if not options.cases or any(w in c.name for w in options.cases.split(","))
         ]
-        for number, case in enumerate(wanted, 1):
+        for number, case in enumerate(expected, 1):
             if case.name in done:
                 continue
             started = time.perf_counter()
@@ -129,7 +129,7 @@ def main() -> None:
             with store.open("a") as file:
                 file.write(json.dumps(entry) + "\n")
             took = time.perf_counter() - started
-            print(f"{number} of {len(wanted)}: {case.name}, {took:.1f} s", file=sys.stderr, flush=True)
+            print(f"{number} of {len(expected)}: {case.name}, {took:.1f} s", file=sys.stderr, flush=True)
         return
     machine = options.hw or detect_machine()
     entries = [e for n, e in enumerate(done.values()) if n // 2 % 2 in HALVES[options.half]]

@@ -180,10 +180,10 @@ def _measured(name: str, sizes: Mapping[str, int], options: Any) -> dict[str, An
     rival = layer.rival({n: _tensor(a) for n, a in arrays.items()})
     arrays[layer.output][...] = 0
     call()
-    wanted = _floats(rival())
+    expected = _floats(rival())
     made = arrays[layer.output]
     if made.dtype != np.uint8:
-        error = float(np.max(np.abs(_floats(_tensor(made)) - wanted)))
+        error = float(np.max(np.abs(_floats(_tensor(made)) - expected)))
     else:
         error = float("nan")  # scales are other ones
     times = turns({"isamap": call, "torch": rival})

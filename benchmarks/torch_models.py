@@ -102,14 +102,14 @@ def measure(
     model, inputs = model.eval().to(dtype), [x.to(dtype) for x in inputs]
     calls: dict[str, Callable[[], Any]] = {}
     timed: dict[str, Timed] = {}
-    wanted = first_of(model(*inputs))
-    scale = wanted.abs().max().item()
+    expected = first_of(model(*inputs))
+    scale = expected.abs().max().item()
     for contender in given.contenders:
         if contender == "onnxruntime" and dtype is not torch.float32:
             continue
         start = time.perf_counter()
         found = _made(contender, model, inputs, options)
-        error = (first_of(found(*inputs)) - wanted).abs().max().item() / scale
+        error = (first_of(found(*inputs)) - expected).abs().max().item() / scale
         calls[contender] = lambda found=found: found(*inputs)
         spent = time.perf_counter() - start
         timed[contender] = Timed([], spent, error)

@@ -30,13 +30,13 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
     given = resolve(problem, {name: value for name, value in fixed.items() if value is not None})
     pins = [name for name, value in fixed.items() if value is None]
     kept = {nest.statement: nest for nest in base.nests}
-    wanted = dict(given)
+    remaining = dict(given)
     asked: set[int] = set()
     for nest in problem.nests:
         names = sorted(names_of(problem, nest))
         pinned = [name for name in names if any(_is_part(name, pin) for pin in pins)]
         if pinned and nest.statement in kept:
-            wanted = _values(problem, nest, kept[nest.statement], pinned) | wanted
+            remaining = _values(problem, nest, kept[nest.statement], pinned) | remaining
         if pinned or set(names) & set(given) or not _together(base, nest.statement):
             asked |= {nest.statement, *_together(base, nest.statement)}
     for pin in pins:
@@ -45,7 +45,7 @@ def complete(problem: Problem, base: Schedule, fixed: Mapping[str, int | None], 
     if not asked:
         return base
     open_nests = tuple(nest for nest in problem.nests if nest.statement in asked)
-    found = solve(replace(problem, nests=open_nests), wanted)
+    found = solve(replace(problem, nests=open_nests), remaining)
     return _merged(base, found, [nest for nest in base.nests if nest.statement not in asked])
 
 

@@ -89,15 +89,15 @@ def _exclude(
     model: cp_model.CpModel, selected: cp_model.IntVar, literals: Literals, candidate: Candidate
 ) -> None:
     """Not all decisions are those of the candidate."""
-    wanted = canonical(candidate.option.space, candidate.assignment)
+    normalised = canonical(candidate.option.space, candidate.assignment)
     others: list[Literal] = [selected.negated()]
     for choices in literals.joint.values():
-        taken = [at for at, made in choices if all(wanted[n] == value for n, value in made.items())]
+        taken = [at for at, made in choices if all(normalised[n] == value for n, value in made.items())]
         if not taken:  # its register block is proven useless: the model cannot give it anyway
             return
         others += [literal.negated() for literal in taken]
     for name, values in literals.single.items():
-        others.append(values[wanted[name]].negated())
+        others.append(values[normalised[name]].negated())
     model.add_bool_or(others)
 
 
@@ -167,14 +167,14 @@ def _hint(
     is_best: bool,
 ) -> None:
     model.add_hint(selected, is_best)
-    wanted = canonical(contender.start.option.space, contender.start.assignment)
+    normalised = canonical(contender.start.option.space, contender.start.assignment)
     for choices in literals.joint.values():
         for literal, made in choices:
-            model.add_hint(literal, all(wanted[name] == value for name, value in made.items()))
+            model.add_hint(literal, all(normalised[name] == value for name, value in made.items()))
     for name, values in literals.single.items():
         for value, literal in values.items():
             if literal.index >= 0:  # the negation of a literal that is hinted itself
-                model.add_hint(literal, wanted[name] == value)
+                model.add_hint(literal, normalised[name] == value)
 
 
 def read_assignment(

@@ -52,14 +52,14 @@ def _moved(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> list
     has: set[Element] = set()
     taken: list[set[Element]] = []
     for place in _places(nest, depth):
-        wanted = _touched(operand, place)
+        expected = _touched(operand, place)
         if refill == "entry":
-            taken.append(wanted)
+            taken.append(expected)
         elif refill == "change":
-            taken.append(wanted if wanted != has else set())
+            taken.append(expected if expected != has else set())
         else:
-            taken.append(wanted - has)
-        has = wanted
+            taken.append(expected - has)
+        has = expected
     return taken
 
 

@@ -62,10 +62,10 @@ def all_mappings(instruction: Instruction, kernel: Routine) -> tuple[Answer, Ans
     """Return all mappings, each with its images, and those of the first pairing in written order."""
     mine, theirs = _single(instruction).assign, _single(kernel).assign
     output = kernel.operand(theirs.target.buffer)
-    wanted = output.dtype if theirs.op is None else output.accumulate or output.dtype
+    expected = output.dtype if theirs.op is None else output.accumulate or output.dtype
     if theirs.guard is not None or mine.op != theirs.op:
         return set(), set()
-    if (mine.target.dtype, mine.value.dtype) != (wanted, theirs.value.dtype):
+    if (mine.target.dtype, mine.value.dtype) != (expected, theirs.value.dtype):
         return set(), set()
     answers: list[Answer] = []
     for _, pairing in sorted(pairings(mine.value, theirs.value), key=lambda p: p[0]):

@@ -35,13 +35,13 @@ def compare(instruction_text: str, kernel_text: str, everything: Everything = al
     pattern, kernel = instruction(instruction_text), parse_kernel(Source("kernel.ir", kernel_text))
     result = Compared([], [], [], (), Counter())
     counts: list[int] = []
-    for mode, wanted in zip(MODES, everything(pattern.instruction, kernel), strict=True):
+    for mode, expected in zip(MODES, everything(pattern.instruction, kernel), strict=True):
         found = Counter(as_found(m).images(pattern.instruction) for m in mappings(pattern, kernel, mode=mode))
-        result.missing.extend((mode, _one(m)) for m in wanted - found.keys())
-        result.extra.extend((mode, _one(m)) for m in found.keys() - wanted)
+        result.missing.extend((mode, _one(m)) for m in expected - found.keys())
+        result.extra.extend((mode, _one(m)) for m in found.keys() - expected)
         result.twice.extend((mode, _one(m)) for m, times in found.items() if times > 1)
-        counts.append(len(wanted))
-        result.kinds.update(_one(m).kind for m in wanted if mode == "complete")
+        counts.append(len(expected))
+        result.kinds.update(_one(m).kind for m in expected if mode == "complete")
     return Compared(result.missing, result.extra, result.twice, tuple(counts), result.kinds)
 
 

@@ -53,8 +53,10 @@ def choices(problem: GraphProblem) -> Iterator[tuple[int, ...]]:
     for picked in product(*options):
         taken = [g for g in picked if g is not None]
         written = {t for g in taken for t in problem.nodes[problem.groups[g].root].writes}
-        wanted = {t for g in taken for t in problem.groups[g].reads if t in problem.makers} | problem.results
-        if written == wanted:
+        expected = {
+            t for g in taken for t in problem.groups[g].reads if t in problem.makers
+        } | problem.results
+        if written == expected:
             yield tuple(taken)
 
 

@@ -114,8 +114,8 @@ class Backward:
             found = [c for s in reversed(members) for c in self.contributions(s)]
             axis = members[0].sequence[0]
             # What no step reads is added up behind the loop, over all steps at once: large products.
-            wanted = {r.buffer for _, c in found for r in reads(c.value)}
-            later = [(n, c) for n, c in found if self.adjoints_of(n).name not in wanted]
+            required_arrays = {r.buffer for _, c in found for r in reads(c.value)}
+            later = [(n, c) for n, c in found if self.adjoints_of(n).name not in required_arrays]
             later = [
                 (n, c) for n, c in later if not is_data_bound(c.axes)
             ]  # a loop that data bounds is in one
@@ -187,12 +187,12 @@ class Backward:
         outputs = [self.output(name) for name in sources]
         of_type = {o.name: o for o in outputs}
         zeros = [self.zeros(of_type.get(name, o)) for name, o in self.zeroed.items()]
-        backward = wanted([*zeros, *self.made], {o.name for o in outputs})
+        backward = required_arrays([*zeros, *self.made], {o.name for o in outputs})
         needed = {r.buffer for s in backward for r in _all_reads(s)} - {
             s.assign.target.buffer for s in backward
         }
         again = [s for s in self.built.statements if s.assign.target.buffer not in keep]
-        forward = wanted(again, needed)
+        forward = required_arrays(again, needed)
         given = [*forward, *backward]
         used = {r.buffer for s in given for r in (s.assign.target, *_all_reads(s))}
         used |= {name for s in given for name in arrays_of_indices(s)}
@@ -222,26 +222,32 @@ class Backward:
         """Return the output of an input's adjoints, in that input's own type."""
         adjoint, dtype = self.adjoints[name], self.dtype(name)
         if adjoint.role == "in":
-            wanted = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
-            self.hand_out(adjoint, wanted)
+            required_arrays = Operand(self.names.fresh(f"{adjoint.name}_old"), "out", dtype, adjoint.shape)
+            self.hand_out(adjoint, required_arrays)
         elif adjoint.dtype == dtype:
-            wanted = replace(adjoint, role="out")
+            required_arrays = replace(adjoint, role="out")
         else:
-            wanted = self.narrowed(adjoint, dtype)
-        return wanted
+            required_arrays = self.narrowed(adjoint, dtype)
+        return required_arrays
 
     def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
         """Return what is summed up in a wider type as an output: rounded once, behind the last sum."""
         sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)
-        wanted = Operand(self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape)
-        self.made[:] = (map_accesses(s, lambda r: _renamed(r, adjoint.name, wanted.name)) for s in self.made)
+        required_arrays = Operand(
+            self.names.fresh(f"{adjoint.name}_sum"), "temp", adjoint.dtype, adjoint.shape
+        )
+        self.made[:] = (
+            map_accesses(s, lambda r: _renamed(r, adjoint.name, required_arrays.name)) for s in self.made
+        )
         if adjoint.name in self.zeroed:
-            self.zeroed[wanted.name] = replace(self.zeroed.pop(adjoint.name), name=wanted.name)
-        self.more.append(wanted)
+            self.zeroed[required_arrays.name] = replace(
+                self.zeroed.pop(adjoint.name), name=required_arrays.name
+            )
+        self.more.append(required_arrays)
         out = replace(adjoint, role="out", dtype=dtype)
-        self.hand_out(wanted, out)
+        self.hand_out(required_arrays, out)
         return out
 
     def hand_out(self, adjoint: Operand, output: Operand) -> None:
@@ -253,7 +259,7 @@ class Backward:
         self.made.append(Statement(axes, assign, output.dtype))
 
 
-def wanted(given: Sequence[Statement], names: set[str]) -> list[Statement]:
+def required_arrays(given: Sequence[Statement], names: set[str]) -> list[Statement]:
     """Return the statements that some arrays are computed by, in their order."""
     needed = set(names)
     while True:

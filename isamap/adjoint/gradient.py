@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isamap.adjoint.backward import Backward, wanted
+from isamap.adjoint.backward import Backward, required_arrays
 from isamap.adjoint.building import refused
 from isamap.adjoint.names import Names
 from isamap.adjoint.partials import depends
@@ -120,7 +120,7 @@ def forward(kernel: Kernel, built: Built, kept: Sequence[str], names: Names) -> 
     """Return the kernel `NAME_forward`: the results of `kernel`, and the arrays `kept`."""
     results = [o for o in kernel.operands if o.role in ("out", "inout") and o.name in built.finals]
     ends = {o.name: built.finals[o.name].name for o in results}
-    given = wanted(built.statements, {*ends.values(), *kept})
+    given = required_arrays(built.statements, {*ends.values(), *kept})
     given += [_handed_out(built, o, names) for o in results if ends[o.name] != o.name]
     used = {r.buffer for s in given for r in accesses(s)}
     interface = [o for o in kernel.operands if o.role != "temp"]

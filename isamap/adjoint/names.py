@@ -18,22 +18,22 @@ class Names:
         self._taken |= {let.name for let in kernel.lets} | RESERVED
         self._axes = set(_axes(kernel.body))
 
-    def fresh(self, wanted: str) -> str:
+    def fresh(self, preferred: str) -> str:
         """Return this name, or a similar one if it is in use, for an array: `h`, `h_1` and `h_2`, or `x` and `x_`."""
-        stem, _, end = wanted.rpartition("_")
+        stem, _, end = preferred.rpartition("_")
         others = (
             (f"{stem}_{n}" for n in count(int(end)))
             if stem and re.fullmatch("[0-9]+", end)
-            else _longer(wanted)
+            else _longer(preferred)
         )
         name = next(n for n in others if n not in self._taken | self._axes)
         self._taken.add(name)
         return name
 
-    def axis(self, wanted: str, others: Iterable[Axis]) -> str:
+    def axis(self, preferred: str, others: Iterable[Axis]) -> str:
         """Return this name, or a similar one if it is in use, for an axis of a statement that has also `others`."""
         taken = self._taken | {a.name for a in others}
-        return next(n for n in _longer(wanted) if n not in taken)
+        return next(n for n in _longer(preferred) if n not in taken)
 
     def axes(self, shape: tuple[Index, ...], others: Iterable[Axis] = ()) -> tuple[Axis, ...]:
         """Return an axis for each dimension."""

@@ -44,10 +44,10 @@ def pick_rows(cases: Sequence[A], words: str | None) -> tuple[A, ...]:
     """Return the rows that `0,3,9` or `10..20` or `0..247/5` (every fifth) names. Raises: UsageProblem."""
     if words is None:
         return tuple(cases)
-    wanted: dict[int, None] = {}
+    expected: dict[int, None] = {}
     for word in words.split(","):
-        wanted |= dict.fromkeys(_positions(word.strip(), len(cases)))
-    return tuple(cases[position] for position in wanted)
+        expected |= dict.fromkeys(_positions(word.strip(), len(cases)))
+    return tuple(cases[position] for position in expected)
 
 
 def _positions(word: str, count: int) -> range:

@@ -128,8 +128,8 @@ def is_right(contender: Timed, case: CellCase, form: Form, beta: int, shared: Sh
     apart = iterations_apart(cell_kernel(case, form))
     assert apart is not None, "shipped cells show their state"
     given = {name: arrays[output] for name, output in apart.shown.items()}
-    wanted = expect(apart.kernel, {**arrays, **given}, {}, "random")["Y"]
+    expected = expect(apart.kernel, {**arrays, **given}, {}, "random")["Y"]
     if contender.name != "isamap" and form != F32:
-        more = ROUNDED_GATES * max(1.0, float(np.max(np.abs(wanted.values))))
-        wanted = replace(wanted, bound=wanted.bound + more)
-    return find_deviation(found, wanted).ratio <= 1
+        more = ROUNDED_GATES * max(1.0, float(np.max(np.abs(expected.values))))
+        expected = replace(expected, bound=expected.bound + more)
+    return find_deviation(found, expected).ratio <= 1

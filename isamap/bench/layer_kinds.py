@@ -60,8 +60,8 @@ def _is_result(form: Form, a: Array, b: Array, c: Array, depth: int) -> bool:
         return check_product(form, a, b, None, c).ok
     sums = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.float32)
     low, high = np.iinfo(c.dtype).min, np.iinfo(c.dtype).max
-    wanted = np.clip(np.rint(sums * np.float32(scale_of(depth))), low, high)
-    return bool(np.array_equal(wanted.astype(c.dtype), c))
+    expected = np.clip(np.rint(sums * np.float32(scale_of(depth))), low, high)
+    return bool(np.array_equal(expected.astype(c.dtype), c))
 
 
 def _smaller_product(case: GemmCase) -> GemmCase:

@@ -153,10 +153,10 @@ def is_sparse_product(contender: Timed, case: SparseCase, form: Form, beta: int,
     a = compressed(case)
     of_row = np.repeat(np.arange(case.m), np.diff(a["row"]))
     parts = a["val"] * (b @ signs)[a["col"]]
-    wanted = shared.first @ signs + np.bincount(of_row, parts, case.m)
+    expected = shared.first @ signs + np.bincount(of_row, parts, case.m)
     norms = np.abs(a["val"]) * np.sqrt(np.sum(b.astype(np.float64) ** 2, axis=1))[a["col"]]
     scale = np.bincount(of_row, norms, case.m) + np.sqrt(np.sum(shared.first.astype(np.float64) ** 2, axis=1))
-    if np.any(np.abs(c @ signs - wanted) > 4 * STEPS * scale + 1e-30):
+    if np.any(np.abs(c @ signs - expected) > 4 * STEPS * scale + 1e-30):
         return False
     return all(_is_row(a, b, c, shared.first, m) for m in rng.permutation(case.m)[:SAMPLED])
 

@@ -48,11 +48,11 @@ def calibrate_command(asked: CalibrateOptions) -> Answer:
     from isamap.tune.calibrate import calibrate
     from isamap.tune.store import keep_profile
 
-    machine, wanted, output = load_machine(machine_of(asked.name)), list(asked.instructions), asked.output
+    machine, selected, output = load_machine(machine_of(asked.name)), list(asked.instructions), asked.output
     findings = busy()
     with Progress() as progress:
-        profile = calibrate(machine, wanted or None, asked.budget_s, progress)
-    partial = bool(wanted) and output is None
+        profile = calibrate(machine, selected or None, asked.budget_s, progress)
+    partial = bool(selected) and output is None
     path = None if partial else keep_profile(profile, Path(output) if output is not None else None)
     payload: dict[str, object] = {
         **profile_json(profile),

@@ -43,15 +43,15 @@ def diff_command(asked: DiffOptions) -> Answer:
     refuse_standard_input(words)
     machines = [at_one_length(load_machine(word)) for word in words]
     cases, heuristic = read_cases(asked.kernels), asked.heuristic
-    wanted = [Asked(case, word, heuristic, asked.limit_s) for case in cases for word in words]
+    requests = [Asked(case, word, heuristic, asked.limit_s) for case in cases for word in words]
     with Progress() as progress:
         told = [0]
 
         def seen(_number: int, _found: Predicted) -> None:
             told[0] += 1
-            progress(f"predict {told[0]} of {len(wanted)}")
+            progress(f"predict {told[0]} of {len(requests)}")
 
-        found = predict_all(wanted, asked.jobs or all_jobs(), seen)
+        found = predict_all(requests, asked.jobs or all_jobs(), seen)
     pairs = list(zip(cases, found[::2], found[1::2], strict=True))
     different = changes(*machines)
     payload: dict[str, object] = {

@@ -106,9 +106,9 @@ def sweep_command(asked: SweepOptions) -> Answer:
     with TemporaryDirectory() as work, Progress() as progress:
         chain = _chain(machine_of(asked.name))
         machines = [_write(Path(work) / str(n), chain, point) for n, point in enumerate(points)]
-        wanted = [Asked(case, m, asked.heuristic, asked.limit_s) for m in machines for case in cases]
+        requests = [Asked(case, m, asked.heuristic, asked.limit_s) for m in machines for case in cases]
         given = [point for point in points for _ in cases]
-        rows = _compare_neighbours(wanted, given, near, Work(where, folder, known, progress))
+        rows = _compare_neighbours(requests, given, near, Work(where, folder, known, progress))
     sweep = Sweep(
         tuple(axis.path for axis in axes),
         tuple(tuple(point.values()) for point in points),
@@ -167,7 +167,7 @@ class Work:
     known: Mapping[str, Row]
     progress: Progress
 
-    def predict(self, said: str, wanted: Sequence[Asked], rows: Sequence[Row]) -> list[Predicted]:
+    def predict(self, said: str, requests: Sequence[Asked], rows: Sequence[Row]) -> list[Predicted]:
         """Return each prediction, computed where no earlier run has kept it."""
         left = [n for n, row in enumerate(rows) if row.key not in self.known]
         found = {n: self.known[row.key].predicted for n, row in enumerate(rows) if row.key in self.known}
@@ -179,24 +179,24 @@ class Work:
             self.progress(f"{said} {len(found)} of {len(rows)}")
 
         jobs, scheduler = (self.where, None) if isinstance(self.where, int) else (1, self.where)
-        predict_all([wanted[n] for n in left], jobs, seen, scheduler)
+        predict_all([requests[n] for n in left], jobs, seen, scheduler)
         return [found[n] for n in range(len(rows))]
 
 
 def _compare_neighbours(
-    wanted: Sequence[Asked], points: Sequence[Mapping[str, str]], near: Sequence[Sequence[int]], work: Work
+    requests: Sequence[Asked], points: Sequence[Mapping[str, str]], near: Sequence[Sequence[int]], work: Work
 ) -> list[Predicted]:
     """Return the prediction of each case at each point, in which no neighbour's schedule costs less."""
-    rows = [_row(asked, point) for asked, point in zip(wanted, points, strict=True)]
-    found = work.predict("predict", wanted, rows)
-    offered: list[set[str]] = [set() for _ in wanted]
+    rows = [_row(asked, point) for asked, point in zip(requests, points, strict=True)]
+    found = work.predict("predict", requests, rows)
+    offered: list[set[str]] = [set() for _ in requests]
     while True:
         asked: dict[int, Asked] = {}
         for n, own in enumerate(found):
             texts = {found[m].schedule: _nests(found[m].schedule) for m in near[n] if found[m].schedule}
             new = [t for t, nests in texts.items() if nests not in {*offered[n], _nests(own.schedule)}]
             if own.schedule and new:
-                asked[n] = replace(wanted[n], known=(own.schedule, *new))
+                asked[n] = replace(requests[n], known=(own.schedule, *new))
                 offered[n].update(texts.values())
         if not asked:
             return found

@@ -97,7 +97,7 @@ def write_reports(
     from isamap.driver.reporting import recording_of, report_of, trace_of
     from isamap.report.page.stamp import stamped
 
-    recorded = recording_of(request, made, progress, wanted=shown.trace is not None)
+    recorded = recording_of(request, made, progress, is_recorded=shown.trace is not None)
     paths: list[str] = []
     text = ""
     check_places(shown, force=force)  # once more: compiling may have taken long

@@ -34,7 +34,7 @@ from isamap.source.records import dataclass, replace
 from isamap.version import __version__
 
 if TYPE_CHECKING:
-    from isamap.driver.matrix import Cell, Verdict, Wanted
+    from isamap.driver.matrix import Cell, CellRequest, Verdict
     from isamap.run.child import Emulator
 
 
@@ -91,11 +91,13 @@ def verify_matrix(
     folder = Path(kept.folder) if kept.folder is not None else None
     known = open_rows(folder, kept.resume, Cell.of)
     sources = [read_kernel(name) for name in kernels]
-    wanted = [
-        one for machine in machines for one in _wanted(sources, machine, choices, sets, compared, under)
+    cell_requests = [
+        one
+        for machine in machines
+        for one in _cell_requests(sources, machine, choices, sets, compared, under)
     ]
     settled = {key: cell for key, cell in known.items() if cell.is_settled}
-    cells = _filled(wanted, kept.jobs or all_jobs(), folder, settled)
+    cells = _filled(cell_requests, kept.jobs or all_jobs(), folder, settled)
     counts = Counter(cell.verdict for cell in cells)
     totals = {verdict: counts[verdict] for verdict in WORDS}
     payload = {"totals": totals, "cells": [cell.as_json() for cell in cells]}
@@ -113,16 +115,16 @@ def _named(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _wanted(
+def _cell_requests(
     kernels: Sequence[Source],
     machine: str,
     choices: Choices,
     sets: Sequence[Mapping[str, Size]],
     compared: Compared,
     under: Emulator | None,
-) -> Iterator[Wanted]:
+) -> Iterator[CellRequest]:
     """Yield the cells of a machine, which are to be filled."""
-    from isamap.driver.matrix import Wanted, sizes_for
+    from isamap.driver.matrix import CellRequest, sizes_for
 
     asked = make_request(kernels[0], machine_of(machine), {}, choices)
     how = {
@@ -135,24 +137,24 @@ def _wanted(
         name = source.name.removesuffix(".ir")
         key = f"{name} {machine} {digest(*common, source.text, json.dumps(sizes))[:16]}"
         requests = tuple(replace(asked, kernel=source, sizes=own) for own in sizes)
-        yield Wanted(key, name, machine, requests, compared.fills, compared.guard, under)
+        yield CellRequest(key, name, machine, requests, compared.fills, compared.guard, under)
 
 
 def _filled(
-    wanted: Sequence[Wanted], jobs: int, folder: Path | None, known: Mapping[str, Cell]
+    cell_requests: Sequence[CellRequest], jobs: int, folder: Path | None, known: Mapping[str, Cell]
 ) -> list[Cell]:
     """Return the cells in their order; those that are known are not filled again."""
     from isamap.driver.matrix import verify_cell
 
-    found = {n: known[one.key] for n, one in enumerate(wanted) if one.key in known}
-    left = [n for n in range(len(wanted)) if n not in found]
+    found = {n: known[one.key] for n, one in enumerate(cell_requests) if one.key in known}
+    left = [n for n in range(len(cell_requests)) if n not in found]
     with Progress() as progress:
-        progress(f"verify {len(found)} of {len(wanted)}")
-        for number, cell in done_side_by_side(verify_cell, [wanted[n] for n in left], jobs):
+        progress(f"verify {len(found)} of {len(cell_requests)}")
+        for number, cell in done_side_by_side(verify_cell, [cell_requests[n] for n in left], jobs):
             found[left[number]] = cell
             append_row(folder, cell)
-            progress(f"verify {len(found)} of {len(wanted)}: {cell.kernel} on {cell.machine}")
-    return [found[n] for n in range(len(wanted))]
+            progress(f"verify {len(found)} of {len(cell_requests)}: {cell.kernel} on {cell.machine}")
+    return [found[n] for n in range(len(cell_requests))]
 
 
 WORDS: Mapping[Verdict, tuple[str, str]] = {

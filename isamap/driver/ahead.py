@@ -32,9 +32,9 @@ Asked = Mapping[str, Any]
 _COMMAND = (sys.executable, "-P", "-m", "isamap.driver.ahead")
 
 
-def compile_ahead(wanted: Sequence[Asked], jobs: int) -> None:
+def compile_ahead(requests: Sequence[Asked], jobs: int) -> None:
     """Wait until so many processes, this one among them, have compiled, and kept, what they can."""
-    left = deque(sorted(wanted, key=lambda asked: -len(asked["kernel"])))
+    left = deque(sorted(requests, key=lambda asked: -len(asked["kernel"])))
     processes: list[Process[str]] = []
     threads: list[Thread] = []
     try:

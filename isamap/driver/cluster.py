@@ -19,7 +19,7 @@ CONNECT_S = 10
 
 
 def done_on_cluster(
-    do: Callable[[Work], Found], wanted: Sequence[Work], address: str
+    do: Callable[[Work], Found], requests: Sequence[Work], address: str
 ) -> Iterator[tuple[int, Found]]:
     """Yield the result of each piece of work with its number, in the order in which they end.
 
@@ -28,7 +28,7 @@ def done_on_cluster(
     """
     with _client(address) as (distributed, client):
         # `pure`: work that is equal would be done once, and counted once
-        futures = client.map(do, list(wanted), pure=False)
+        futures = client.map(do, list(requests), pure=False)
         numbers = {future: number for number, future in enumerate(futures)}
         for future in distributed.as_completed(futures, loop=client.loop):
             if future.status != "finished":

@@ -37,10 +37,10 @@ class Deviation:
     wrong: int
 
 
-def find_deviation(found: Array, wanted: Expected) -> Deviation:
+def find_deviation(found: Array, expected: Expected) -> Deviation:
     """Return the element of an output that is nearest to its bound; of a sampled one, among the samples."""
-    values = found[wanted.at] if wanted.at is not None else found
-    errors, bounds = _errors(values, wanted).ravel(), wanted.bound.ravel()
+    values = found[expected.at] if expected.at is not None else found
+    errors, bounds = _errors(values, expected).ravel(), expected.bound.ravel()
     with np.errstate(all="ignore"):
         ratios = np.where((errors == 0) | np.isinf(bounds), 0.0, errors / bounds)
     ratios = np.where(np.isnan(ratios), np.inf, ratios)
@@ -54,38 +54,38 @@ def find_deviation(found: Array, wanted: Expected) -> Deviation:
     )
 
 
-def must_overflow(wanted: Expected) -> Array:
+def must_overflow(expected: Expected) -> Array:
     """Return where a right result is too large for its type, whatever its error."""
-    if not wanted.dtype.is_float:
-        return np.zeros(wanted.values.shape, np.bool_)
-    return _overflows(wanted, -wanted.computed)
+    if not expected.dtype.is_float:
+        return np.zeros(expected.values.shape, np.bool_)
+    return _overflows(expected, -expected.computed)
 
 
-def _overflows(wanted: Expected, error: Array) -> Array:
+def _overflows(expected: Expected, error: Array) -> Array:
     """Return where a finite value becomes none when it is rounded to its type, with its size off by an error."""
-    values = np.asarray(wanted.values.astype(np.float64))
+    values = np.asarray(expected.values.astype(np.float64))
     with np.errstate(all="ignore"):
-        rounded = round_to(np.maximum(np.abs(values) + error, 0.0), wanted.dtype).astype(np.float64)
+        rounded = round_to(np.maximum(np.abs(values) + error, 0.0), expected.dtype).astype(np.float64)
     return np.isfinite(values) & np.isfinite(error) & ~np.isfinite(rounded)
 
 
-def _errors(values: Array, wanted: Expected) -> Array:
+def _errors(values: Array, expected: Expected) -> Array:
     """Absolute errors, float64; infinite where one is not a number, or both are different infinities.
 
     An overflow is no error where the value with its bound reaches so far, and anything else is where all of
     it lies beyond. The overflow of a type without infinities is NaN.
     """
     if values.dtype.kind in "iub":
-        gap = np.abs(values.astype(np.float64) - wanted.values.astype(np.float64))
-        return np.where(values == wanted.values, 0.0, np.maximum(gap, 1.0))
+        gap = np.abs(values.astype(np.float64) - expected.values.astype(np.float64))
+        return np.where(values == expected.values, 0.0, np.maximum(gap, 1.0))
     with np.errstate(all="ignore"):
-        wide, exact = values.astype(np.float64), wanted.values.astype(np.float64)
-        beyond = round_to(np.copysign(np.inf, exact), wanted.dtype).astype(np.float64)
+        wide, exact = values.astype(np.float64), expected.values.astype(np.float64)
+        beyond = round_to(np.copysign(np.inf, exact), expected.dtype).astype(np.float64)
         exact = np.where(np.isinf(exact), beyond, exact)  # 1 / 0 is NaN in a type without infinities
         errors = np.where(_same(wide, exact), 0.0, np.abs(wide - exact))
     errors = np.where(np.isnan(errors), np.inf, errors)
-    errors = np.where(must_overflow(wanted), np.inf, errors)
-    return np.where(_overflows(wanted, wanted.computed) & _same(wide, beyond), 0.0, errors)
+    errors = np.where(must_overflow(expected), np.inf, errors)
+    return np.where(_overflows(expected, expected.computed) & _same(wide, beyond), 0.0, errors)
 
 
 def _same(a: Array, b: Array) -> Array:
@@ -100,26 +100,26 @@ class Vague:
     size: float
 
 
-def find_vague(found: Array, wanted: Expected, given: Mapping[str, Array]) -> Vague | None:
+def find_vague(found: Array, expected: Expected, given: Mapping[str, Array]) -> Vague | None:
     """Return the largest bound of an output, where it is too large to tell right from wrong; else None.
 
     What is equal element by element needs no bound; where no element is finite, all that overflows is equal.
     """
-    if not wanted.dtype.is_float or not wanted.bound.size:
+    if not expected.dtype.is_float or not expected.bound.size:
         return None
-    if not np.isfinite(wanted.values.astype(np.float64)).any():
+    if not np.isfinite(expected.values.astype(np.float64)).any():
         return Vague(np.inf, np.inf)
-    if wanted.is_exact:
+    if expected.is_exact:
         return None
-    if not np.any(_errors(found[wanted.at] if wanted.at is not None else found, wanted)):
+    if not np.any(_errors(found[expected.at] if expected.at is not None else found, expected)):
         return None
-    compared = np.isfinite(wanted.bound)
-    values = np.abs(wanted.values[compared].astype(np.float64))
+    compared = np.isfinite(expected.bound)
+    values = np.abs(expected.values[compared].astype(np.float64))
     floats = [a for a in given.values() if a.dtype.kind not in "iub" and a.size]
     least = max((_largest(a.astype(np.float64)) for a in floats), default=0.0) * SMALL_TERMS
     size = max(_largest(values), least)
-    bound = float(np.max(wanted.bound[compared], initial=0.0)) if compared.any() else np.inf
-    share = max(TELLING, TELLING_PLACES * 2.0 ** (1 - wanted.dtype.mantissa_bits))
+    bound = float(np.max(expected.bound[compared], initial=0.0)) if compared.any() else np.inf
+    share = max(TELLING, TELLING_PLACES * 2.0 ** (1 - expected.dtype.mantissa_bits))
     return Vague(bound, size) if bound > share * size else None
 
 

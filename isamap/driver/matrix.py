@@ -35,7 +35,7 @@ Sizes = Mapping[str, Size]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CellRequest:
     """A cell to be filled; `key` names it among the cells of an earlier run."""
 
     key: str
@@ -84,15 +84,15 @@ class Cell:
         return Cell(**whole)
 
 
-def verify_cell(wanted: Wanted) -> Cell:
+def verify_cell(cell_request: CellRequest) -> Cell:
     """Return the cell. A mistake of the compiler's own fails this one, and no other."""
     started = time.monotonic()
     uses: list[Use] = []
     cases: list[Case] = []
-    verdict, reason = _verified(wanted, uses, cases)
+    verdict, reason = _verified(cell_request, uses, cases)
     busiest = max(uses, key=lambda use: use.turns, default=None)
     return Cell(
-        wanted.key, wanted.kernel, wanted.machine, verdict,
+        cell_request.key, cell_request.kernel, cell_request.machine, verdict,
         tuple(dict.fromkeys(use.instruction for use in uses)),
         tuple(dict.fromkeys(use.instruction for use in uses if use.lanes == 1)),
         busiest.utilisation if busiest is not None else None,
@@ -101,13 +101,13 @@ def verify_cell(wanted: Wanted) -> Cell:
     )  # fmt: skip
 
 
-def _verified(wanted: Wanted, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
+def _verified(cell_request: CellRequest, uses: list[Use], cases: list[Case]) -> tuple[Verdict, str]:
     """Return the verdict and its reason; `uses` and `cases` are filled as far as one comes."""
     try:
-        for request in wanted.requests:
-            prepared = prepare(request, emulator=wanted.emulator)
+        for request in cell_request.requests:
+            prepared = prepare(request, emulator=cell_request.emulator)
             uses += uses_of(prepared.program.compilation)
-            cases += all_cases(prepared, wanted.fills, guard=wanted.guard)
+            cases += all_cases(prepared, cell_request.fills, guard=cell_request.guard)
     except NoMapping as error:
         return "no-mapping", _said(error)
     except Infeasible as error:

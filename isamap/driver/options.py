@@ -185,14 +185,14 @@ def given_choice(name: str, value: object, choices: Sequence[C]) -> C:
 
 def given_names(name: str, value: object) -> tuple[str, ...]:
     """Several names, each once. Raises: UsageProblem."""
-    wanted = "a list of names"
+    expected = "a list of names"
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         advice = f"write `{name}=[{value!r}]`" if isinstance(value, str) else None
-        raise wrong_value(name, wanted, value, advice)
+        raise wrong_value(name, expected, value, advice)
     words = cast("Sequence[object]", value)
     for word in words:
         if not isinstance(word, str):
-            raise wrong_value(name, wanted, word)
+            raise wrong_value(name, expected, word)
     return tuple(dict.fromkeys(cast("Sequence[str]", words)))
 
 
@@ -227,10 +227,10 @@ def as_number(name: str, value: object) -> str | None:
     return f'write {{"{name}": {int(number)}}}'
 
 
-def wrong_value(name: str, wanted: str, value: object, advice: str | None = None) -> UsageProblem:
+def wrong_value(name: str, expected: str, value: object, advice: str | None = None) -> UsageProblem:
     """Return the problem of a value from Python."""
     return UsageProblem(
-        Diagnostic("option-value", f"`{name}` takes {wanted}, not {shown(value)}", help=advice)
+        Diagnostic("option-value", f"`{name}` takes {expected}, not {shown(value)}", help=advice)
     )
 
 

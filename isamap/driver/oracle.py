@@ -99,12 +99,12 @@ def expect(
     return {**found, **{name: e for name, e in exact.items() if e.is_exact}}
 
 
-def _open_at_edges(wanted: Expected, apart: Expected) -> Expected:
+def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
     """Without what is no number for a term beyond an array alone, 0 times infinite: that is left open."""
-    if not wanted.dtype.is_float:
-        return wanted
-    is_open = np.isnan(wanted.values) & ~np.isnan(apart.values)
-    return replace(wanted, bound=np.where(is_open, np.inf, wanted.bound))
+    if not expected.dtype.is_float:
+        return expected
+    is_open = np.isnan(expected.values) & ~np.isnan(apart.values)
+    return replace(expected, bound=np.where(is_open, np.inf, expected.bound))
 
 
 def measure_of(kernel: Kernel, fill: str) -> Measure:

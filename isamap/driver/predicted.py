@@ -222,7 +222,7 @@ def predict_sent(sent: Sent) -> Predicted:
 
 
 def predict_all(
-    wanted: Sequence[Asked],
+    requests: Sequence[Asked],
     jobs: int,
     seen: Callable[[int, Predicted], None] = lambda _n, _p: None,
     scheduler: str | None = None,
@@ -234,10 +234,10 @@ def predict_all(
     """
     found: dict[int, Predicted] = {}
     if scheduler is None:
-        made = done_side_by_side(predict, wanted, jobs)
+        made = done_side_by_side(predict, requests, jobs)
     else:
-        made = done_on_cluster(predict_sent, [Sent.of(asked) for asked in wanted], scheduler)
+        made = done_on_cluster(predict_sent, [Sent.of(asked) for asked in requests], scheduler)
     for number, result in made:
         found[number] = result
         seen(number, result)
-    return [found[number] for number in range(len(wanted))]
+    return [found[number] for number in range(len(requests))]

@@ -86,15 +86,15 @@ class Made:
 
 @full_collection_put_off()
 def recording_of(
-    request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, wanted: bool = False
+    request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, is_recorded: bool = False
 ) -> Recorded | None:
-    """Return what one call does by the event simulator, where a program fills memories by itself or it is `wanted`.
+    """Return what one call does by the event simulator, where a program fills memories by itself or `is_recorded`.
 
-    Raises: UsageProblem where it is wanted of a program for several lengths of vectors.
+    Raises: UsageProblem where it is requested for a program for several lengths of vectors.
     """
     made = Made.of(request, compilation)
     has_scratchpads = any(memory.kind == "scratchpad" for memory in made.machine.memories.values())
-    if not (wanted or has_scratchpads):
+    if not (is_recorded or has_scratchpads):
         return None
     if made.program.lengths is not None:
         said = "a program for several lengths of vectors is not simulated"

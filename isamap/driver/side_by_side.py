@@ -24,20 +24,20 @@ def all_jobs() -> int:
 
 
 def done_side_by_side(
-    do: Callable[[Work], Found], wanted: Sequence[Work], jobs: int, *, here: bool = False
+    do: Callable[[Work], Found], requests: Sequence[Work], jobs: int, *, here: bool = False
 ) -> Iterator[tuple[int, Found]]:
     """Yield the result of each piece of work with its number, in the order in which they end.
 
     With `here`, this process is one of them, and takes pieces from the end.
     """
-    if jobs == 1 or len(wanted) < 2:
-        yield from ((number, do(one)) for number, one in enumerate(wanted))
+    if jobs == 1 or len(requests) < 2:
+        yield from ((number, do(one)) for number, one in enumerate(requests))
         return
     # What is begun anew shares no thread and no lock with this process.
     fresh = multiprocessing.get_context("spawn")
-    others = min(jobs, len(wanted)) - here
+    others = min(jobs, len(requests)) - here
     with ProcessPoolExecutor(others, fresh, end_with, (os.getpid(),)) as pool:
-        left, begun = deque(enumerate(wanted)), dict[Future[Found], int]()
+        left, begun = deque(enumerate(requests)), dict[Future[Found], int]()
         try:
             while left or begun:
                 with interrupts_put_off():  # this process tells its own to end

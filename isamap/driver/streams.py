@@ -64,13 +64,13 @@ def program_kernel(program: ProgramFile, source: Source) -> Kernel:
     parsed = parse_kernel(source)
     names = {param.name for param in parsed.params}
     kernel = bind(parsed, {name: size for name, size in program.sizes.items() if name in names})
-    wanted = [
+    expected = [
         (o.name, o.role, o.dtype.name, tuple(int(n.evaluate({})) for n in o.given or o.shape))
         for o in kernel.operands
         if o.role != "temp"
     ]
     found = [(a.name, a.role, a.dtype.name, a.shape) for a in program.arrays if a.role != "buffer"]
-    if sorted(wanted) != sorted(found):
+    if sorted(expected) != sorted(found):
         said = f"the program is of `{program.kernel}`, whose arrays are not those of `{kernel.name}`"
         raise _mismatch(said, "name the kernel that it was compiled from")
     return kernel

@@ -82,19 +82,19 @@ class Judged:
     bound: float = 0.0
     vague: dict[str, Diagnostic] = field(default_factory=dict[str, Diagnostic])
 
-    def hold(self, name: str, wanted: Expected) -> None:
+    def hold(self, name: str, expected: Expected) -> None:
         """Hold an output against what is expected of it."""
         found = self.found[name]
-        closest = find_deviation(found, wanted)
+        closest = find_deviation(found, expected)
         if closest.ratio > self.worst:
             self.worst, self.error, self.bound = closest.ratio, closest.error, closest.bound
         if closest.ratio > 1:
-            self.problems.append(_wrong(name, wanted, closest, self))
-        free = int(np.count_nonzero(np.isinf(wanted.bound)))
-        if free and wanted.at is None:
-            self.checked = f"{wanted.values.size - free} of {wanted.values.size} elements of {name}"
-        if wanted.at is not None:
-            self.checked = f"{len(wanted.values)} sampled elements"
+            self.problems.append(_wrong(name, expected, closest, self))
+        free = int(np.count_nonzero(np.isinf(expected.bound)))
+        if free and expected.at is None:
+            self.checked = f"{expected.values.size - free} of {expected.values.size} elements of {name}"
+        if expected.at is not None:
+            self.checked = f"{len(expected.values)} sampled elements"
             self.checked += _check_product(self.kernel, self.arrays, found, name, self.problems)
 
 
@@ -206,8 +206,8 @@ def compare(
 
 def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Case:
     """All outputs of a run held against the oracle."""
-    for name, wanted in _comparisons(judged, scalars):
-        judged.hold(name, wanted)
+    for name, expected in _comparisons(judged, scalars):
+        judged.hold(name, expected)
     return Case(
         judged.sizes,
         judged.fill,
@@ -234,8 +234,8 @@ def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple
         given = {**arrays, **{name: judged.found[output] for name, output in apart.shown.items()}}
         own = expect(apart.kernel, given, scalars, fill)
         judged.checked = "all elements, each iteration from the program's own state"
-    for name, wanted in whole.items():
-        several = [e for e in (wanted, own.get(name)) if e is not None]
+    for name, expected in whole.items():
+        several = [e for e in (expected, own.get(name)) if e is not None]
         vague = [find_vague(judged.found[name], e, arrays) for e in several]
         if (found := vague[-1]) is not None and all(vague):
             judged.vague[name] = _too_vague(name, found, judged)
@@ -259,22 +259,22 @@ def _too_vague(name: str, vague: Vague, judged: Judged) -> Diagnostic:
     )
 
 
-def _wrong(name: str, wanted: Expected, closest: Deviation, judged: Judged) -> Diagnostic:
+def _wrong(name: str, expected: Expected, closest: Deviation, judged: Judged) -> Diagnostic:
     found = judged.found[name]
-    if wanted.at is not None:
-        index = tuple(int(a[closest.position]) for a in wanted.at)
+    if expected.at is not None:
+        index = tuple(int(a[closest.position]) for a in expected.at)
     else:
         index = tuple(int(i) for i in np.unravel_index(closest.position, found.shape))
-    is_value = wanted.values.ravel()[closest.position]
+    is_value = expected.values.ravel()[closest.position]
     allowed = f"within {closest.bound:.3g}" if closest.bound else "bit-exact"
-    if must_overflow(wanted).ravel()[closest.position]:
-        allowed = f"which overflows {wanted.dtype}"
+    if must_overflow(expected).ravel()[closest.position]:
+        allowed = f"which overflows {expected.dtype}"
     where = f"{name}[{', '.join(map(str, index))}]" if index else name
     return Diagnostic(
         "result-wrong",
         f"{where} is {found[index]!s} and should be {is_value!s}, {allowed}",
         notes=(
-            f"{closest.wrong} of {wanted.values.size} elements compared are wrong",
+            f"{closest.wrong} of {expected.values.size} elements compared are wrong",
             _circumstances(judged),
         ),
         help="`isamap hw check --run` tells whether an instruction's description is wrong",

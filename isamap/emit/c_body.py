@@ -90,10 +90,10 @@ class BodyWriter:
         versions = (self.take_function(f"{stem}_{suffix}") for suffix in ("dense", "strided"))
         return Function(name, parameters, dense, *versions)
 
-    def take_function(self, wanted: str) -> str:
+    def take_function(self, preferred: str) -> str:
         """Return an identifier for a function that no parameter hides at its calls."""
         hidden = {name for _, name in self.parameters}
-        while (name := self.issuer.names.take(wanted)) in hidden:
+        while (name := self.issuer.names.take(preferred)) in hidden:
             pass
         return name
 

@@ -179,9 +179,9 @@ class CommandIssuer(Issuer):
 def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Quantity, ...]:
     """Return what fields hold in the order in which the instruction names it."""
     kinds: tuple[QuantityKind, ...] = ("address", "stride", "index")
-    wanted = [Quantity(kind, o.name) for o in instruction.operands for kind in kinds]
-    wanted += [Quantity("param", p.name) for p in instruction.params]
-    return tuple(sorted(held, key=wanted.index))
+    expected = [Quantity(kind, o.name) for o in instruction.operands for kind in kinds]
+    expected += [Quantity("param", p.name) for p in instruction.params]
+    return tuple(sorted(held, key=expected.index))
 
 
 def _nothing(instruction: Instruction) -> tuple[Index, ...]:

@@ -395,10 +395,10 @@ def helper_texts(used: Iterable[str], parts: Iterable[tuple[str, EmitCall]] = ()
     if not known.keys() >= set(pending):
         own = {n: Helper(part_text(n, call), (f"type_{n.rpartition('_')[2]}",)) for n, call in parts}
         known = HELPERS | {t.name: Helper(t.text, t.needs) for t in elementary()} | own
-    wanted: set[str] = set()
+    needed: set[str] = set()
     while pending:
         name = pending.pop()
-        if name not in wanted:
-            wanted.add(name)
+        if name not in needed:
+            needed.add(name)
             pending += known[name].needs
-    return tuple(helper.text for name, helper in known.items() if name in wanted)
+    return tuple(helper.text for name, helper in known.items() if name in needed)

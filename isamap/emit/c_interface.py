@@ -299,8 +299,8 @@ class _Entry:
                 given = self.member["stride", t.name, axis]
                 symbol = next(iter(stride.symbols), "") if len(stride.terms) == 1 else ""
                 if "." not in symbol:
-                    wanted = self.index(stride * size)
-                    lines += self.refuse_if(f"{given} != {wanted}", "BAD_STRIDE")
+                    expected = self.index(stride * size)
+                    lines += self.refuse_if(f"{given} != {expected}", "BAD_STRIDE")
                     continue
                 lines += self.refuse_if(f"{given} % {size} != 0", "BAD_STRIDE") if size > 1 else []
                 value = f"{given} / {size}" if size > 1 else given
@@ -434,8 +434,8 @@ def domain_test(name: str, t: Tensor, domain: Domain, pointer: str, text: Callab
 
 def domain_texts(name: str, tensors: Iterable[Tensor]) -> list[str]:
     """Return the functions that look through such tensors, one for each type and order."""
-    wanted = dict.fromkeys((t.dtype, t.domain.ascending) for t in tensors if t.domain is not None)
-    return [line for dtype, ascending in wanted for line in _text(name, dtype, ascending=ascending)]
+    expected = dict.fromkeys((t.dtype, t.domain.ascending) for t in tensors if t.domain is not None)
+    return [line for dtype, ascending in expected for line in _text(name, dtype, ascending=ascending)]
 
 
 def _function(name: str, dtype: DType, *, ascending: bool) -> str:

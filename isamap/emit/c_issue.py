@@ -280,12 +280,12 @@ class Issuer:
         base = Text(here.names.of(ref.buffer))
         offset = index_text(ref.offset, here.names.of, self.used)
         found = base if ref.offset.value == 0 else Text(f"{base} + {offset.inside(SUM)}", SUM)
-        wanted = storage_type(operand.dtype)
+        expected = storage_type(operand.dtype)
         if offset.text.startswith("-"):
             found = Text(f"{base} + ({offset})", SUM)
-        if storage_type(here.elements[ref.buffer]) == wanted:
+        if storage_type(here.elements[ref.buffer]) == expected:
             return found
-        return cast(f"{'const ' if operand.role == 'in' else ''}{wanted} *", found)
+        return cast(f"{'const ' if operand.role == 'in' else ''}{expected} *", found)
 
     # --- calls of models
 
@@ -337,16 +337,16 @@ class Issuer:
 
     def _register(self, m: ModelOperand, value: Value, here: Here) -> Text:
         """Return a register operand as a model takes it: a number, or a pointer to its elements."""
-        name, wanted = here.names.of(value.name), storage_type(m.operand.dtype)
+        name, expected = here.names.of(value.name), storage_type(m.operand.dtype)
         held = self.value_type(value)
         assert held is not None, f"{value.name} is in a register that C cannot name"
         is_array = self.model and bool(value.shape)
         if m.by_value:
-            if held == wanted or (not self.model and _SCALAR.fullmatch(held)):
+            if held == expected or (not self.model and _SCALAR.fullmatch(held)):
                 return Text(f"{name}[0]" if is_array else name)
-            return Text(f"*({wanted} *){'' if is_array else '&'}{name}", PREFIX)
+            return Text(f"*({expected} *){'' if is_array else '&'}{name}", PREFIX)
         found = Text(name) if is_array else prefix("&", Text(name))
-        return found if held == wanted else cast(f"{wanted} *", found)
+        return found if held == expected else cast(f"{expected} *", found)
 
     def _copies(
         self, operands: Mapping[str, RegisterRef | MemoryRef], model: Model, here: Here
@@ -373,13 +373,13 @@ class Issuer:
         return lines, renamed
 
 
-def _as_type(text: Text, held: str | None, wanted: str | None) -> Text:
+def _as_type(text: Text, held: str | None, expected: str | None) -> Text:
     """Return a register's value in the C type that an operand has."""
-    if held == wanted or wanted is None:
+    if held == expected or expected is None:
         return text
-    if _width(held) == _width(wanted):
-        return cast(wanted, text)
-    return Text(f"*({wanted} *)&{text}", PREFIX)
+    if _width(held) == _width(expected):
+        return cast(expected, text)
+    return Text(f"*({expected} *)&{text}", PREFIX)
 
 
 def _width(c_type: str | None) -> str:

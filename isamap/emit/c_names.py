@@ -54,15 +54,15 @@ class Names:
         self._given: dict[str, str] = {}
         self._taken: set[str] = set(taken)
 
-    def take(self, wanted: str) -> str:
-        """Return a new identifier like `wanted`, now standing for it in this scope."""
-        base = spell(wanted)
+    def take(self, preferred: str) -> str:
+        """Return a new identifier like `preferred`, now standing for it in this scope."""
+        base = spell(preferred)
         name, number = base, 1
         while self._is_taken(name):
             number += 1
             name = f"{base}_{number}"
         self._taken.add(name)
-        self._given[wanted] = name
+        self._given[preferred] = name
         return name
 
     def of(self, name: str) -> str:
@@ -85,9 +85,9 @@ class Names:
         return name in self._taken or (self._outer is not None and self._outer._is_taken(name))
 
 
-def spell(wanted: str) -> str:
-    """Return an identifier that resembles `wanted`: no word of C or of a header, and no device's name."""
-    name = re.sub(r"[^A-Za-z0-9_]+", "_", wanted).rstrip("_") or "x"
+def spell(preferred: str) -> str:
+    """Return an identifier that resembles `preferred`: no word of C or of a header, and no device's name."""
+    name = re.sub(r"[^A-Za-z0-9_]+", "_", preferred).rstrip("_") or "x"
     if is_digits(name[0]) or name[0] == "_":
         name = f"x{name}"  # C reserves names that begin with an underscore
     return f"{name}_" if name in RESERVED or name.endswith("_t") or is_device(name) else name

@@ -155,11 +155,11 @@ class _Function:
 
     def numbers(self) -> None:
         """Sizes and strides as variables, in the order in which they are given."""
-        wanted = list(self.form.counts)
+        expected = list(self.form.counts)
         for o in self.form.passed:
             if not self.is_register(o):
-                wanted += [f"{o.name}.s{axis}" for axis in free_axes(o)]
-        for n, name in enumerate(wanted):
+                expected += [f"{o.name}.s{axis}" for axis in free_axes(o)]
+        for n, name in enumerate(expected):
             self.add(f"int64_t {self.names.take(name)} = numbers[{n}];")
         self.add("(void)data; (void)numbers;")
 
@@ -333,8 +333,8 @@ def is_copy(i: Instruction) -> bool:
 def _solve(i: Instruction, own: Operand, o: Operand, encoded: Mapping[str, int]) -> dict[str, int] | None:
     """Return the parameters with which a move's operand has the shape of `o`."""
     found: dict[str, int] = {}
-    for mine, wanted in zip(own.shape, o.shape, strict=True):
-        target = wanted.substitute(encoded).value
+    for mine, expected in zip(own.shape, o.shape, strict=True):
+        target = expected.substitute(encoded).value
         symbols = sorted(mine.symbols)
         if target is None:
             return {} if not encoded else None

@@ -287,9 +287,9 @@ class CompiledModel:
             raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
         dtype, shape = self.inputs[name]
         array = np.asarray(inputs[name])
-        wanted = DTYPES[dtype].numpy()
+        element = DTYPES[dtype].numpy()
         if array.shape != shape or not (
-            array.dtype == wanted or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
+            array.dtype == element or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
         ):
             said = f"`{name}` is an array {dtype}{list(shape)}, and {array.dtype}{list(array.shape)} is given"
             raise _wrong(said)

@@ -140,11 +140,11 @@ def _program(
     return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps))
 
 
-def _needed(steps: Sequence[Open], wanted: set[str]) -> list[Open]:
+def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
     kept: list[Open] = []
     for step in reversed(steps):
-        if any(passed.tensor in wanted for passed in writes_of(step)):
-            wanted |= {passed.tensor for passed in reads_of(step)}
+        if any(passed.tensor in needed for passed in writes_of(step)):
+            needed |= {passed.tensor for passed in reads_of(step)}
             kept.append(step)
     return kept[::-1]
 

@@ -181,8 +181,8 @@ class Lowering:
             self.inline(nodes, scope.inside(names, {**scope.opsets, **function.opsets}))
         except Refused as inner:
             if inner.taken.constant and inner.taken.constant not in node.inputs:
-                wanted = _deciding(node, inputs)
-                raise NeedsConstant(wanted) if wanted else inner from None
+                needed = _deciding(node, inputs)
+                raise NeedsConstant(needed) if needed else inner from None
             raise
         return [names.get(name) for name in function.outputs[: len(node.outputs)]]
 

@@ -105,10 +105,10 @@ def formulate(
     nodes = nodes_of(steps)
     edges = Edges.of(nodes, frozenset(results))
     writer = Writer(steps)
-    wanted = dict.fromkeys(Cone(n) for n in range(len(nodes)))
-    wanted |= dict.fromkeys(_greedy_cones(edges, steps, results))
-    wanted |= dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n))
-    there = [(cone, made) for cone in wanted if (made := writer.group(cone.root, cone.inner)) is not None]
+    candidates = dict.fromkeys(Cone(n) for n in range(len(nodes)))
+    candidates |= dict.fromkeys(_greedy_cones(edges, steps, results))
+    candidates |= dict.fromkeys(cone for n in range(len(nodes)) for cone in cones_of(edges, n))
+    there = [(cone, made) for cone in candidates if (made := writer.group(cone.root, cone.inner)) is not None]
     found = zip(there, prices.of([made for _, made in there]), strict=True)
     kept = [(cone, made, price) for (cone, made), price in found if price is not None]
     alone = {cone for cone, _, _ in kept}

@@ -13,20 +13,20 @@ Sizes = tuple[int, ...]
 Strides = tuple[int, ...]
 
 
-def broadcast(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides:
+def broadcast(sizes: Sizes, strides: Strides, target: Sizes) -> Strides:
     """Return the strides of a tensor that is repeated to a larger shape: 0 along axes on which it is."""
-    missing = len(wanted) - len(sizes)
-    there = zip(sizes, strides, wanted[missing:], strict=True)
+    missing = len(target) - len(sizes)
+    there = zip(sizes, strides, target[missing:], strict=True)
     return (0,) * missing + tuple(stride if size == full else 0 for size, stride, full in there)
 
 
-def reshaped(sizes: Sizes, strides: Strides, wanted: Sizes) -> Strides | None:
+def reshaped(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | None:
     """Return the strides under another shape of as many elements; None where no walk of that shape reaches them."""
-    if prod(sizes) != prod(wanted):
+    if prod(sizes) != prod(target):
         return None
     runs = _runs(sizes, strides)
     found: list[int] = []
-    for size in reversed(wanted):
+    for size in reversed(target):
         if size == 1:
             found.append(0)
             continue

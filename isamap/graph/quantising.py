@@ -254,8 +254,8 @@ def _sums(
     if bias is None or begun.dtype != np.int32 or graph.array(bias.zero).any():
         return (first, second), None
     units = graph.array(bias.scale).reshape(-1).astype(np.float64)
-    wanted = float(graph.array(first.scale).reshape(-1)[0]) * scales
-    if units.size not in (1, wanted.size) or not np.allclose(units, wanted, rtol=_SAME_SCALES, atol=0):
+    expected = float(graph.array(first.scale).reshape(-1)[0]) * scales
+    if units.size not in (1, expected.size) or not np.allclose(units, expected, rtol=_SAME_SCALES, atol=0):
         return (first, second), None
     largest = 512 * largest + int(np.abs(begun.astype(np.int64)).max(initial=0))
     return ((first, second) if largest < MOST_SUM else None), (bias.values,)

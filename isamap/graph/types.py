@@ -78,18 +78,18 @@ def in_type(array: Array, dtype: str) -> Array:
     return made
 
 
-def _fits(array: Array, made: Array, wanted: DType) -> NDArray[np.bool_]:
+def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
     """Return of which elements `made` has the number."""
     is_whole = array.dtype.kind in "iub"
     wide, back = array.astype(np.float64), made.astype(np.float64)
-    if wanted.is_float and is_whole:
+    if expected.is_float and is_whole:
         beyond = 2.0 ** (8 * array.dtype.itemsize - (array.dtype.kind == "i"))
         inside = (abs(back) < beyond) | (back == -beyond)
         return inside & (np.where(inside, back, 0).astype(array.dtype) == array)
-    if wanted.is_float:
+    if expected.is_float:
         same = (back == wide) | (np.isnan(back) & np.isnan(wide))
         return same | (np.isfinite(back) & np.isfinite(wide) & (back != 0))
-    low, high = (wanted.low, wanted.high) if wanted.is_integer else (0, 1)
+    low, high = (expected.low, expected.high) if expected.is_integer else (0, 1)
     if is_whole:
         return (array >= low) & (array <= high)
     return (wide == np.floor(wide)) & (wide >= low) & (wide < float(high + 1))

@@ -33,14 +33,14 @@ ITERATIONS = 3
 
 
 def sample_arguments(
-    routine: Routine, wanted: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
+    routine: Routine, needed: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
 ) -> dict[Expr, Array]:
     """Return samples of the values of wanted parts of a routine's expressions, floats unrounded.
 
     `given` has samples of inputs, each of `SAMPLES` values; the routine's sizes are bound.
     """
     start = {o.name: given.get(o.name, np.zeros(SAMPLES, o.dtype.numpy())) for o in routine.operands}
-    work = _Work(routine, frozenset(wanted), start, take_scalars(routine, scalars))
+    work = _Work(routine, frozenset(needed), start, take_scalars(routine, scalars))
     with np.errstate(all="ignore"):
         for statement in routine.body:
             work.run(statement, {}, ())
@@ -52,7 +52,7 @@ class _Work:
     """The samples of all arrays, changed as statements are performed, and those that were asked for."""
 
     routine: Routine
-    wanted: frozenset[Expr]
+    needed: frozenset[Expr]
     values: dict[str, Array]
     scalars: Mapping[str, Array]
     found: dict[Expr, list[Array]] = field(default_factory=dict[Expr, "list[Array]"])
@@ -93,7 +93,7 @@ class _Work:
         env = Env(at, self.scalars, load, exact=True)
         for e in (s.value, *guards):
             for part in walk(e):
-                if part in self.wanted:
+                if part in self.needed:
                     self.found.setdefault(part, []).append(evaluate_expr(part, env))
         values = np.broadcast_to(evaluate_expr(s.value, env), (SAMPLES, drawn))
         holds = np.asarray(True)

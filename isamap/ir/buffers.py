@@ -65,14 +65,14 @@ def take_arrays(
 
 def take_scalars(routine: Routine, scalars: Mapping[str, float]) -> dict[str, Array]:
     """Return every typed scalar parameter in its type. Raises: UsageProblem when one is missing or unknown."""
-    wanted = dict(_typed_scalars(routine))
+    expected = dict(_typed_scalars(routine))
     for name in scalars:
-        if name not in wanted:
+        if name not in expected:
             raise _refuse("unknown-scalar", f"`{routine.name}` has no scalar `{name}`")
-    missing = [name for name in wanted if name not in scalars]
+    missing = [name for name in expected if name not in scalars]
     if missing:
         raise _refuse("scalar-missing", f"`{routine.name}` needs a value for its scalar `{missing[0]}`")
-    return {name: make_value(scalars[name], dtype) for name, dtype in wanted.items()}
+    return {name: make_value(scalars[name], dtype) for name, dtype in expected.items()}
 
 
 def _typed_scalars(routine: Routine) -> Iterator[tuple[str, DType]]:

@@ -165,13 +165,13 @@ def _solve(
     hit = np.ones(shape, np.bool_)
     extents = dict(step.axes)
     solved: dict[str, Array] = {}
-    for subscript, wanted in zip(step.assign.target.index, at, strict=True):
+    for subscript, expected in zip(step.assign.target.index, at, strict=True):
         offset, axis, slope = _linear(subscript, extents, step, work)
         if axis is None:
-            hit = hit & (wanted == offset)
+            hit = hit & (expected == offset)
             continue
-        value = (wanted - offset) // slope
-        hit = hit & ((wanted - offset) % slope == 0) & (value >= 0) & (value < extents[axis])
+        value = (expected - offset) // slope
+        hit = hit & ((expected - offset) % slope == 0) & (value >= 0) & (value < extents[axis])
         if axis in solved:
             hit = hit & (solved[axis] == value)
         solved[axis] = np.clip(value, 0, extents[axis] - 1)

@@ -157,8 +157,8 @@ class Index:
 
     def is_affine_in(self, symbols: Iterable[str]) -> bool:
         """Return whether it is linear in each of `symbols`, and no product of two of them occurs."""
-        wanted = set(symbols)
-        inside = ([a for a in m if not wanted.isdisjoint(_atom_symbols(a))] for m, _ in self.terms)
+        expected = set(symbols)
+        inside = ([a for a in m if not expected.isdisjoint(_atom_symbols(a))] for m, _ in self.terms)
         return all(not found or (len(found) == 1 and isinstance(found[0], str)) for found in inside)
 
     def substitute(self, bindings: Mapping[str, Index | int]) -> Index:

@@ -62,10 +62,10 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
         return ()
     for n, table in zip(nodes, tables, strict=True):
         if table.keys() != tables[0].keys():
-            wanted, given = (", ".join(t) for t in (tables[0], table))
+            expected, given = (", ".join(t) for t in (tables[0], table))
             findings.report(
                 "rows-differ", "all rows of `for` give the same variables", n.span,
-                f"the first row gives {wanted}; this one gives {given}",
+                f"the first row gives {expected}; this one gives {given}",
             )  # fmt: skip
             return ()
     if (count := sum(_size(table) for table in tables)) > MAX_MEMBERS:

@@ -112,10 +112,10 @@ def _expected() -> str:
     return f"the first line names the columns: {','.join(COLUMNS)}"
 
 
-def _buffer(cells: Mapping[str, str], wanted: int, given: int, span: Span) -> Buffer | Diagnostic:
+def _buffer(cells: Mapping[str, str], expected: int, given: int, span: Span) -> Buffer | Diagnostic:
     """Return the buffer of one line, or what is wrong with it."""
-    if given != wanted:
-        return Diagnostic("buffers-row", f"this row has {given} cells; the header names {wanted}", span)
+    if given != expected:
+        return Diagnostic("buffers-row", f"this row has {given} cells; the header names {expected}", span)
     numbers: dict[str, int] = {}
     for column in (*COLUMNS[1:], ALIGNMENT):
         text = cells.get(column, "1").strip()

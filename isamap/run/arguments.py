@@ -66,8 +66,8 @@ def _limits(dtype: DType) -> str:
     return f"a number from {-dtype.largest:.6g} to {dtype.largest:.6g}"
 
 
-def _refused(name: str, dtype: DType, wanted: str, given: object) -> UsageProblem:
-    said = f"`{name}` is {dtype}: {wanted}, not {shown(given)}"
+def _refused(name: str, dtype: DType, expected: str, given: object) -> UsageProblem:
+    said = f"`{name}` is {dtype}: {expected}, not {shown(given)}"
     return UsageProblem(Diagnostic("argument-mismatch", said))
 
 
@@ -236,14 +236,14 @@ def _passed(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
 
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
     """Return what a caller gives for a tensor, where it is an array of its type and shape. Raises: UsageProblem."""
-    dtype, wanted = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
+    dtype, expected = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
     given = given if (foreign := as_numpy(given, t.name)) is None else foreign
     if not isinstance(given, np.ndarray):
-        said = f"{wanted}, and {shown(given)} is given"
+        said = f"{expected}, and {shown(given)} is given"
         raise _mismatch(said, help=f"pass an array of numpy, of type {dtype} and shape {shape}")
     array = cast("NDArray[Any]", given)
     if isinstance(array, np.ma.MaskedArray):
-        said = f"{wanted}, and one with a mask is given, which would be lost"
+        said = f"{expected}, and one with a mask is given, which would be lost"
         raise _mismatch(said, help=f"pass `{t.name}.filled(…)`, or `{t.name}.data` to ignore the mask")
     if array.shape == shape and array.dtype == dtype:
         _check_values(t, array)

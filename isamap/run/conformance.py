@@ -99,11 +99,11 @@ def check_machine(
     """
     model = model or machine.target.run == "model"
     machine = _as_model(machine) if model else at_one_length(machine)
-    wanted = [e for n, e in machine.instructions.items() if names is None or n in names]
-    skipped = {e.name: reason for e in wanted if (reason := why_not(machine, e, model)) is not None}
+    selected = [e for n, e in machine.instructions.items() if names is None or n in names]
+    skipped = {e.name: reason for e in selected if (reason := why_not(machine, e, model)) is not None}
     rng = np.random.default_rng(seed)
     forms: list[Form] = []
-    for entry in wanted:
+    for entry in selected:
         if entry.name not in skipped:
             for encoded in encodings(entry.instruction, rng):
                 forms.append(Form(len(forms), entry, tuple(encoded.items())))
@@ -115,7 +115,7 @@ def check_machine(
         if known is None or known.verdict == "ok":
             trials = check.trials + (known.trials if known else 0)
             found[check.instruction] = replace(check, trials=trials)
-    return tuple(found.get(e.name, Check(e.name, "skipped", "no parameters fit")) for e in wanted)
+    return tuple(found.get(e.name, Check(e.name, "skipped", "no parameters fit")) for e in selected)
 
 
 def check_calls(word: str, digest: str) -> str:
@@ -152,8 +152,8 @@ def check_calls(word: str, digest: str) -> str:
 def _read_by_compiler(machine: Machine, forms: tuple[Form, ...]) -> str:
     """Return the version of the compiler that accepts the calls. Raises: as `check_calls`."""
     target, architecture = machine.target, _architecture(machine)
-    wanted = CROSS if architecture else None
-    compiler = find_compiler(target.flags, target.toolchains, wanted, target.features)
+    selected = CROSS if architecture else None
+    compiler = find_compiler(target.flags, target.toolchains, selected, target.features)
     emissions = Emissions(machine, {f"check_{form.number}": form.entry.name for form in forms})
     text = check_source(machine, forms, model=False)
     try:

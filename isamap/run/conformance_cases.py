@@ -255,8 +255,8 @@ def difference(
         return {name: _flushed(values, instruction.operand(name).dtype) for name, values in found.items()}
 
     with np.errstate(all="ignore"):
-        wanted = perform(1)
-        for name, expected in wanted.items():
+        reference = perform(1)
+        for name, expected in reference.items():
             operand = instruction.operand(name)
             wrong = ~_equal(found[name], expected, operand.dtype)
             if not wrong.any():

@@ -414,17 +414,17 @@ def _octaves(kernel: Kernel) -> Octaves:
 
     An argument that inputs do not enlarge, as one that is divided by the largest of a row, asks for nothing.
     """
-    wanted: dict[Expr, float] = {x: n for e in _all_parts(kernel) for x, n in _reaches(e)}
+    targets: dict[Expr, float] = {x: n for e in _all_parts(kernel) for x, n in _reaches(e)}
     asked: dict[Expr, float] = {}
     before: Mapping[Expr, float] = {}
     scalars = {name: float(n) for name, (_, n) in _drawn_scalars(kernel).items()}
     for high in range(0, 41, STEP):
         given = _samples(kernel, partial(_spread, octaves=(high - OCTAVES, high)))
-        found = _sizes(kernel, wanted, given, scalars)
+        found = _sizes(kernel, targets, given, scalars)
         for x in found.keys() - asked.keys():
-            if found[x] >= wanted[x]:
+            if found[x] >= targets[x]:
                 grown = log2(found[x] / before[x]) if before.get(x) else inf
-                asked[x] = high - STEP * log2(found[x] / wanted[x]) / grown if high > 0 else 0
+                asked[x] = high - STEP * log2(found[x] / targets[x]) / grown if high > 0 else 0
         before = found
     return min(asked.values(), default=0.0) - OCTAVES, ceil(max(asked.values(), default=0.0))
 
@@ -435,12 +435,12 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
 
     One of them is 0: inputs are scaled where scalars do not change what saturates.
     """
-    wanted: dict[Expr, float] = {
+    targets: dict[Expr, float] = {
         e.value: float(e.dtype.high)
         for e in _all_parts(kernel)
         if isinstance(e, Cast) and e.mode == "sat" and e.dtype.is_integer
     }
-    if not wanted:
+    if not targets:
         return 0, 0
     drawn = _drawn_scalars(kernel)
     rng = np.random.default_rng(0)
@@ -454,8 +454,8 @@ def _exponents(kernel: Kernel, fill: str) -> tuple[int, int]:
             o.name: _scaled(given[o.name], floats, o.dtype) if o.dtype.is_float else given[o.name]
             for o in inputs
         }
-        found = _sizes(kernel, wanted, made, now)
-        octaves = [log2(size / wanted[x]) for x, size in found.items() if 0 < size < inf]
+        found = _sizes(kernel, targets, made, now)
+        octaves = [log2(size / targets[x]) for x, size in found.items() if 0 < size < inf]
         return sum(octaves) / max(1, len(octaves))
 
     start = beyond(0, 0)
@@ -477,11 +477,11 @@ def _samples(
 
 
 def _sizes(
-    kernel: Kernel, wanted: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
+    kernel: Kernel, targets: Collection[Expr], given: Mapping[str, Array], scalars: Mapping[str, float]
 ) -> dict[Expr, float]:
     """Return a size that a quarter of the samples of an expression exceed; of those without, none."""
     found: dict[Expr, float] = {}
-    for e, values in sample_arguments(kernel, wanted, given, scalars).items():
+    for e, values in sample_arguments(kernel, targets, given, scalars).items():
         sizes = np.abs(values.astype(np.float64))
         sizes = sizes[~np.isnan(sizes)]
         if sizes.size:

@@ -335,16 +335,16 @@ def _placed(key: str, library: bytes) -> Path:
 def find_compiler(
     flags: Sequence[str],
     allowed: Sequence[str] = COMPILERS,
-    wanted: str | None = None,
+    compiler_name: str | None = None,
     features: Sequence[str] = (),
 ) -> Compiler:
     """Return the compiler to use for these flags and for a processor with these features.
 
     Raises: MissingTool, UsageProblem for a name that is none.
     """
-    chosen = wanted or os.environ.get(ENVIRONMENT) or None
+    chosen = compiler_name or os.environ.get(ENVIRONMENT) or None
     if chosen is not None and chosen not in COMPILERS:
-        source = "the call" if wanted else ENVIRONMENT
+        source = "the call" if compiler_name else ENVIRONMENT
         raise UsageProblem(
             Diagnostic(
                 "unknown-compiler",

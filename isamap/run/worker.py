@@ -236,11 +236,11 @@ def _filled_arena(size: int, source: int) -> Region:
     return arena
 
 
-def _enough_trips(call: Any, wanted_ns: int) -> int:
+def _enough_trips(call: Any, target_ns: int) -> int:
     """Return how many trips of its loop make a call take so long."""
     trips = 1
-    while (took := min(_sample(call, trips, 3))) < wanted_ns and trips < 1 << 40:
-        trips = trips * 2 if took < wanted_ns // 8 else max(trips + 1, trips * wanted_ns // max(took, 1))
+    while (took := min(_sample(call, trips, 3))) < target_ns and trips < 1 << 40:
+        trips = trips * 2 if took < target_ns // 8 else max(trips + 1, trips * target_ns // max(took, 1))
     return trips
 
 

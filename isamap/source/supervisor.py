@@ -112,11 +112,11 @@ def _descendants() -> list[int]:
                 parent = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()[1]
                 children.setdefault(int(parent), []).append(int(entry))
     found: list[int] = []
-    wanted = [os.getpid()]
-    while wanted:
-        below = children.get(wanted.pop(), [])
+    expected = [os.getpid()]
+    while expected:
+        below = children.get(expected.pop(), [])
         found += below
-        wanted += below
+        expected += below
     return found
 
 

@@ -339,9 +339,9 @@ def _growth(
 
 def _holds(machine: Machine, instruction: str, operand: str, step: int) -> bool:
     encoding = machine.instructions[instruction].encoding
-    wanted = Quantity("step", operand)
+    expected = Quantity("step", operand)
     for one in encoding.fields if encoding is not None else ():
-        if one.holds == wanted and isinstance(one.holds, Quantity):
+        if one.holds == expected and isinstance(one.holds, Quantity):
             low, high = one.holdable
             return step % one.holds.unit == 0 and low <= step // one.holds.unit <= high
     return False

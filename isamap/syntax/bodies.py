@@ -144,8 +144,8 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
     op = REDUCTIONS[s.op] if s.op else None
     if op is not None:
         _check_reduction(op, operand, s)
-    wanted = (operand.accumulate or operand.dtype) if op is not None else operand.dtype
-    value = resolve_value(s.value, scope, wanted, _target_place(s, operand, wanted))
+    expected = (operand.accumulate or operand.dtype) if op is not None else operand.dtype
+    value = resolve_value(s.value, scope, expected, _target_place(s, operand, expected))
     guard = resolve_value(s.guard, scope, BOOL, "a guard") if s.guard is not None else None
     return Assign(target, op, value, guard, s.span)
 
@@ -167,9 +167,9 @@ def _check_reduction(op: str, operand: Operand, s: ast.AssignSyntax) -> None:
         raise problem("wrong-operand-type", f"`{s.op}=` does not work on {dtype}", s.span)
 
 
-def _target_place(s: ast.AssignSyntax, operand: Operand, wanted: DType) -> str:
+def _target_place(s: ast.AssignSyntax, operand: Operand, expected: DType) -> str:
     if s.op and operand.accumulate is not None:
-        return f"the value accumulated into `{operand.name}` (accumulate {wanted})"
+        return f"the value accumulated into `{operand.name}` (accumulate {expected})"
     return f"the value assigned to `{operand.name}`"
 
 

@@ -382,8 +382,8 @@ def _only_instructions(r: ast.RoutineSyntax, word: str, item: ast.ItemSyntax) ->
 
 
 def _state_or_memory(kind: str, name: ast.Ident, scope: Scope) -> str:
-    wanted = MemoryDecl if kind == "clobbers" else StateDecl
-    known = [d.name for d in scope.known.declarations if isinstance(d, wanted)]
+    expected = MemoryDecl if kind == "clobbers" else StateDecl
+    known = [d.name for d in scope.known.declarations if isinstance(d, expected)]
     if name.text not in known:
         what = "memory" if kind == "clobbers" else "state"
         raise unknown(f"unknown-{what}", what, name, known)

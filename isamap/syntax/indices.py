@@ -137,12 +137,12 @@ def _layout_symbol(
     """`stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
     if place not in ("a constraint", "a required value"):
         raise problem("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
-    wanted = 2 if name.text == "stride" else 1
-    if len(args) != wanted or not isinstance(args[0], ast.Name):
-        example = "stride(A, 0)" if wanted == 2 else "align(A)"
+    expected = 2 if name.text == "stride" else 1
+    if len(args) != expected or not isinstance(args[0], ast.Name):
+        example = "stride(A, 0)" if expected == 2 else "align(A)"
         raise problem("argument-count", f"`{name.text}` is written `{example}`", span)
     operand = scope.operand(ast.Ident(args[0].name, args[0].span))
-    if wanted == 1:
+    if expected == 1:
         return Index.of(f"align({operand.name})")
     axis = args[1].value if isinstance(args[1], ast.Number) else -1
     if not isinstance(axis, int) or not 0 <= axis < len(operand.shape):

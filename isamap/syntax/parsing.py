@@ -78,11 +78,11 @@ def parse_kernel(source: Source, name: str | None = None) -> Kernel:
     if len(chosen) == 1:
         return chosen[0]
     names = ", ".join(f"`{k.name}`" for k in kernels) or "none"
-    wanted = "one kernel" if name is None else f"a kernel called `{name}`"
+    expected = "one kernel" if name is None else f"a kernel called `{name}`"
     raise TypeProblem(
         Diagnostic(
             "kernel-missing" if not chosen else "kernel-ambiguous",
-            f"{source.name} should hold {wanted}; it holds {names}",
+            f"{source.name} should hold {expected}; it holds {names}",
             Span(source, 0, 0) if source.text else None,
             help="say which one is meant" if chosen else "write `kernel NAME(SIZES) { … }`",
         )

@@ -316,52 +316,52 @@ def _as_index(value: Expr) -> Index | None:
             return None
 
 
-def _cast_help(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
-    if wanted == BOOL:
+def _cast_help(found: DType, required: DType, e: ast.ExprSyntax) -> str:
+    if required == BOOL:
         return "write a comparison, such as `x != 0`"
     text = _short(e.span.text)
-    if isinstance(e, ast.Binary) and wanted.is_float and found.is_float:
+    if isinstance(e, ast.Binary) and required.is_float and found.is_float:
         op = OPS[e.op].spelling
         left, right = _short(e.left.span.text), _short(e.right.span.text)
-        return f"cast the operands, as in `{wanted}({left}) {op} {wanted}({right})`, or the result"
-    if _computed_narrow(found, wanted, e):
-        return f"write `{_widened(e, wanted)}`: an {found} result may wrap before it is widened"
-    if wanted.is_float or found == BOOL or converts_exactly(found, wanted):
-        return f"write `{wanted}({text})`"
-    return f"write `{wanted}({text})`, `sat_{wanted}(…)` or `wrap_{wanted}(…)`"
+        return f"cast the operands, as in `{required}({left}) {op} {required}({right})`, or the result"
+    if _computed_narrow(found, required, e):
+        return f"write `{_widened(e, required)}`: an {found} result may wrap before it is widened"
+    if required.is_float or found == BOOL or converts_exactly(found, required):
+        return f"write `{required}({text})`"
+    return f"write `{required}({text})`, `sat_{required}(…)` or `wrap_{required}(…)`"
 
 
 _GROWING = frozenset(("add", "sub", "mul"))
 """Operations whose results may need more bits than their operands."""
 
 
-def _computed_narrow(found: DType, wanted: DType, e: ast.ExprSyntax) -> bool:
+def _computed_narrow(found: DType, required: DType, e: ast.ExprSyntax) -> bool:
     """Return whether integers would be computed in a type too narrow, and be widened too late."""
-    wider = converts_exactly(found, wanted) or wanted.is_float
+    wider = converts_exactly(found, required) or required.is_float
     return isinstance(e, ast.Binary) and e.op in _GROWING and not found.is_float and found != BOOL and wider
 
 
-def _widened(e: ast.ExprSyntax, wanted: DType) -> str:
+def _widened(e: ast.ExprSyntax, required: DType) -> str:
     """Return the sums, differences and products with their operands cast instead of their result."""
     if not isinstance(e, ast.Binary) or e.op not in _GROWING:
-        return e.span.text if literal_value(e) is not None else f"{wanted}({e.span.text})"
-    left, right = _side(e.left, wanted, bound=e.op == "mul"), _side(e.right, wanted, bound=e.op != "add")
+        return e.span.text if literal_value(e) is not None else f"{required}({e.span.text})"
+    left, right = _side(e.left, required, bound=e.op == "mul"), _side(e.right, required, bound=e.op != "add")
     return f"{left} {OPS[e.op].spelling} {right}"
 
 
-def _side(e: ast.ExprSyntax, wanted: DType, *, bound: bool) -> str:
-    text = _widened(e, wanted)
+def _side(e: ast.ExprSyntax, required: DType, *, bound: bool) -> str:
+    text = _widened(e, required)
     return f"({text})" if bound and isinstance(e, ast.Binary) and e.op in ("add", "sub") else text
 
 
-def _cast_text(found: DType, wanted: DType, e: ast.ExprSyntax) -> str:
+def _cast_text(found: DType, required: DType, e: ast.ExprSyntax) -> str:
     """Return the expression converted to the expected type, as `_cast_help` proposes it first."""
-    if wanted == BOOL:
+    if required == BOOL:
         return f"({e.span.text}) != 0"
-    if _computed_narrow(found, wanted, e):
-        return _widened(e, wanted)
-    fits = wanted.is_float or found == BOOL or converts_exactly(found, wanted)
-    return f"{'' if fits else 'sat_'}{wanted}({e.span.text})"
+    if _computed_narrow(found, required, e):
+        return _widened(e, required)
+    fits = required.is_float or found == BOOL or converts_exactly(found, required)
+    return f"{'' if fits else 'sat_'}{required}({e.span.text})"
 
 
 def _common_type_help(left: ast.ExprSyntax, a: Expr, right: ast.ExprSyntax, b: Expr) -> str:

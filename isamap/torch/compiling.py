@@ -144,10 +144,10 @@ def handed_on(compiled: Run, whole: Whole) -> Run:
     return call
 
 
-def _same(found: Sequence[Any], wanted: Any) -> bool:
+def _same(found: Sequence[Any], expected: Any) -> bool:
     """Return whether these are the very tensors, in their order."""
-    is_row = type(wanted) in (tuple, list) and len(found) == len(wanted)
-    return is_row and all(a is b for a, b in zip(found, wanted, strict=True))
+    is_row = type(expected) in (tuple, list) and len(found) == len(expected)
+    return is_row and all(a is b for a, b in zip(found, expected, strict=True))
 
 
 # Recurrent layers as operations of torch, `isamap::gru` and so on: torch takes its own apart, step by step.

@@ -51,10 +51,10 @@ def convolution(node: Any, to: Writer, at: Axes, element: str) -> None:
 
 def convolution_backward(node: Any, to: Writer) -> None:
     """What image, filters and bias are worth, as far as that is wanted."""
-    grad, x, w, _, _, _, _, is_transposed, _, groups, wanted = node.args
+    grad, x, w, _, _, _, _, is_transposed, _, groups, needed = node.args
     if is_transposed:
         raise NotTaken("the gradient of a transposed convolution has no kernel here")
-    names = [name for name, is_wanted in zip("XFB", wanted, strict=True) if is_wanted]
+    names = [name for name, is_needed in zip("XFB", needed, strict=True) if is_needed]
     made = gradient(_forward(node, wide_of(node)), ["Y"], names)
     read, called = {"X": (x, 1), "F": (w, 0), "d_Y": (grad, 1)}, dict[str, str]()
     for operand in made.operands:

@@ -73,10 +73,10 @@ def _is_one(group: Group, members: set[Any], of: dict[Any, Group]) -> bool:
     return all(_fits(m, group.sizes, members) for m in single) and _is_closed(members, of)
 
 
-def _fits(node: Any, wanted: tuple[int, ...], inside: set[Any]) -> bool:
+def _fits(node: Any, expected: tuple[int, ...], inside: set[Any]) -> bool:
     """Return whether a node goes over the elements of a group one by one, and all that it reads does."""
     sizes = _sizes(node)
-    if prod(sizes) != prod(wanted):
+    if prod(sizes) != prod(expected):
         return False
     for term in (node, *(t for t in terms_of(node, name_of(node)) if hasattr(t, "meta"))):
         if (base := base_of(term)) in inside and term is not node:
@@ -84,7 +84,7 @@ def _fits(node: Any, wanted: tuple[int, ...], inside: set[Any]) -> bool:
                 return False
             continue
         found = lying(term)
-        if reshaped(sizes, broadcast(found.sizes, found.strides, sizes), wanted) is None:
+        if reshaped(sizes, broadcast(found.sizes, found.strides, sizes), expected) is None:
             return False
     return True
 

@@ -55,36 +55,36 @@ class Options:
         return {"heuristic": self.heuristic, "threads": self.threads, "limit_s": self.limit_s}
 
 
-Wanted = tuple[str, Options, tuple[str, ...]]
+KernelRequest = tuple[str, Options, tuple[str, ...]]
 """The text of a kernel, how it is compiled, and the operands that it takes packed."""
-_KERNELS: dict[Wanted, CompiledKernel] = {}
+_KERNELS: dict[KernelRequest, CompiledKernel] = {}
 
 
 LEAST_AHEAD = 4
 """Kernels for which processes are started: each needs a second or more before its first one."""
 
 
-def compile_ahead(wanted: Sequence[Wanted]) -> None:
+def compile_ahead(kernel_requests: Sequence[KernelRequest]) -> None:
     """Compiles kernels that are not kept yet on all cores, where there are several of both."""
     if (jobs := all_jobs()) == 1:
         return
-    asked = [_asked(one) for one in dict.fromkeys(wanted) if one not in _KERNELS]
+    asked = [_asked(one) for one in dict.fromkeys(kernel_requests) if one not in _KERNELS]
     with suppress(IsamapError):  # which is said where each of them is asked for
         new = [one for one in asked if not is_kept(**one)]
         if len(new) >= LEAST_AHEAD:
             ahead.compile_ahead(new, jobs)
 
 
-def _asked(wanted: Wanted) -> dict[str, Any]:
+def _asked(kernel_requests: KernelRequest) -> dict[str, Any]:
     """Return the options of `isamap.compile`."""
-    text, options, packed = wanted
+    text, options, packed = kernel_requests
     own = {"kernel": text, "packed": packed, "transform": has_temporaries(text)}
     return {"machine": options.machine, **own, **options.asked()}
 
 
-def key_of(wanted: Wanted) -> str:
+def key_of(kernel_requests: KernelRequest) -> str:
     """Return the sha256 of all that a kernel depends on. Raises: IsamapError of every kind."""
-    return kept_key(**_asked(wanted)) or ""
+    return kept_key(**_asked(kernel_requests)) or ""
 
 
 def kernel_of(text: str, options: Options, packed: tuple[str, ...] = ()) -> CompiledKernel:

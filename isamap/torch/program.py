@@ -21,7 +21,7 @@ from isamap.torch.anchors import SEARCHED
 from isamap.torch.graph import is_result, is_view, name_of
 from isamap.torch.groups import Group, find_groups
 from isamap.torch.kernel_text import Text, kernel_text
-from isamap.torch.kernels import Options, Wanted, compile_ahead, kernel_of, key_of
+from isamap.torch.kernels import KernelRequest, Options, compile_ahead, kernel_of, key_of
 from isamap.torch.packing import packed_of, weights_of
 from isamap.torch.running import Addresses, Performed, Values, eager_step, kernel_step, looking, make_run
 from isamap.tune.choices import OURS, Choice, Choices
@@ -63,25 +63,29 @@ def make_program(graph: Any, options: Options, weights: frozenset[Any] | None = 
     groups, refused = find_groups(graph)
     if weights is None:
         weights = weights_of(graph) if options.pack else frozenset()
-    taken: list[tuple[Group, Text, Wanted]] = []
-    needed: list[Wanted] = []
+    taken: list[tuple[Group, Text, KernelRequest]] = []
+    needed: list[KernelRequest] = []
     for group in groups:
         with _noted(group, refused):
             text = kernel_text(group)
             own = options.of_kernel(
                 is_searched=group.anchor is not None and name_of(group.anchor) in SEARCHED
             )
-            wanted = text.text, own, packed_of(group, text, weights)
-            if not options.portfolio or (kept := recalled(group.members, wanted)) is None or kept.is_ours:
-                needed.append(wanted)
-            taken.append((group, text, wanted))
+            kernel_request = text.text, own, packed_of(group, text, weights)
+            if (
+                not options.portfolio
+                or (kept := recalled(group.members, kernel_request)) is None
+                or kept.is_ours
+            ):
+                needed.append(kernel_request)
+            taken.append((group, text, kernel_request))
     compile_ahead(needed)
     kernels: list[Performed] = []
     compared: dict[Any, str] = {}
-    for group, text, wanted in taken:
+    for group, text, kernel_request in taken:
         with _noted(group, refused):
-            make = partial(_performed, group, text, wanted)
-            choice = faster(group.members, wanted, make) if options.portfolio else None
+            make = partial(_performed, group, text, kernel_request)
+            choice = faster(group.members, kernel_request, make) if options.portfolio else None
             if choice is None or choice.is_ours:
                 kernels.append(make())
             if choice is not None:
@@ -91,8 +95,8 @@ def make_program(graph: Any, options: Options, weights: frozenset[Any] | None = 
     return Program(make_run(graph, tuple(_in_order(graph, of))), lambda: ran)
 
 
-def _performed(group: Group, text: Text, wanted: Wanted) -> Performed:
-    return Performed.of(text, kernel_of(*wanted), group.members, packed=wanted[2])
+def _performed(group: Group, text: Text, kernel_request: KernelRequest) -> Performed:
+    return Performed.of(text, kernel_of(*kernel_request), group.members, packed=kernel_request[2])
 
 
 @contextmanager
@@ -209,22 +213,22 @@ def _described(value: Any) -> str:
     return f"{value.dtype} {tuple(value.shape)} {value.stride()}"
 
 
-def recalled(members: Sequence[Any], wanted: Wanted) -> Choice | None:
+def recalled(members: Sequence[Any], kernel_request: KernelRequest) -> Choice | None:
     """Return the choice that was kept of an equal group. Raises: IsamapError of every kind."""
-    return _kept(_key(Alone.of(members), wanted))
+    return _kept(_key(Alone.of(members), kernel_request))
 
 
-def faster(members: Sequence[Any], wanted: Wanted, make: Callable[[], Performed]) -> Choice:
+def faster(members: Sequence[Any], kernel_request: KernelRequest, make: Callable[[], Performed]) -> Choice:
     """Return the choice that was kept of an equal group, or else what measuring finds, which is kept.
 
     Raises: IsamapError of every kind.
     """
     alone = Alone.of(members)
-    key = _key(alone, wanted)
+    key = _key(alone, kernel_request)
     if (kept := _kept(key)) is not None:
         return kept
     unit = make()  # its packed operands are not those of the program
-    one_thread = wanted[1].threads == import_module("torch").get_num_threads() == 1
+    one_thread = kernel_request[1].threads == import_module("torch").get_num_threads() == 1
     with _as_in_calls():
         ours, theirs = _sides(alone, unit)
         clock = time.thread_time_ns if one_thread else time.perf_counter_ns
@@ -245,11 +249,11 @@ def _as_in_calls() -> Generator[None]:
         yield
 
 
-def _key(alone: Alone, wanted: Wanted) -> str:
+def _key(alone: Alone, kernel_request: KernelRequest) -> str:
     """Return the sha256 of all that may change which one is faster."""
     torch: Any = import_module("torch")
-    threads = json.dumps([wanted[1].threads, torch.get_num_threads()])
-    return digest(key_of(wanted), alone.text, threads, str(torch.__version__), this_cpu().key)
+    threads = json.dumps([kernel_request[1].threads, torch.get_num_threads()])
+    return digest(key_of(kernel_request), alone.text, threads, str(torch.__version__), this_cpu().key)
 
 
 def _kept(key: str) -> Choice | None:

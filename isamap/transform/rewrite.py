@@ -126,14 +126,14 @@ def assigns(stmt: Stmt) -> Iterator[Assign]:
 # --- names and accesses -----------------------------------------------------------------------------------
 
 
-def free_name(kernel: Kernel, wanted: str) -> str:
+def free_name(kernel: Kernel, preferred: str) -> str:
     """Return this name, with `_` appended until it is free."""
     taken = {o.name for o in kernel.operands} | {p.name for p in kernel.params}
     taken |= {let.name for let in kernel.lets} | RESERVED
     taken |= {a.name for s in statements(kernel) for a in (*s.axes, *s.sequence)}
-    while wanted in taken:
-        wanted += "_"
-    return wanted
+    while preferred in taken:
+        preferred += "_"
+    return preferred
 
 
 def map_accesses(statement: Statement, change: Callable[[Read], Read]) -> Statement:

@@ -332,21 +332,21 @@ def _value(kind: str, value: Any) -> Any:
 
     Raises: ValueError.
     """
-    wanted = kind.removesuffix(" | None")
+    expected = kind.removesuffix(" | None")
     match value:
-        case None if wanted != kind:
+        case None if expected != kind:
             return None
         case bool():
-            if wanted == "bool":
+            if expected == "bool":
                 return value
         case str():
-            if wanted == "str":
+            if expected == "str":
                 return value
         case int() | float() if 0 <= value <= MOST:  # which no NaN is
-            if wanted == "float":
+            if expected == "float":
                 return float(value)
-            if wanted == "int" and isinstance(value, int):
+            if expected == "int" and isinstance(value, int):
                 return value
         case _:
             pass
-    raise ValueError(f"{shown(value)} is no {wanted}")
+    raise ValueError(f"{shown(value)} is no {expected}")

@@ -63,8 +63,8 @@ class Question:
 
     def options(self, fixed: Assignment) -> Iterator[NestOption]:
         """Return the options that the mapping, where it is fixed, leaves."""
-        wanted = fixed.get(mapping_of(self.nest.statement))
-        return (option for number, option in enumerate(self.nest.options) if wanted in (None, number))
+        pinned = fixed.get(mapping_of(self.nest.statement))
+        return (option for number, option in enumerate(self.nest.options) if pinned in (None, number))
 
     def is_possible(self, fixed: Assignment) -> bool:
         return any(self.has_schedule(option, fixed) for option in self.options(fixed))
@@ -106,13 +106,13 @@ def _hopeless(question: Question, options: Sequence[NestOption]) -> Diagnostic:
 def _conflict(question: Question, fixed: Assignment) -> Diagnostic:
     """Return the conflict in the option that is fixed, or else in the first one that could be had otherwise."""
     statement = question.nest.statement
-    wanted = fixed.get(mapping_of(statement))
-    if wanted is not None and not 0 <= wanted < len(question.nest.options):
-        return _no_such_mapping(question, wanted)
+    pinned = fixed.get(mapping_of(statement))
+    if pinned is not None and not 0 <= pinned < len(question.nest.options):
+        return _no_such_mapping(question, pinned)
     options = list(question.options(fixed))
     able = [option for option in options if question.has_schedule(option, {})]
     rest = {name: value for name, value in fixed.items() if name != mapping_of(statement)}
-    others = list(_other_mapping(question, rest)) if wanted is not None else []
+    others = list(_other_mapping(question, rest)) if pinned is not None else []
     if not able:
         hopeless = _hopeless(question, options)
         return replace(hopeless, help=f"relieved by {others[0]}" if others else hopeless.help)
@@ -141,13 +141,13 @@ def _other_mapping(question: Question, fixed: Assignment) -> Iterator[str]:
             return
 
 
-def _no_such_mapping(question: Question, wanted: int) -> Diagnostic:
+def _no_such_mapping(question: Question, pinned: int) -> Diagnostic:
     options = question.nest.options
     listed = [f"{number} is `{option.mapping}`" for number, option in enumerate(options[:LISTED])]
     more = f", and {len(options) - LISTED} more" if len(options) > LISTED else ""
     return Diagnostic(
         "fix-mapping",
-        f"statement {question.nest.statement} has no mapping {wanted}: they are numbered from 0 to "
+        f"statement {question.nest.statement} has no mapping {pinned}: they are numbered from 0 to "
         f"{len(options) - 1}",
         notes=(", ".join(listed) + more,),
         help="`isamap compile … --stop-after formulate` lists them in their order",

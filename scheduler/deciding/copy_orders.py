@@ -38,9 +38,9 @@ def _named(space: Choices) -> dict[str, TileOperand]:
 
 
 def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
-    wanted = space.fixed.get(name)
-    if wanted is not None:
-        return (wanted,)
+    pinned = space.fixed.get(name)
+    if pinned is not None:
+        return (pinned,)
     return (0, 1) if leaves_rows(space.option, operand) else (0,)
 
 

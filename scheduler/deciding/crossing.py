@@ -46,9 +46,9 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
     Parts that threads perform have their buffers filled at once.
     """
     able = [0] if space.option.parts else [0, 1] if operand.is_accumulator else [0, 1, 2]
-    wanted = space.fixed.get(name_of(space, operand))
-    if wanted is not None:
-        return (wanted,) if wanted in able else ()
+    pinned = space.fixed.get(name_of(space, operand))
+    if pinned is not None:
+        return (pinned,) if pinned in able else ()
     searched = {0, 1} if operand.mover else {0, 2} if operand.beside else {0}
     return tuple(value for value in able if value in searched)
 

@@ -40,16 +40,16 @@ def part_options(
 
     None where the parts that a person has fixed cannot be.
     """
-    wanted = {
+    pinned = {
         axis.name: fixed[parallel_of(statement, axis.name)]
         for axis in option.axes
         if parallel_of(statement, axis.name) in fixed
     }
-    cut = {name: parts for name, parts in wanted.items() if parts != 1}
+    cut = {name: parts for name, parts in pinned.items() if parts != 1}
     if not cut:
         yield option
     seen: set[Parts] = set()
-    for more in _ways(problem.threads, [a for a in _dealable(option) if a.name not in wanted], cut):
+    for more in _ways(problem.threads, [a for a in _dealable(option) if a.name not in pinned], cut):
         found = part_of(option, {**cut, **more})
         agrees = found is not None and all((name, parts) in found.parts for name, parts in cut.items())
         if found is not None and agrees and found.parts not in seen:

@@ -42,12 +42,12 @@ def _named(space: Choices) -> dict[str, TileOperand]:
 
 
 def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
-    wanted = space.fixed.get(name)
-    if wanted is None:
+    pinned = space.fixed.get(name)
+    if pinned is None:
         goes_on = any(True for _ in _going_on(space, operand))
         return tuple(sorted({0, asked(space.option, operand) if goes_on else 0}))
     most = len(operand.hints) if operand.axes else 0
-    return (wanted,) if 0 <= wanted <= most else ()
+    return (pinned,) if 0 <= pinned <= most else ()
 
 
 def prefetch_constraints(space: Choices) -> Iterator[Constraint]:

@@ -60,9 +60,9 @@ def refactored(space: Space, current: Assignment) -> list[dict[str, int]]:
     ]
 
 
-def nearest(sizes: Sequence[int], wanted: int) -> int:
+def nearest(sizes: Sequence[int], target: int) -> int:
     """Return the size that differs least."""
-    return min(sizes, key=lambda size: abs(size - wanted))
+    return min(sizes, key=lambda size: abs(size - target))
 
 
 def may_unroll(option: NestOption, axis: TileAxis) -> bool:

@@ -58,9 +58,9 @@ def read_nest(
     """
     for whole in nest.options:
         if whole.mapping == chosen.mapping and (option := part_read(whole, chosen)) is not None:
-            wanted = normal_form(chosen, option)
+            normalised = normal_form(chosen, option)
             for assignment, built in readings(problem, nest, option, chosen):
-                if built == wanted:
+                if built == normalised:
                     return option, assignment
     return None
 
@@ -181,39 +181,41 @@ def _differences(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[int, str]]:
     """Yield what differs from each nest that it may stand for, with how far the two agree."""
-    wanted = normal_form(chosen, option)
-    loops = Counter(loop.axis for loop in wanted.loops if loop.counts)
+    normalised = normal_form(chosen, option)
+    loops = Counter(loop.axis for loop in normalised.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))
     if count > MOST_LOOPS:
         yield 0, f"it has {count} loops over `{axis}`, and decisions make two at most"
         return
     for _, built in readings(problem, nest, option, chosen):
-        yield _difference(wanted, built)
+        yield _difference(normalised, built)
 
 
-def _difference(wanted: NestSchedule, built: NestSchedule) -> tuple[int, str]:
+def _difference(normalised: NestSchedule, built: NestSchedule) -> tuple[int, str]:
     """Return the first thing that differs, with how much agrees before it."""
-    if wanted.loops != built.loops:
-        return _of_loops(wanted.loops, built.loops)
-    known = len(wanted.loops)
-    if wanted.choose != built.choose:
+    if normalised.loops != built.loops:
+        return _of_loops(normalised.loops, built.loops)
+    known = len(normalised.loops)
+    if normalised.choose != built.choose:
         return known, "it chooses other parameters of the instruction than decisions do"
-    if wanted.hold != built.hold:
+    if normalised.hold != built.hold:
         return (
             known + 1,
-            f"its `hold` is inside {wanted.hold} loops, and decisions place it inside {built.hold}",
+            f"its `hold` is inside {normalised.hold} loops, and decisions place it inside {built.hold}",
         )
-    if wanted.stages != built.stages:
-        mine, theirs = set(wanted.stages), set(built.stages)
+    if normalised.stages != built.stages:
+        mine, theirs = set(normalised.stages), set(built.stages)
         names = ", ".join(f"`{name}`" for name in sorted({stage.operand for stage in mine ^ theirs}))
         return known + 2, f"{names}: decisions stage elsewhere, or not in this way"
     return known + 3, "decisions defer other write-backs"
 
 
-def _of_loops(wanted: Sequence[LoopStep], built: Sequence[LoopStep]) -> tuple[int, str]:
-    pairs = zip(wanted, built, strict=False)
-    same = next((n for n, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(wanted), len(built)))
+def _of_loops(normalised: Sequence[LoopStep], built: Sequence[LoopStep]) -> tuple[int, str]:
+    pairs = zip(normalised, built, strict=False)
+    same = next(
+        (n for n, (mine, theirs) in enumerate(pairs) if mine != theirs), min(len(normalised), len(built))
+    )
     mine, theirs = (
-        f"`{loop_words(loops[same])}`" if same < len(loops) else "no loop" for loops in (wanted, built)
+        f"`{loop_words(loops[same])}`" if same < len(loops) else "no loop" for loops in (normalised, built)
     )
     return same, f"where it has {mine}, decisions lead to {theirs}"

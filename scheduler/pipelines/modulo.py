@@ -294,10 +294,10 @@ class _Table:
         """Take the slots of an operation, unless its unit has none left there."""
         operation = self.steady.operations[number]
         slots = [(operation.unit, (start + tick) % self.interval) for tick in range(operation.busy)]
-        wanted = {slot: slots.count(slot) for slot in slots}
-        if any(self.taken.get(slot, 0) + n > self.counts[slot[0]] for slot, n in wanted.items()):
+        needed = {slot: slots.count(slot) for slot in slots}
+        if any(self.taken.get(slot, 0) + n > self.counts[slot[0]] for slot, n in needed.items()):
             return False
-        for slot, n in wanted.items():
+        for slot, n in needed.items():
             self.taken[slot] = self.taken.get(slot, 0) + n
         return True
 

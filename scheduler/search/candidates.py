@@ -67,7 +67,7 @@ def open_options(
     registers = dict(problem.registers)
     # They are of free decisions: with others fixed they are not what greedy finds.
     starts = {} if fixed else {(s.option, s.parts): dict(s.values) for s in nest.starts}
-    wanted = fixed.get(mapping_of(nest.statement))
+    pinned = fixed.get(mapping_of(nest.statement))
     found: list[OpenOption] = []
     ways = (
         (n, way)
@@ -78,7 +78,7 @@ def open_options(
         if found and time.monotonic() > stop:
             break
         space = Space(nest.statement, option, registers, fixed, problem.room(option))
-        if wanted not in (None, number) or not all(space.stage_values(o) for o in option.operands):
+        if pinned not in (None, number) or not all(space.stage_values(o) for o in option.operands):
             continue
         if not heeds(space) or not all(open_values(space).values()):
             continue

@@ -186,8 +186,8 @@ def _closed(offered: tuple[Fusion, ...]) -> Iterator[tuple[int, ...]]:
 def _agrees(statement: int, fused: tuple[int, ...], alone: Iterable[int], fixed: Assignment) -> bool:
     """Return whether a choice is what a person has decided; whose nest is decided about has a nest."""
     for other in alone:
-        wanted = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
-        if wanted not in (None, int(other in fused)):
+        pinned = fixed.get(fuse_of(statement, other), 0 if fixed_names(fixed, other) else None)
+        if pinned not in (None, int(other in fused)):
             return False
     return True
 

@@ -67,19 +67,21 @@ def over_blocks(model: cp_model.CpModel, literals: Literals, cost: OverBlocks, f
 def _branched(
     model: cp_model.CpModel,
     literals: Literals,
-    wanted: tuple[OverBlocks, float | None],
+    rounded: tuple[OverBlocks, float | None],
     open_ones: Sequence[tuple[str, Values]],
     made: Assignment,
 ) -> Term:
     """Return the term where some of the other decisions are made."""
-    cost, factor = wanted
+    cost, factor = rounded
     if not open_ones:
         numbers = [(at, evaluate(cost, {**block, **made})) for at, block in literals.blocks]
         if factor is None:
             return chosen(model, [(at, int(number)) for at, number in numbers])
         return picked_sum([(at, floor(factor * number)) for at, number in numbers])
     (name, values), *rest = open_ones
-    branches = [(at, _branched(model, literals, wanted, rest, {**made, name: value})) for at, value in values]
+    branches = [
+        (at, _branched(model, literals, rounded, rest, {**made, name: value})) for at, value in values
+    ]
     return equal(model, branches) if factor is None else switched(model, branches)
 
 

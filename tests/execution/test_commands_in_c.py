@@ -89,8 +89,8 @@ def test_the_c_gives_the_words_of_the_file(
     name: str, sizes: dict[str, Size], machine: Machine, tmp_path: Path
 ) -> None:
     program, emitted = both(name, sizes, machine)
-    wanted = [w & ~REGISTERS if at % 3 == 0 else w for at, w in enumerate(program.words)]
-    assert run(program, emitted, tmp_path) == wanted
+    expected = [w & ~REGISTERS if at % 3 == 0 else w for at, w in enumerate(program.words)]
+    assert run(program, emitted, tmp_path) == expected
 
 
 @needs_riscv

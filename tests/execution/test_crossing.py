@@ -38,9 +38,11 @@ def crossed(made: Compilation) -> set[str]:
         ({"M": 16, "N": 16, "K": 16}, set[str]()),
     ],
 )
-def test_what_the_solver_lets_cross_turns_of_an_array_comes_out_right(sizes: Sizes, wanted: set[str]) -> None:
+def test_what_the_solver_lets_cross_turns_of_an_array_comes_out_right(
+    sizes: Sizes, expected: set[str]
+) -> None:
     made = compiled("gemm_s8s8", "systolic-16", sizes, {})
-    assert wanted <= crossed(made)
+    assert expected <= crossed(made)
     check(made, "gemm_s8s8", sizes, {})
 
 

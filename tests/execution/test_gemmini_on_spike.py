@@ -40,7 +40,7 @@ def test_spike_computes_what_the_kernel_says(name: str, sizes: dict[str, Size], 
     program, made = compile_words(Request(read_kernel(name), "gemmini", sizes, heuristic="greedy"))
     assert made.program
     emitted = emit_commands(made.program, load_machine("gemmini"))
-    file, memory, wanted = started(write_program(program), name)
+    file, memory, expected = started(write_program(program), name)
     (tmp_path / "image").write_bytes(memory.tobytes())
     main = f"""#include "{emitted.name}.h"
 extern char begin_signature[];
@@ -57,6 +57,6 @@ int main(void) {{ return {emitted.name}(&args, begin_signature, 0); }}
     spike = [os.environ["ISAMAP_SPIKE"], "--extension=gemmini", "+signature=left", "+signature-granularity=1"]
     subprocess.run([*spike, "program"], check=True, cwd=tmp_path, timeout=120)
     left = np.array([int(byte, 16) for byte in (tmp_path / "left").read_text().split()], np.uint8)
-    for output, values in wanted.items():
+    for output, values in expected.items():
         assert not np.array_equal(file.output(memory, output), values), "there is something to compute"
         assert np.array_equal(file.output(left, output), values)

@@ -41,9 +41,9 @@ def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_manual(
 ) -> None:
     data = compiled(name, sizes)
     check_own_reading(data, read_kernel(name), machine)
-    file, memory, wanted = started(data, name)
+    file, memory, expected = started(data, name)
     Gemmini(memory).run(file.words)
-    assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
+    assert all(np.array_equal(file.output(memory, output), values) for output, values in expected.items())
 
 
 def test_first_products_overwrite_and_results_leave_as_bytes(machine: Machine) -> None:
@@ -72,12 +72,12 @@ def test_the_simulator_of_its_authors_runs_the_words(tmp_path: Path) -> None:
     command = [compiler, "-O1", "-w", "-fpermissive", "-std=c++17", f"-I{SHIM}", *sources]
     subprocess.run([*command, "-o", str(tmp_path / "run")], check=True)
     for name, sizes in CASES:
-        file, memory, wanted = started(compiled(name, sizes), name)
+        file, memory, expected = started(compiled(name, sizes), name)
         (tmp_path / "image").write_bytes(memory.tobytes())
         (tmp_path / "words").write_bytes(file.body)
         subprocess.run([tmp_path / "run", tmp_path / "image", tmp_path / "words"], check=True)
         memory = np.fromfile(tmp_path / "image", np.uint8)
-        assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
+        assert all(np.array_equal(file.output(memory, output), values) for output, values in expected.items())
 
 
 def test_single_fields_that_are_corrupted_are_caught(machine: Machine) -> None:

@@ -31,9 +31,9 @@ def drawn(*shape: int) -> Array:
 
 def compare(model: Any, inputs: dict[str, Array]) -> None:
     compiled = compile_model(imported(model), MACHINE, jobs=1)
-    for found, wanted in zip(compiled(inputs).values(), evaluated(model, inputs), strict=True):
-        assert found.dtype == wanted.dtype
-        np.testing.assert_allclose(found.astype(float), wanted.astype(float), rtol=1e-4, atol=1e-5)
+    for found, expected in zip(compiled(inputs).values(), evaluated(model, inputs), strict=True):
+        assert found.dtype == expected.dtype
+        np.testing.assert_allclose(found.astype(float), expected.astype(float), rtol=1e-4, atol=1e-5)
 
 
 MODELS: dict[str, tuple[Any, dict[str, Array], list[str], dict[str, Array]]] = {

@@ -62,9 +62,9 @@ def test_both_branches_are_side_by_side(library: Library) -> None:
 
 
 def test_results_are_those_of_onnx_with_a_pool_and_those_of_one_device_without(library: Library) -> None:
-    (wanted,) = evaluated(MODEL, {"x": X})
+    (expected,) = evaluated(MODEL, {"x": X})
     alone, both = (CompiledModel(library, threads)({"x": X})["y"] for threads in (1, 2))
-    np.testing.assert_allclose(both, wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(both, expected, rtol=1e-4, atol=1e-5)
     one = CompiledModel(compile_program_of(imported(MODEL).whole(), How("generic-c", jobs=1), runs=True))
     assert np.array_equal(alone, both)
     assert np.array_equal(one({"x": X})["y"], both)
@@ -72,9 +72,9 @@ def test_results_are_those_of_onnx_with_a_pool_and_those_of_one_device_without(l
 
 def test_many_calls_by_two_devices_agree(library: Library) -> None:
     model = CompiledModel(library, 2)
-    wanted = model({"x": X})["y"]
+    expected = model({"x": X})["y"]
     for _ in range(200):
-        assert np.array_equal(model({"x": X})["y"], wanted)
+        assert np.array_equal(model({"x": X})["y"], expected)
 
 
 def test_what_is_side_by_side_lives_at_one_time() -> None:

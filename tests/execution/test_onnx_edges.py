@@ -25,9 +25,9 @@ def test_an_edge_is_what_the_standard_says(name: str) -> None:
     edge = EDGES[name]
     model = make(edge.nodes, edge.inputs, edge.outputs, edge.constants, edge.opset)
     model.ir_version = 4 if edge.opset < 9 else 8
-    wanted = by_onnxruntime(model, edge) if name in OF_ONNXRUNTIME else evaluated(model, edge.inputs)
+    expected = by_onnxruntime(model, edge) if name in OF_ONNXRUNTIME else evaluated(model, edge.inputs)
     found = compile_model(imported(model), MACHINE, jobs=1)(edge.inputs)
-    for name_, array in zip(found, wanted, strict=True):
+    for name_, array in zip(found, expected, strict=True):
         ours = found[name_]
         assert (ours.dtype, ours.shape) == (array.dtype, array.shape)
         np.testing.assert_allclose(ours.astype(float), array.astype(float), rtol=1e-4, atol=1e-5)

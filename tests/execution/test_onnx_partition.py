@@ -106,11 +106,11 @@ def lowered(name: str, fuse: Fuse) -> tuple[Imported, dict[str, np.ndarray], lis
 @pytest.mark.parametrize("name", MODELS)
 def test_whatever_is_put_together_the_results_are_those_of_onnx(name: str, seed: int) -> None:
     own = part(seed)
-    found, inputs, wanted = lowered(name, own)
+    found, inputs, expected = lowered(name, own)
     assert own.parted is not None
     program = found.whole()
     run = CompiledModel(compile_program_of(program, How("generic-c", jobs=1), runs=True))
-    for mine, other in zip(run(inputs).values(), wanted, strict=True):
+    for mine, other in zip(run(inputs).values(), expected, strict=True):
         np.testing.assert_allclose(mine, other, rtol=1e-4, atol=1e-5)
     assert run.bound(inputs)() == 0
 

@@ -151,9 +151,9 @@ def test_integers_are_what_onnx_says(name: str, machine: str, dtype: Any) -> Non
         "Relu",
     }
     computed = compile_model(found, machine, jobs=1, heuristic="greedy")(w.inputs)["y"]
-    (wanted,) = evaluated(model, w.inputs)
-    assert len(np.unique(wanted)) > 3
-    np.testing.assert_array_equal(computed, wanted)
+    (expected,) = evaluated(model, w.inputs)
+    assert len(np.unique(expected)) > 3
+    np.testing.assert_array_equal(computed, expected)
 
 
 def test_import_says_which_nodes_are_part_of_operators_of_integers(
@@ -180,8 +180,8 @@ def test_scales_of_rows_and_of_columns_are_not_mistaken_for_each_other() -> None
         imported(make(nodes, {"a": a}, ["y"], {n: np.asarray(c) for n, c in constants.items()})), "generic-c"
     )
     sums = (a.astype(int) - zeros.astype(int)[:, None]) @ b.astype(int)
-    wanted = np.clip(np.rint(sums * rows[:, None] * columns / 2) + 128, 0, 255).astype(U8)
-    np.testing.assert_array_equal(found({"a": a})["y"], wanted)
+    expected = np.clip(np.rint(sums * rows[:, None] * columns / 2) + 128, 0, 255).astype(U8)
+    np.testing.assert_array_equal(found({"a": a})["y"], expected)
 
 
 def test_sums_beyond_32_bits_are_exact() -> None:
@@ -206,6 +206,6 @@ def test_made_names_are_none_of_the_graphs() -> None:
     w.constants["y.low"] = np.asarray(200, U8)
     w.constants["y.high"] = np.asarray(201, U8)
     model = make(w.nodes, w.inputs, ["y"], w.constants)
-    (wanted,) = evaluated(model, w.inputs)
+    (expected,) = evaluated(model, w.inputs)
     computed = compile_model(imported(model), "generic-c", jobs=1, heuristic="greedy")(w.inputs)["y"]
-    np.testing.assert_array_equal(computed, wanted)
+    np.testing.assert_array_equal(computed, expected)

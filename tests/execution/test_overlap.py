@@ -126,9 +126,9 @@ def check(made: Compilation, kernel: str, sizes: dict[str, int], open_sizes: dic
     }
     result = run_program(compile_library(made.emitted, made.machine), arrays, open_sizes, guard=True)
     assert result.status == 0, result.meaning
-    wanted = interpret(bound, arrays, {})
+    expected = interpret(bound, arrays, {})
     assert np.array_equal(
-        np.asarray(result.arrays["C"], dtype=np.float64), np.asarray(wanted["C"], dtype=np.float64)
+        np.asarray(result.arrays["C"], dtype=np.float64), np.asarray(expected["C"], dtype=np.float64)
     )
 
 

@@ -231,11 +231,11 @@ def test_what_was_asked_for_and_cannot_be_written_is_an_error(state: str, line: 
         model = make([("Exp", ["x"], ["y"], {})], {"x": np.ones(8, np.float32)}, ["y"])
         (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
     code, said = on_disk(state, line, tmp_path)
-    wanted = 2 if state == READ_ONLY else 5
+    expected = 2 if state == READ_ONLY else 5
     is_told = said.count("error[output-unwritable]") == 1 and LACKS[state] in said
     # Under such a limit some commands find no place for a temporary file either.
     assert is_told or (state == LIMITED and said.count("error[system-refused]") == 1), said
-    assert code == wanted, said
+    assert code == expected, said
     left = set((tmp_path / "left").read_text().split()) - {"disk/x"}
     assert left <= {"disk/rows/rows.jsonl"}, "only rows are kept in part: --resume goes on with them"
 

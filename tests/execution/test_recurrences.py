@@ -97,9 +97,9 @@ def test_nothing_overflows_on_random_data_so_that_all_of_it_is_compared(
     text: str, sizes: dict[str, int]
 ) -> None:
     kernel = bind(parse_kernel(Source("k.ir", text)), sizes)
-    for wanted in expect(kernel, make_arrays(kernel, "random"), {}, "random").values():
-        assert np.isfinite(wanted.bound).all()
-        assert wanted.bound.max() < 0.01 * np.abs(wanted.values).max()
+    for expected in expect(kernel, make_arrays(kernel, "random"), {}, "random").values():
+        assert np.isfinite(expected.bound).all()
+        assert expected.bound.max() < 0.01 * np.abs(expected.values).max()
 
 
 @pytest.mark.parametrize("hw", MACHINES)

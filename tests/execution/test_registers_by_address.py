@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isamap.driver.matrix import Wanted, verify_cell
+from isamap.driver.matrix import CellRequest, verify_cell
 from isamap.driver.request import Request
 from isamap.machine import load_machine
 from isamap.run.conformance import check_machine
@@ -76,7 +76,7 @@ def test_a_kernel_takes_them(tmp_path: Path) -> None:
     path.write_text(MACHINE, encoding="utf-8")
     kernel = "kernel sums(M, N) { in A: f32[M, N]; inout C: f32[N]; for m in M, n in N { C[n] += A[m, n]; } }"
     request = Request(Source("sums.ir", kernel), str(path), {"M": 5, "N": 8}, heuristic="greedy")
-    cell = verify_cell(Wanted("key", "sums", str(path), (request,), ("integers", "random")))
+    cell = verify_cell(CellRequest("key", "sums", str(path), (request,), ("integers", "random")))
     assert (cell.verdict, cell.instructions, cell.ran_on) == ("verified", ("add_x",), ("native",))
 
 

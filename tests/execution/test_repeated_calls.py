@@ -136,7 +136,7 @@ def test_a_scalar_of_another_width_than_it_is_stored_in_is_rounded_each_time() -
 
 def test_several_threads_call_at_once() -> None:
     kernel = isamap.compile("softmax_f32", "generic-c", {"M": 40, "N": 50})
-    wanted: dict[int, Any] = {}
+    expected: dict[int, Any] = {}
     results: dict[int, Any] = {}
 
     def work(number: int) -> None:
@@ -146,7 +146,7 @@ def test_several_threads_call_at_once() -> None:
             y[...] = 0
             kernel(x=x, y=y)
         e = np.exp(x.astype(np.float64) - x.max(1, keepdims=True))
-        wanted[number], results[number] = e / e.sum(1, keepdims=True), y
+        expected[number], results[number] = e / e.sum(1, keepdims=True), y
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
@@ -155,7 +155,7 @@ def test_several_threads_call_at_once() -> None:
         thread.join()
     assert sorted(results) == [0, 1, 2, 3]
     for number, y in results.items():
-        np.testing.assert_allclose(y, wanted[number], rtol=1e-5)
+        np.testing.assert_allclose(y, expected[number], rtol=1e-5)
 
 
 def test_bound_arrays_are_checked_once(gemm: isamap.CompiledKernel) -> None:
@@ -190,9 +190,9 @@ class Foreign:
 
 def test_what_speaks_dlpack_is_used_where_it_lies(gemm: isamap.CompiledKernel) -> None:
     given = arrays(8)
-    wanted = given["C"] + given["A"] @ given["B"]
+    expected = given["C"] + given["A"] @ given["B"]
     gemm(**(given | {"A": Foreign(given["A"])}))
-    np.testing.assert_array_equal(given["C"], wanted)
+    np.testing.assert_array_equal(given["C"], expected)
 
 
 def test_an_array_on_another_device_is_refused(gemm: isamap.CompiledKernel) -> None:
@@ -207,9 +207,9 @@ def test_an_array_on_another_device_is_refused(gemm: isamap.CompiledKernel) -> N
 def test_tensors_of_torch_are_used_where_they_lie(gemm: isamap.CompiledKernel) -> None:
     torch = pytest.importorskip("torch")
     given = {name: torch.from_numpy(array) for name, array in arrays(9).items()}
-    wanted = given["C"] + given["A"] @ given["B"]
+    expected = given["C"] + given["A"] @ given["B"]
     assert gemm(**given)["C"] is given["C"]
-    assert torch.equal(given["C"], wanted)
+    assert torch.equal(given["C"], expected)
     assert is_short(gemm, given)
     weight = given["B"].clone().requires_grad_()
     assert not is_short(gemm, given | {"B": weight})
@@ -239,9 +239,9 @@ def test_a_call_of_addresses_works_on_what_lies_there(gemm: isamap.CompiledKerne
     run = gemm.moving(**arrays(1))
     for seed in (2, 3):
         given = arrays(seed)
-        wanted = given["C"] + given["A"] @ given["B"]
+        expected = given["C"] + given["A"] @ given["B"]
         run([given[name].ctypes.data for name in arrays(1)])
-        np.testing.assert_array_equal(given["C"], wanted)
+        np.testing.assert_array_equal(given["C"], expected)
 
 
 def test_a_call_of_addresses_is_of_arrays_that_fit(gemm: isamap.CompiledKernel) -> None:

@@ -63,10 +63,10 @@ def test_a_program_computes_what_its_kernel_says(compiler: str) -> None:
 
 def test_a_program_runs_in_this_process_without_copies() -> None:
     arrays = data()
-    wanted = expected(arrays)
+    reference = expected(arrays)
     program = InProcess(compiled())
     assert program(arrays, SIZES) == 0
-    np.testing.assert_allclose(arrays["C"], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(arrays["C"], reference, rtol=1e-5, atol=1e-5)
 
 
 def test_the_model_of_a_program_gives_the_same_numbers() -> None:
@@ -80,9 +80,9 @@ def test_rows_may_lie_apart_and_what_is_between_them_stays() -> None:
     arrays = data()
     room = np.full((7, 50), 3, np.float32)
     room[:, :33] = 1
-    wanted = expected(arrays)
+    reference = expected(arrays)
     assert InProcess(compiled())({**arrays, "C": room[:, :33]}, SIZES) == 0
-    np.testing.assert_allclose(room[:, :33], wanted, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(room[:, :33], reference, rtol=1e-5, atol=1e-5)
     assert (room[:, 33:] == 3).all()
 
 
@@ -129,11 +129,11 @@ def test_rows_of_a_result_that_overlap_are_refused_by_the_emitted_code(rows_apar
     for rows, expected_status in ((7, status), (1, 0)):  # a single row overlaps none
         made, arrays = compiled(), {**data(rows), "C": np.zeros((rows, 33), np.float32)}
         call = make_call(made.interface, arrays, {"M": rows, "N": 33}, {}, in_place=True)
-        wanted = made.interface.fields.index(
+        reference = made.interface.fields.index(
             next(f for f in made.interface.fields if f.member == "C_stride0")
         )
-        kind, c_type, _ = call.fields[wanted]
-        call.fields[wanted] = (kind, c_type, 4 * rows_apart)
+        kind, c_type, _ = call.fields[reference]
+        call.fields[reference] = (kind, c_type, 4 * rows_apart)
         arguments = make_arguments(call.fields, [t.array.ctypes.data for t in call.tensors])
         function, workspace_bytes = load_function(str(made.library), made.interface.name)
         pointer = ctypes.addressof(arguments)

@@ -39,8 +39,10 @@ def gemm_schedule(
     """`loops` around a register block of 2 x 2 issues, of a mapping whose issue covers `tile` columns."""
     matched = compile_kernel(Request(shipped("gemm_f32"), hw, sizes), "formulate")
     assert matched.problem is not None
-    wanted = {"m": 1, "n": tile, "k": 1}
-    option = next(o for o in matched.problem.nests[0].options if {a.name: a.tile for a in o.axes} == wanted)
+    reference = {"m": 1, "n": tile, "k": 1}
+    option = next(
+        o for o in matched.problem.nests[0].options if {a.name: a.tile for a in o.axes} == reference
+    )
     around = [(ParallelLoop if kind == "par" else CountedLoop)(axis, step) for kind, axis, step in loops]
     block = [CountedLoop("m", 2), CountedLoop("n", 2 * tile)]
     inner = [CountedLoop("k", 1), UnrolledLoop("m", 1), UnrolledLoop("n", tile)]

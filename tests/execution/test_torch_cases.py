@@ -292,9 +292,9 @@ def test_two_threads_do_not_mix() -> None:
     def calls(seed: int) -> None:
         with torch.no_grad():
             given = x * seed
-            wanted = model(given)
+            expected = model(given)
             wrong.extend(
-                n for n in range(50) if not torch.allclose(fast(given), wanted, rtol=1e-4, atol=1e-5)
+                n for n in range(50) if not torch.allclose(fast(given), expected, rtol=1e-4, atol=1e-5)
             )
 
     threads = [Thread(target=calls, args=(seed,)) for seed in (1, 2)]

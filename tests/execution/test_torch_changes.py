@@ -91,8 +91,8 @@ def test_two_arguments_in_one_memory(first: tuple[int, int], second: tuple[int, 
         return x * y
 
     ours, theirs = ramp(6), ramp(6)
-    wanted = model(theirs[slice(*first)], theirs[slice(*second)])
-    torch.testing.assert_close(compiled(model)(ours[slice(*first)], ours[slice(*second)]), wanted)
+    expected = model(theirs[slice(*first)], theirs[slice(*second)])
+    torch.testing.assert_close(compiled(model)(ours[slice(*first)], ours[slice(*second)]), expected)
     assert torch.equal(ours, theirs)
 
 

@@ -52,8 +52,8 @@ def test_a_layer_gives_what_torch_gives(name: str, pack: bool) -> None:
     make, shape = CASES[name]
     model, x = make(), torch.randn(shape)
     with torch.no_grad():
-        for mine, wanted in zip(listed(compiled(model, pack=pack)(x)), listed(model(x)), strict=True):
-            torch.testing.assert_close(mine, wanted)
+        for mine, expected in zip(listed(compiled(model, pack=pack)(x)), listed(model(x)), strict=True):
+            torch.testing.assert_close(mine, expected)
 
 
 @pytest.mark.parametrize("name", ["gru", "lstm"])
@@ -63,8 +63,8 @@ def test_a_layer_begins_in_the_state_that_it_is_given(name: str) -> None:
     states = [torch.randn(1, shape[1], 8) for _ in range(1 + (name == "lstm"))]
     given = tuple(states) if name == "lstm" else states[0]
     with torch.no_grad():
-        for mine, wanted in zip(listed(compiled(model)(x, given)), listed(model(x, given)), strict=True):
-            torch.testing.assert_close(mine, wanted)
+        for mine, expected in zip(listed(compiled(model)(x, given)), listed(model(x, given)), strict=True):
+            torch.testing.assert_close(mine, expected)
 
 
 @pytest.mark.parametrize("module", [recurrent, onnx_recurrent])
@@ -75,8 +75,8 @@ def test_products_with_a_long_input_are_computed_a_step_at_a_time(
     monkeypatch.setattr(module, "MOST_AHEAD", 100)
     with torch.no_grad():
         fast = compiled(model, pack=module is onnx_recurrent)
-        for mine, wanted in zip(listed(fast(x)), listed(model(x)), strict=True):
-            torch.testing.assert_close(mine, wanted)
+        for mine, expected in zip(listed(fast(x)), listed(model(x)), strict=True):
+            torch.testing.assert_close(mine, expected)
 
 
 def test_a_layer_is_one_kernel() -> None:

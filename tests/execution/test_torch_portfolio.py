@@ -96,10 +96,10 @@ def test_results_and_gradients_are_those_of_torch_whoever_wins(
     clock(share)
     model, x = mlp(), torch.randn(3, 8)
     model(x).square().sum().backward()
-    wanted = [p.grad.clone() for p in model.parameters()]
+    expected = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     torch.compile(model, backend=backend.backend, options=OPTIONS)(x).square().sum().backward()
-    for parameter, gradient in zip(model.parameters(), wanted, strict=True):
+    for parameter, gradient in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.grad, gradient)
 
 

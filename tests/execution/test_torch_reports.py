@@ -38,9 +38,9 @@ def test_a_report(name: str, pack: bool) -> None:
     computed, given = CASES[name]
     options = {**OPTIONS, "pack": pack}
     call = torch.compile(computed, backend=backend.backend, options=options)
-    wanted, found = (result(form, given) for form in (computed, call))
-    assert len(found) == len(wanted)
-    for ours, theirs in zip(found, wanted, strict=True):
+    expected, found = (result(form, given) for form in (computed, call))
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, equal_nan=True)
         assert ours.stride() == theirs.stride() or theirs.numel() < 2
 

@@ -200,8 +200,8 @@ def test_what_is_given_back_belongs_to_the_caller() -> None:
     with torch.no_grad():
         for _ in range(2):
             found = fast(x)
-            for mine, wanted in zip(found, model(x), strict=True):
-                torch.testing.assert_close(mine, wanted)
+            for mine, expected in zip(found, model(x), strict=True):
+                torch.testing.assert_close(mine, expected)
             assert found[0].data_ptr() == found[1].data_ptr()
             found[2].zero_()
 
@@ -246,11 +246,11 @@ def test_threads_find_the_weights_of_now() -> None:
     with torch.no_grad():
         fast(x)
         model[1].running_mean.add_(1)
-        wanted = model(x)
+        expected = model(x)
 
     def calls() -> None:
         with torch.no_grad():
-            wrong.extend(n for n in range(30) if not torch.allclose(fast(x), wanted, atol=1e-5))
+            wrong.extend(n for n in range(30) if not torch.allclose(fast(x), expected, atol=1e-5))
 
     threads = [Thread(target=calls) for _ in range(2)]
     for thread in threads:

@@ -37,8 +37,8 @@ def check(
     opened = {name: value for name, value in actual.items() if not isinstance(sizes[name], int)}
     result = run_program(compile_library(made.emitted, made.machine), arrays, opened, guard=True)
     assert result.status == 0, result.meaning
-    wanted = interpret(bound, arrays, {})["C"]
-    assert np.array_equal(np.asarray(result.arrays["C"], np.float64), np.asarray(wanted, np.float64))
+    expected = interpret(bound, arrays, {})["C"]
+    assert np.array_equal(np.asarray(result.arrays["C"], np.float64), np.asarray(expected, np.float64))
 
 
 @pytest.mark.exhaustive(fast=1)

@@ -92,9 +92,9 @@ def test_words_do_what_the_kernel_says_by_our_reading_and_by_the_header(
     data = compiled(name, sizes)
     check_own_reading(data, read_kernel(name), machine)
     for seed in range(2):  # modules in other orders
-        file, memory, wanted = started(data, name)
+        file, memory, expected = started(data, name)
         Vta(memory, seed).run(file.words)
-        for output, values in wanted.items():
+        for output, values in expected.items():
             assert np.array_equal(file.output(memory, output), values)
             assert len(np.unique(values)) > min(20, values.size // 4)
 
@@ -119,12 +119,12 @@ def simulator(folder: Path, there: Path) -> Path:
 def test_the_simulator_of_its_authors_runs_the_words(tmp_path: Path) -> None:
     run = simulator(Path(os.environ["ISAMAP_VTA"]), tmp_path)
     for name, sizes in CASES:
-        file, memory, wanted = started(compiled(name, sizes), name)
+        file, memory, expected = started(compiled(name, sizes), name)
         (tmp_path / "image").write_bytes(memory[PAGE:].tobytes())
         (tmp_path / "words").write_bytes(file.body[: 16 * len(file.words)])
         subprocess.run([run, tmp_path / "image", tmp_path / "words"], check=True, timeout=60)
         memory[PAGE:] = np.fromfile(tmp_path / "image", np.uint8)
-        assert all(np.array_equal(file.output(memory, output), values) for output, values in wanted.items())
+        assert all(np.array_equal(file.output(memory, output), values) for output, values in expected.items())
 
 
 SUMS = Path(PRODUCT).read_text().partition("  temp s")[0].replace("in bias: i32[N, 16] strides(16, 1);\n", "")

@@ -178,10 +178,10 @@ def _computes(instruction_text: str, kernel_text: str) -> bool:
     pattern, kernel = instruction(instruction_text), parsed(kernel_text)
     (statement,) = statements(kernel)
     arrays = numbers(kernel)
-    wanted = interpret(kernel, arrays, {})["Y"]
+    reference = interpret(kernel, arrays, {})["Y"]
     try:
         return all(
-            np.array_equal(perform(statement, pattern, m, arrays, cut(pattern, m), {}), wanted)
+            np.array_equal(perform(statement, pattern, m, arrays, cut(pattern, m), {}), reference)
             for m in mappings(pattern, kernel)
         )
     except IndexError:  # a lane that touches what is not there
@@ -208,8 +208,8 @@ def guards_made_explicit_change_nothing() -> bool:
 
 def _same(kernel: Kernel) -> bool:
     arrays = numbers(kernel)
-    wanted = interpret(kernel, arrays, {})["Y"]
-    return np.array_equal(interpret(make_guards_explicit(kernel), arrays, {})["Y"], wanted)
+    reference = interpret(kernel, arrays, {})["Y"]
+    return np.array_equal(interpret(make_guards_explicit(kernel), arrays, {})["Y"], reference)
 
 
 PROGRAMS = {

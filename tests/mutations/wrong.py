@@ -56,7 +56,7 @@ def steps(change: Callable[[int, int], int]) -> Callable[[Sides], Sides]:
 
     def stepped(sides: Sides) -> Sides:
         other = sides.other and stepped(sides.other)
-        return Sides(sides.given, tuple(changed(i) for i in sides.wanted), other)
+        return Sides(sides.given, tuple(changed(i) for i in sides.required), other)
 
     return stepped
 
@@ -99,8 +99,8 @@ def of_any_type(right: Any, pattern: Any, statement: Any) -> Any:
 
 
 def of_any_operation(right: Any, pattern: Any, statement: Any) -> Any:
-    wanted = statement.accumulator, statement.assign.value.dtype
-    return (pattern.target.dtype, pattern.value.dtype) == wanted
+    expected = statement.accumulator, statement.assign.value.dtype
+    return (pattern.target.dtype, pattern.value.dtype) == expected
 
 
 def binding(change: Callable[[Binding], Binding]) -> Wrong:

@@ -179,20 +179,20 @@ class Written:
         return "\n".join([*lines, "}", ""])
 
     def _statement(self, line: Line) -> str:
-        wanted = self.types.output if line.op == "=" else self.types.sum
-        value = self._widened(line.values[0], wanted)
+        expected = self.types.output if line.op == "=" else self.types.sum
+        value = self._widened(line.values[0], expected)
         for operator, operand in zip(line.operators, line.values[1:], strict=True):
-            other = self._widened(operand, wanted)
+            other = self._widened(operand, expected)
             is_call = operator in ("max", "min")
             value = f"{operator}({value}, {other})" if is_call else f"({value}) {operator} {other}"
         statement = f"{line.target} {line.op} {value};"
         loops = ", ".join(f"{a} in {a.upper()}" for a in line.axes)
         return f"for {loops} {{ {statement} }}" if loops else statement
 
-    def _widened(self, value: Access | int, wanted: str) -> str:
+    def _widened(self, value: Access | int, expected: str) -> str:
         if isinstance(value, int):
             return str(value)
-        return str(value) if self.dtypes[value.array] == wanted else f"{wanted}({value})"
+        return str(value) if self.dtypes[value.array] == expected else f"{expected}({value})"
 
 
 def random_kernel(random: Random, name: str = "k") -> Written:

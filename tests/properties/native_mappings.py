@@ -76,10 +76,10 @@ class Lookup:
 
 def is_right(attempt: Attempt, found: dict[str, Array]) -> bool:
     """Return whether a program's outputs are those of the interpreter: equal, unless functions round."""
-    wanted = interpret(attempt.kernel, attempt.arrays, attempt.values)
+    expected = interpret(attempt.kernel, attempt.arrays, attempt.values)
     values = [s.assign.value for s in statements(attempt.kernel)]
     exact = all(OPS[op].ulp == 0 and op not in ("div", "sqrt") for v in values for op in operations(v))
-    for name, array in wanted.items():
+    for name, array in expected.items():
         got, request = found[name].astype(np.float64), array.astype(np.float64)
         same = np.array_equal(got, request) if exact else np.allclose(got, request, rtol=1e-4, atol=1e-5)
         if not same:
@@ -126,13 +126,13 @@ def run_batch(batch: list[Attempt], machine: Machine) -> list[Attempt]:
     ]
 
 
-def run_natively(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
+def run_natively(expected: int, seed: int) -> tuple[Counter[str], list[str], int]:
     """Return counts by machine and by the step at which mappings end, stories of wrong ones, and the last seed."""
     counts: Counter[str] = Counter()
     wrong: list[str] = []
     machines = [load_machine(name) for name in native_machines()]
     waiting: dict[str, list[Attempt]] = {m.name: [] for m in machines}
-    while counts["run"] < wanted:
+    while counts["run"] < expected:
         machine = machines[seed % len(machines)]
         for attempt in attempts(seed, machine):
             if attempt.program is None:
@@ -140,7 +140,7 @@ def run_natively(wanted: int, seed: int) -> tuple[Counter[str], list[str], int]:
             else:
                 waiting[machine.name].append(attempt)
         seed += 1
-        last = counts["run"] + sum(map(len, waiting.values())) >= wanted
+        last = counts["run"] + sum(map(len, waiting.values())) >= expected
         for each in machines:
             batch = waiting[each.name]
             if len(batch) >= BATCH or (last and batch):

@@ -120,10 +120,10 @@ def verdict(trial: Trial) -> str:
         return "padding"
     except IndexError:
         return "wrong"
-    wide, wanted = found.astype(np.float64), trial.subject.result
+    wide, expected = found.astype(np.float64), trial.subject.result
     if trial.subject.is_exact:
-        return "equal" if np.array_equal(wide, wanted) else "wrong"
-    return "equal" if np.allclose(wide, wanted, rtol=1e-6, atol=0, equal_nan=True) else "wrong"
+        return "equal" if np.array_equal(wide, expected) else "wrong"
+    return "equal" if np.allclose(wide, expected, rtol=1e-6, atol=0, equal_nan=True) else "wrong"
 
 
 def trials(seed: int) -> Iterator[Trial]:

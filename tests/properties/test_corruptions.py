@@ -101,6 +101,6 @@ def wrong(waiting: list[Case], machine: Machine) -> Iterator[str]:
     library = compile_batch([case.program for case in waiting], machine)
     for case in waiting:
         found = call(library, case.program, case.arrays, {})
-        wanted = case.kernel.run(case.arrays)
-        if any(not np.array_equal(found[n].astype(float), w.astype(float)) for n, w in wanted.items()):
+        expected = case.kernel.run(case.arrays)
+        if any(not np.array_equal(found[n].astype(float), w.astype(float)) for n, w in expected.items()):
             yield case.story()

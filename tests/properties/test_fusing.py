@@ -179,8 +179,8 @@ def test_what_is_fused_is_computed_as_before(hw: str) -> None:
     library = compile_batch([c[1] for c in cases], machine)
     for number, (kernel, program, values, opened, story, _) in enumerate(cases):
         arrays = integers(kernel, values, number)
-        wanted = interpret(kernel, arrays, values)
+        expected = interpret(kernel, arrays, values)
         found = call(library, program, arrays, opened)
-        for name, array in wanted.items():
+        for name, array in expected.items():
             assert np.array_equal(found[name].astype(np.float64), array.astype(np.float64)), story
     assert sum(c[5] for c in cases) > CASES // 3

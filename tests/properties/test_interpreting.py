@@ -80,5 +80,5 @@ def test_magnitudes_are_not_below_values(case: Case) -> None:
 def test_what_the_declared_types_give_is_within_the_bounds(case: Case, fill: str) -> None:
     """Also of sums in narrow types, which the interpreter rounds after each operation."""
     found = interpret(case.kernel, case.arrays, {})
-    for name, wanted in expect(case.kernel, case.arrays, {}, fill).items():
-        assert find_deviation(found[name], wanted).ratio <= 1, print_routine(case.kernel)
+    for name, right in expect(case.kernel, case.arrays, {}, fill).items():
+        assert find_deviation(found[name], right).ratio <= 1, print_routine(case.kernel)

@@ -100,8 +100,10 @@ def random_sizes(kernel: Written, random: Random) -> dict[str, int | Range]:
     }
 
 
-def different(found: dict[str, Array], wanted: dict[str, Array]) -> list[str]:
+def different(found: dict[str, Array], expected: dict[str, Array]) -> list[str]:
     """Names of the outputs that are not equal."""
     return [
-        n for n, w in wanted.items() if not np.array_equal(found[n].astype(np.float64), w.astype(np.float64))
+        n
+        for n, w in expected.items()
+        if not np.array_equal(found[n].astype(np.float64), w.astype(np.float64))
     ]

@@ -209,8 +209,8 @@ def test_rounding_has_five_modes(mode: str, value: float) -> None:
 @given(data=st.data())
 def test_float_arithmetic_is_correctly_rounded(op: str, dtype: DType, data: st.DataObject) -> None:
     limit = 100.0 if dtype.name == "f16" else 1e6
-    wanted = st.floats(-limit, limit).filter(lambda v: v == 0 or abs(v) > 1e-3)
-    values = [float(round_to(np.asarray(data.draw(wanted)), dtype)) for _ in range(OPS[op].arity)]
+    right = st.floats(-limit, limit).filter(lambda v: v == 0 or abs(v) > 1e-3)
+    values = [float(round_to(np.asarray(data.draw(right)), dtype)) for _ in range(OPS[op].arity)]
     a, *rest = (Fraction(v) for v in values)
     if op == "div" and not rest[0]:
         return

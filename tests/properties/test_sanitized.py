@@ -57,9 +57,9 @@ def test_emitted_code_is_right_and_touches_nothing_else(hw: str, first: int, tmp
     tried = list(islice(made, BATCH))
     assert len(tried) == BATCH
     results = run_sanitized([trial for trial, _ in tried], machine, tmp_path)
-    for (trial, wanted), found in zip(tried, results, strict=True):
-        assert found.keys() == wanted.keys()
-        for name, array in wanted.items():
+    for (trial, expected), found in zip(tried, results, strict=True):
+        assert found.keys() == expected.keys()
+        for name, array in expected.items():
             assert np.array_equal(found[name].astype(np.float64), array.astype(np.float64)), trial.story
 
 
@@ -88,11 +88,11 @@ def fused(number: int, hw: str) -> Iterator[Tried]:
     random, machine = Random(number), load_machine(hw)
     asked = question(number, machine, random)
     arrays = integers(asked.plain, asked.values, number)
-    wanted = interpret(asked.plain, arrays, asked.values)
+    expected = interpret(asked.plain, arrays, asked.values)
     for place, schedule in enumerate(schedules(asked.problem, random)):
         emitted = emitted_as(place, asked.kernel, machine, schedule, asked.sizes)
         story = f"case {number} on {hw}: {asked.values}\n{asked.text}\n{print_schedule(schedule)}"
-        yield Trial(emitted, arrays, asked.opened, story), wanted
+        yield Trial(emitted, arrays, asked.opened, story), expected
 
 
 def of_statements(number: int, hw: str) -> Iterator[Tried]:
@@ -108,11 +108,11 @@ def of_statements(number: int, hw: str) -> Iterator[Tried]:
     outputs = {o.name: o for o in kernel.operands if o.role == "out"}
     empty = {n: np.zeros([e.value or 0 for e in o.shape], o.dtype.numpy()) for n, o in outputs.items()}
     arrays = program.arrays | empty
-    wanted = interpret(kernel, arrays, {})
+    expected = interpret(kernel, arrays, {})
     for place, schedule in enumerate(schedules(problem, random)):
         emitted = emitted_as(place, kernel, machine, schedule, program.sizes)
         story = f"case {number} on {hw}: {program.sizes}\n{print_schedule(schedule)}"
-        yield Trial(emitted, arrays, {}, story), wanted
+        yield Trial(emitted, arrays, {}, story), expected
 
 
 def schedules(problem: Problem, random: Random) -> list[Schedule]:

@@ -23,8 +23,8 @@ def instruction(machine: str, name: str) -> Instruction:
     return load_machine(machine).instructions[name].instruction
 
 
-def operand(machine: str, name: str, wanted: str) -> Operand:
-    return instruction(machine, name).operand(wanted)
+def operand(machine: str, name: str, expected: str) -> Operand:
+    return instruction(machine, name).operand(expected)
 
 
 def i8(rng: np.random.Generator, *shape: int) -> Array:

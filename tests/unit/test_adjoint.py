@@ -169,7 +169,7 @@ def test_equal_maxima_share() -> None:
     ],
 )
 def test_a_factor_gets_the_product_of_the_others_also_beside_zeros(
-    x: list[list[int]], wanted: list[list[int]]
+    x: list[list[int]], expected: list[list[int]]
 ) -> None:
     kernel = of_text(
         """kernel k(M, N) {
@@ -180,7 +180,7 @@ def test_a_factor_gets_the_product_of_the_others_also_beside_zeros(
         }"""
     )
     given = {"x": np.array(x, np.float32), "d_y": np.array([1, 2], np.float32)}
-    assert interpret(gradient(kernel), given, {"M": 2, "N": 3})["d_x"].tolist() == wanted
+    assert interpret(gradient(kernel), given, {"M": 2, "N": 3})["d_x"].tolist() == expected
 
 
 @pytest.mark.parametrize(

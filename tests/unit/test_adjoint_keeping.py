@@ -45,14 +45,14 @@ def test_what_is_kept_changes_no_derivative(name: str) -> None:
     given = values(kernel, sizes, 0)
     upstream = values(plain.backward, sizes, 1)
     given |= {n: v for n, v in upstream.items() if n not in given}
-    wanted = run(plain.backward, given, sizes)
+    expected = run(plain.backward, given, sizes)
     made = run(all_kept.forward, given, sizes) if all_kept.forward is not None else {}
     results = run(kernel, given, sizes)
     for result, value in results.items():
         assert made.get(result, value) == pytest.approx(value)
     found = run(all_kept.backward, {**given, **made}, sizes)
-    assert found.keys() == wanted.keys()
-    for output, value in wanted.items():
+    assert found.keys() == expected.keys()
+    for output, value in expected.items():
         np.testing.assert_allclose(found[output], value, rtol=1e-9, atol=1e-12)
     assert all_kept.again == (), "nothing is computed again"
 

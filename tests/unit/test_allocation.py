@@ -51,12 +51,12 @@ def test_both_packers_place_what_can_be_placed_and_nothing_else(
     instance: tuple[list[Buffer], int],
 ) -> None:
     buffers, capacity = instance
-    wanted = can_be_placed(buffers, capacity)
+    expected = can_be_placed(buffers, capacity)
     made = make_instance(buffers, capacity)
     for branching in ("fewest", "lowest"):
         effort = Effort(branching, lambda b: b, NODES)
         found = search(made, effort, [0] * made.sections)
-        assert (found is not None) == wanted
+        assert (found is not None) == expected
         if found is not None:
             offsets = {b.name: o * made.unit_bytes for b, o in zip(buffers, found, strict=True)}
             assert check_placement(buffers, offsets, capacity) == ()

@@ -51,11 +51,11 @@ def test_libraries_compute_what_the_kernels_do(library: str, cell: str, form: st
     pytest.importorskip(library)
     if (library, form) == ("onnxruntime", "bf16"):
         pytest.skip("onnxruntime has no layers of bf16")
-    _, values, wanted = right(cell, form)
+    _, values, expected = right(cell, form)
     task = Task(CELLS.name, SMALL[cell], form, {}, "")
     mapped = Mapped(task, {name: [a.copy()] for name, (_, a) in values.items()})
     LIBRARIES[library](mapped, 1).time(1, 0)
-    gap = np.abs(mapped.arrays["Y"][0].astype(np.float64) - wanted.astype(np.float64)).max()
+    gap = np.abs(mapped.arrays["Y"][0].astype(np.float64) - expected.astype(np.float64)).max()
     assert gap < (1e-5 if form == "f32" else 0.05)
 
 
@@ -73,11 +73,11 @@ class Writer:
 @pytest.mark.parametrize("form", ["f32", "bf16"])
 @pytest.mark.parametrize("cell", SMALL)
 def test_one_wrong_element_of_one_step_is_seen(cell: str, form: str) -> None:
-    _, values, wanted = right(cell, form)
-    spoilt = wanted.copy()
+    _, values, expected = right(cell, form)
+    spoilt = expected.copy()
     spoilt[3, 1, 2] += 0.5
     with Shared(values, "Y", 1) as shared:
-        for result, fine in ((wanted, True), (spoilt, False), (np.nan * wanted, False)):
+        for result, fine in ((expected, True), (spoilt, False), (np.nan * expected, False)):
             assert is_right(Writer(shared, result), SMALL[cell], FORMS[form], 0, shared) == fine
         of_a_library = Writer(shared, spoilt, "torch")
         assert not is_right(of_a_library, SMALL[cell], FORMS[form], 0, shared)

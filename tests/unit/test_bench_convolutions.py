@@ -60,8 +60,8 @@ def test_all_rows_of_the_suites_are_there() -> None:
 @pytest.mark.parametrize("name", SMALL)
 def test_a_right_result_is_right_and_one_wrong_element_is_seen(name: str, layout: str, form: str) -> None:
     case = replace(SMALL[name], layout=layout)
-    values, wanted = right(case, FORMS[form])
-    spoilt = wanted.copy()
+    values, expected = right(case, FORMS[form])
+    spoilt = expected.copy()
     spoilt.reshape(-1)[30] += 40
 
     class Writer:
@@ -75,7 +75,7 @@ def test_a_right_result_is_right_and_one_wrong_element_is_seen(name: str, layout
             return 1
 
     with Shared(values, "Y", 1) as shared:
-        for result, fine in ((wanted, True), (spoilt, False)):
+        for result, fine in ((expected, True), (spoilt, False)):
             assert is_convolution(Writer(result), case, FORMS[form], 0, shared) == fine
 
 
@@ -89,7 +89,7 @@ def test_libraries_compute_what_the_kernel_does(
 ) -> None:
     pytest.importorskip(library)
     case = replace(SMALL[name], layout=layout)
-    values, wanted = right(case, FORMS[form])
+    values, expected = right(case, FORMS[form])
     arrays = {n: [np.zeros_like(a) if n == "Y" else a.copy()] for n, (_, a) in values.items()}
     mapped = Mapped(Task(CONVOLUTIONS.name, case, form, {}, "", packed=packed), arrays)
     try:
@@ -98,14 +98,14 @@ def test_libraries_compute_what_the_kernel_does(
         offers = form in ("f32", "bf16") if library == "torch" else layout == "nchw" and form != "bf16"
         assert not offers or (packed and form == "bf16"), "what a library has is compared with"
         return
-    gap = np.abs(arrays["Y"][0].astype(np.float64) - wanted.astype(np.float64)).max()
+    gap = np.abs(arrays["Y"][0].astype(np.float64) - expected.astype(np.float64)).max()
     assert gap < {"f32": 1e-5, "bf16": 0.1, "u8s8": 0.5}[form]
 
 
 def test_patches_are_what_filters_meet() -> None:
     case = SMALL["strided"]
-    values, wanted = right(case, FORMS["f32"])
-    x, f, y = (as_grouped(case, n, wanted if n == "Y" else values[n][1]) for n in "XFY")
+    values, expected = right(case, FORMS["f32"])
+    x, f, y = (as_grouped(case, n, expected if n == "Y" else values[n][1]) for n in "XFY")
     assert np.allclose(patches(case, x[1, 0]) @ f[0], y[1, 0], atol=1e-5)
 
 

@@ -74,8 +74,8 @@ def test_libraries_add_the_product_to_what_is_there(library: str, case: SparseCa
     except NotOffered:
         pytest.skip(f"{library} is not installed")
     assert ready.time(1, 0) > 0
-    wanted = values["C"][1] + product(case, values["B"][1])
-    np.testing.assert_allclose(arrays["C"][0], wanted, rtol=1e-5, atol=1e-5)
+    expected = values["C"][1] + product(case, values["B"][1])
+    np.testing.assert_allclose(arrays["C"][0], expected, rtol=1e-5, atol=1e-5)
 
 
 class Writing:

@@ -120,5 +120,5 @@ def test_two_layers_in_two_directions_are_those_of_torch(name: str) -> None:
         if n in layers[0]
     ]
     with torch.no_grad():
-        wanted = net(torch.from_numpy(X.astype(np.float32)), tuple(states) if kind == "LSTM" else states[0])
-    assert np.abs(stacked(kernel, X, layers, interpreted) - wanted[0].numpy()).max() < 1e-5
+        expected = net(torch.from_numpy(X.astype(np.float32)), tuple(states) if kind == "LSTM" else states[0])
+    assert np.abs(stacked(kernel, X, layers, interpreted) - expected[0].numpy()).max() < 1e-5

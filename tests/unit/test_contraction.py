@@ -28,9 +28,9 @@ def test_infinities_are_summed_term_by_term(shapes: tuple[tuple[int, ...], ...],
         product = np.ones(EXTENTS)
         for factor in factors:
             product = product * factor
-        wanted = product.sum(axis=(1, 2), keepdims=True)
+        expected = product.sum(axis=(1, 2), keepdims=True)
         found = sum_of_products(factors, EXTENTS, frozenset((0, 3)))
-    np.testing.assert_array_equal(np.broadcast_to(found, wanted.shape), wanted)
+    np.testing.assert_array_equal(np.broadcast_to(found, expected.shape), expected)
 
 
 def test_a_sum_that_meets_an_infinite_factor_is_no_shortcut() -> None:

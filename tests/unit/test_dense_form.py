@@ -61,13 +61,13 @@ def test_arrays_are_given_as_the_kernel_is_written_and_dense() -> None:
     made = CompiledKernel(prepare(request))
     rng = np.random.default_rng(0)
     x, f = rng.random((2, 3, 5, 7), dtype=np.float32), rng.random((4, 3), dtype=np.float32)
-    wanted = np.einsum("nchw,kc->nkhw", x, f)
-    assert np.allclose(made(X=x, F=f, Y=np.zeros_like(wanted))["Y"], wanted, atol=1e-5)
+    expected = np.einsum("nchw,kc->nkhw", x, f)
+    assert np.allclose(made(X=x, F=f, Y=np.zeros_like(expected))["Y"], expected, atol=1e-5)
     apart = np.zeros((2, 3, 5, 9), np.float32)[..., :7]
     apart[...] = x
     with pytest.raises(
         UsageProblem, match=r"`X` has gaps between rows that the program takes as one[^$]*X\.copy"
     ):
-        made(X=apart, F=f, Y=np.zeros_like(wanted))
+        made(X=apart, F=f, Y=np.zeros_like(expected))
     with pytest.raises(UsageProblem, match=r"the array given is float32\[2, 3, 35\]"):
-        made(X=x.reshape(2, 3, 35), F=f, Y=np.zeros_like(wanted))
+        made(X=x.reshape(2, 3, 35), F=f, Y=np.zeros_like(expected))

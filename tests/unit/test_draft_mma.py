@@ -69,8 +69,8 @@ def test_ldmatrix_copies_four_matrices(rng: np.random.Generator, name: str, dtyp
 def test_what_ldmatrix_loads_needs_no_move_before_mma(load: str, product: str) -> None:
     for name in ("f16", "bf16"):
         loaded = operand(MMA, f"{load}_{name}", "d")
-        wanted = operand(MMA, f"mma_m16n8k16_{name}", product)
-        assert (loaded.placement, loaded.shape) == (wanted.placement, wanted.shape)
+        expected = operand(MMA, f"mma_m16n8k16_{name}", product)
+        assert (loaded.placement, loaded.shape) == (expected.placement, expected.shape)
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])

@@ -79,9 +79,9 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Return the texts that were to be compiled ahead since."""
     found: list[list[str]] = []
 
-    def noted(wanted: Sequence[ahead.Asked], jobs: int) -> None:
+    def noted(requests: Sequence[ahead.Asked], jobs: int) -> None:
         assert jobs == 2
-        found.append([one["kernel"] for one in wanted])
+        found.append([one["kernel"] for one in requests])
 
     monkeypatch.setattr(ahead, "compile_ahead", noted)
     monkeypatch.setattr(kernels, "all_jobs", lambda: 2)

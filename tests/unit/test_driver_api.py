@@ -175,14 +175,14 @@ def test_sizes_may_be_numbers_of_numpy(number: int) -> None:
     ],
 )
 def test_sizes_are_whole_numbers_or_ranges(value: object, shown: str, advice: str | None) -> None:
-    wanted = f'error[size-syntax]: `M` is a whole number, or a range such as "1..8192@512", not {shown}'
-    wanted += f"\n  help: {advice}" if advice else ""
+    reference = f'error[size-syntax]: `M` is a whole number, or a range such as "1..8192@512", not {shown}'
+    reference += f"\n  help: {advice}" if advice else ""
     sizes = cast("Any", SIZES | {"M": value})
-    assert refusal(sizes=sizes) == wanted
+    assert refusal(sizes=sizes) == reference
     for function in (isamap.find_mappings, isamap.verify):
         with pytest.raises(isamap.IsamapError) as raised:
             function("gemm_f32", "generic-c", sizes)
-        assert said(raised) == wanted
+        assert said(raised) == reference
 
 
 @pytest.mark.usefixtures("no_work")

@@ -36,8 +36,8 @@ def expected(k: Kernel, fill: str = "random") -> tuple[dict[str, Any], dict[str,
     return arrays, expect(k, arrays, {}, fill)
 
 
-def is_right(found: Any, wanted: Expected) -> bool:
-    return find_deviation(np.asarray(found), wanted).ratio <= 1
+def is_right(found: Any, reference: Expected) -> bool:
+    return find_deviation(np.asarray(found), reference).ratio <= 1
 
 
 # --- orders of summing ------------------------------------------------------------------------------------
@@ -69,68 +69,68 @@ ORDERS = (in_turn, in_lanes, largest_first, smallest_first)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("body", [SQUARES, SIZES])
 def test_a_long_sum_of_one_sign_is_right_in_any_order(body: str, order: Callable[[Any], Any]) -> None:
-    arrays, wanted = expected(kernel(body.format(zero=ZERO), M=4, N=80_000))
+    arrays, reference = expected(kernel(body.format(zero=ZERO), M=4, N=80_000))
     x = arrays["x"]
-    assert is_right(order(x * x if body == SQUARES else np.abs(x)), wanted["s"])
+    assert is_right(order(x * x if body == SQUARES else np.abs(x)), reference["s"])
 
 
 def test_a_sum_of_one_sign_in_a_narrow_type_stops_growing() -> None:
     """Past 256, bf16 cannot take in a number below 1."""
     body = "in x: bf16[M, N]; out s: bf16[M]; {zero} for m in M, n in N {{ s[m] += abs(x[m, n]); }}"
-    arrays, wanted = expected(kernel(body.format(zero=ZERO), M=3, N=2000))
+    arrays, reference = expected(kernel(body.format(zero=ZERO), M=3, N=2000))
     found = in_turn(np.abs(arrays["x"]))
     assert np.all(found <= 256)
-    assert is_right(found, wanted["s"])
+    assert is_right(found, reference["s"])
 
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_what_is_computed_from_a_long_sum_may_be_off_with_it(order: Callable[[Any], Any]) -> None:
     body = SQUARES.replace("out s", "temp s") + " for m in M, n in N {{ y[m, n] = x[m, n] / sqrt(s[m]); }}"
     k = kernel("out y: f32[M, N]; " + body.format(zero=ZERO), M=2, N=40_000)
-    arrays, wanted = expected(k)
+    arrays, reference = expected(k)
     x = arrays["x"]
-    assert is_right(x / np.sqrt(order(x * x))[:, None], wanted["y"])
-    assert not is_right(x / np.sqrt(order(x[:, :-2560] * x[:, :-2560]))[:, None], wanted["y"])
+    assert is_right(x / np.sqrt(order(x * x))[:, None], reference["y"])
+    assert not is_right(x / np.sqrt(order(x[:, :-2560] * x[:, :-2560]))[:, None], reference["y"])
 
 
 @pytest.mark.parametrize("body", [SQUARES, SIZES])
 def test_a_term_that_is_missing_is_seen(body: str) -> None:
-    arrays, wanted = expected(kernel(body.format(zero=ZERO), M=64, N=1000))
+    arrays, reference = expected(kernel(body.format(zero=ZERO), M=64, N=1000))
     x = arrays["x"]
     terms = x * x if body == SQUARES else np.abs(x)
-    assert is_right(in_turn(terms), wanted["s"])
-    assert not is_right(in_turn(terms[:, :-1]), wanted["s"])
+    assert is_right(in_turn(terms), reference["s"])
+    assert not is_right(in_turn(terms[:, :-1]), reference["s"])
 
 
 def test_a_lane_that_is_missing_is_seen_in_a_long_sum() -> None:
-    arrays, wanted = expected(kernel(SQUARES.format(zero=ZERO), M=4, N=160_000))
+    arrays, reference = expected(kernel(SQUARES.format(zero=ZERO), M=4, N=160_000))
     terms = (arrays["x"] * arrays["x"]).reshape(4, -1, 16)
-    assert is_right(in_lanes(terms.reshape(4, -1)), wanted["s"])
-    assert not is_right(in_turn(in_turn(terms[..., :-1].swapaxes(-1, -2))), wanted["s"])
+    assert is_right(in_lanes(terms.reshape(4, -1)), reference["s"])
+    assert not is_right(in_turn(in_turn(terms[..., :-1].swapaxes(-1, -2))), reference["s"])
 
 
 def test_a_sum_that_is_cut_to_a_narrow_type_is_seen() -> None:
-    arrays, wanted = expected(kernel(SQUARES.format(zero=ZERO), M=8, N=2000))
+    arrays, reference = expected(kernel(SQUARES.format(zero=ZERO), M=8, N=2000))
     terms = arrays["x"] * arrays["x"]
     cut = (in_turn(terms).view(np.uint32) & np.uint32(0xFFFF0000)).view(F32)
-    assert not is_right(cut, wanted["s"])
-    assert not is_right(in_turn(terms.astype(DTYPES["bf16"].numpy())).astype(F32), wanted["s"])
+    assert not is_right(cut, reference["s"])
+    assert not is_right(in_turn(terms.astype(DTYPES["bf16"].numpy())).astype(F32), reference["s"])
 
 
 def test_a_missing_term_among_small_integers_is_seen_however_long_the_sum() -> None:
-    arrays, wanted = expected(kernel(SQUARES.format(zero=ZERO), M=1, N=1_000_000), "integers")
+    arrays, reference = expected(kernel(SQUARES.format(zero=ZERO), M=1, N=1_000_000), "integers")
     terms = arrays["x"] * arrays["x"]
-    assert wanted["s"].is_exact
-    assert is_right(terms.sum(axis=1), wanted["s"])
-    assert not is_right(terms[:, np.flatnonzero(terms[0])[1:]].sum(axis=1), wanted["s"])
+    assert reference["s"].is_exact
+    assert is_right(terms.sum(axis=1), reference["s"])
+    assert not is_right(terms[:, np.flatnonzero(terms[0])[1:]].sum(axis=1), reference["s"])
 
 
 def test_the_bound_of_random_signs_does_not_depend_on_the_length() -> None:
     body = "in A: f32[M, K]; in B: f32[K, N]; inout C: f32[M, N];"
     body += "for m in M, n in N, k in K { C[m, n] += A[m, k] * B[k, n]; }"
-    arrays, wanted = expected(kernel(body, M=40, N=30, K=900))
+    arrays, reference = expected(kernel(body, M=40, N=30, K=900))
     a, b, c = (np.abs(arrays[n].astype(np.float64)) for n in "ABC")
-    ratio = wanted["C"].bound / (4 * 2.0**-23 * (c + a @ b))
+    ratio = reference["C"].bound / (4 * 2.0**-23 * (c + a @ b))
     assert np.mean(np.abs(ratio - 1) < 1e-9) > 0.9
     assert np.max(ratio) < 100
 
@@ -149,12 +149,12 @@ def test_no_order_of_terms_of_one_sign_is_beyond_the_bound(count: int, cancels: 
 
 def test_a_loop_in_order_adds_up_its_roundings() -> None:
     body = f"in x: f32[M, N]; out s: f32[M]; {ZERO} seq n in N {{ for m in M {{ s[m] += abs(x[m, n]); }} }}"
-    arrays, wanted = expected(kernel(body, M=4, N=4000))
+    arrays, reference = expected(kernel(body, M=4, N=4000))
     x = np.abs(arrays["x"])
-    assert is_right(in_turn(x), wanted["s"])
+    assert is_right(in_turn(x), reference["s"])
     whole = expected(kernel(SIZES.format(zero=ZERO), M=4, N=4000))[1]
-    assert np.all(wanted["s"].bound < whole["s"].bound)
-    assert np.all(wanted["s"].bound > whole["s"].bound / 4)
+    assert np.all(reference["s"].bound < whole["s"].bound)
+    assert np.all(reference["s"].bound > whole["s"].bound / 4)
 
 
 @pytest.mark.parametrize(
@@ -183,14 +183,14 @@ def multiplied(factors: Any, start: Any) -> Any:
 
 @pytest.mark.parametrize("fill", ["random", "integers"])
 def test_a_long_product_is_right_in_any_order_and_no_other_is(fill: str) -> None:
-    arrays, wanted = expected(kernel(FACTORS, M=64, N=600), fill)
+    arrays, reference = expected(kernel(FACTORS, M=64, N=600), fill)
     factors, start = F32(1) + F32(0.1) * arrays["x"], arrays["p"]
-    assert is_right(multiplied(factors, start), wanted["p"])
-    assert is_right(multiplied(np.sort(factors, axis=-1), start), wanted["p"])
+    assert is_right(multiplied(factors, start), reference["p"])
+    assert is_right(multiplied(np.sort(factors, axis=-1), start), reference["p"])
     some = multiplied(factors.reshape(64, -1, 20), np.ones((64, 30), F32))
-    assert is_right(multiplied(some, start), wanted["p"])
-    assert not is_right(multiplied(factors[:, :-1], start), wanted["p"])
-    assert not is_right(multiplied(factors, start) * F32(1.01), wanted["p"])
+    assert is_right(multiplied(some, start), reference["p"])
+    assert not is_right(multiplied(factors[:, :-1], start), reference["p"])
+    assert not is_right(multiplied(factors, start) * F32(1.01), reference["p"])
 
 
 def test_a_product_of_what_is_given_has_an_error_for_each_factor() -> None:
@@ -198,9 +198,9 @@ def test_a_product_of_what_is_given_has_an_error_for_each_factor() -> None:
     k = kernel(body, M=500, N=800)
     arrays = make_arrays(k, "random")
     arrays["x"] = (1 + 0.1 * arrays["x"]).astype(F32)
-    wanted = expect(k, arrays, {}, "random")["p"]
-    assert is_right(multiplied(arrays["x"], arrays["p"]), wanted)
-    assert not is_right(multiplied(arrays["x"][:, :-1], arrays["p"]), wanted)
+    reference = expect(k, arrays, {}, "random")["p"]
+    assert is_right(multiplied(arrays["x"], arrays["p"]), reference)
+    assert not is_right(multiplied(arrays["x"][:, :-1], arrays["p"]), reference)
 
 
 def test_a_factor_that_cancels_leaves_its_error() -> None:
@@ -212,8 +212,8 @@ def test_a_factor_that_cancels_leaves_its_error() -> None:
     third = a.astype(np.float64) * 3
     arrays = {"a": a, "b": third.astype(F32), "p": np.asarray(1, F32)}
     arrays["b"][1:] = 1
-    wanted = expect(k, arrays, {}, "random")["p"]
-    assert 1e-5 < wanted.bound < 1e-1
+    reference = expect(k, arrays, {}, "random")["p"]
+    assert 1e-5 < reference.bound < 1e-1
 
 
 def test_what_a_reduction_leaves_alone_keeps_its_bound() -> None:
@@ -233,9 +233,9 @@ def test_a_recurrence_adds_up_its_roundings() -> None:
     k = kernel(body, M=500, N=800)
     arrays = make_arrays(k, "random")
     arrays["x"] = (1 + 0.1 * arrays["x"]).astype(F32)
-    wanted = expect(k, arrays, {}, "random")["h"]
-    assert is_right(multiplied(arrays["x"].T, arrays["h"]), wanted)
-    assert not is_right(multiplied(arrays["x"][1:].T, arrays["h"]), wanted)
+    reference = expect(k, arrays, {}, "random")["h"]
+    assert is_right(multiplied(arrays["x"].T, arrays["h"]), reference)
+    assert not is_right(multiplied(arrays["x"][1:].T, arrays["h"]), reference)
 
 
 @pytest.mark.parametrize("function", ["tanh", "sigmoid", "erf"])
@@ -245,10 +245,10 @@ def test_a_loop_through_a_function_that_levels_off_passes_on_little(function: st
     body += "for m in M, k in M { u[m] += 3 * w[m, k] * h[k]; }"
     body += f"for m in M {{ h[m] = {function}(u[m]); y[t, m] = h[m]; }} }}"
     k = kernel(body, M=16, T=40)
-    arrays, wanted = expected(k)
-    assert is_right(interpret(k, arrays, {})["y"], wanted["y"])
-    assert np.median(wanted["y"].bound[3]) < 0.01
-    assert np.all(wanted["y"].bound < 2.1)
+    arrays, reference = expected(k)
+    assert is_right(interpret(k, arrays, {})["y"], reference["y"])
+    assert np.median(reference["y"].bound[3]) < 0.01
+    assert np.all(reference["y"].bound < 2.1)
 
 
 def logistic(x: float) -> float:

@@ -102,13 +102,13 @@ def test_without_the_cache_nothing_is_recalled_or_kept(stages: list[Request]) ->
 
 @pytest.mark.parametrize("kind", [PROGRAMS, KIND])
 def test_a_damaged_entry_is_none(kind: str, stages: list[Request]) -> None:
-    wanted = compile_program(REQUEST).emitted
+    expected = compile_program(REQUEST).emitted
     path = Cache.open(kind).find(request_key(REQUEST))
     assert path is not None
     path.write_bytes(path.read_bytes().replace(b"gemm_f32", b"gemm_f33"))
     made = prepare(REQUEST)
     assert len(stages) == 2
-    assert made.program.emitted == wanted
+    assert made.program.emitted == expected
     product(CompiledKernel(made))
     compile_program(REQUEST)
     assert len(stages) == 2, "it is kept anew"

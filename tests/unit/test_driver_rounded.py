@@ -27,8 +27,8 @@ def kernel(body: str, **sizes: int) -> Kernel:
     return bind(parse_kernel(Source("k.ir", f"kernel k({names}) {{ {body} }}")), sizes)
 
 
-def is_right(found: Any, wanted: Expected) -> bool:
-    return find_deviation(np.asarray(found), wanted).ratio <= 1
+def is_right(found: Any, expected: Expected) -> bool:
+    return find_deviation(np.asarray(found), expected).ratio <= 1
 
 
 def in_turn(terms: Any) -> Any:
@@ -44,45 +44,45 @@ def in_turn(terms: Any) -> Any:
 def test_an_integer_may_be_what_a_float_within_its_bound_rounds_to() -> None:
     k = kernel(QUANTISED, M=3000, N=30)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")["q"]
+    expected = expect(k, arrays, {}, "random")["q"]
     x = arrays["x"]
     found = [
         np.rint(total * F32(10000)).astype(np.int32) for total in (in_turn(x * x), in_turn((x * x)[:, ::-1]))
     ]
     assert np.count_nonzero(found[0] != found[1])
-    assert all(is_right(q, wanted) for q in found)
-    assert wanted.bound.max() <= 3
+    assert all(is_right(q, expected) for q in found)
+    assert expected.bound.max() <= 3
 
 
 def test_a_whole_number_that_is_added_to_a_rounded_one_leaves_it_whole() -> None:
     """A zero point does not make each quantised number one off."""
     text = QUANTISED.replace("even)", "even) + 3").replace("sat_i32", "sat_i8").replace("q: i32", "q: i8")
     k = kernel(text.replace("10000", "4"), M=300, N=4)
-    wanted = expect(k, arrays := make_arrays(k, "random"), {}, "random")["q"]
-    assert len(np.unique(wanted.values)) > 5
-    assert np.count_nonzero(wanted.bound) < 30
-    assert not is_right(np.trunc(np.square(arrays["x"]).sum(axis=1) * 4).astype(np.int8) + 3, wanted)
+    expected = expect(k, arrays := make_arrays(k, "random"), {}, "random")["q"]
+    assert len(np.unique(expected.values)) > 5
+    assert np.count_nonzero(expected.bound) < 30
+    assert not is_right(np.trunc(np.square(arrays["x"]).sum(axis=1) * 4).astype(np.int8) + 3, expected)
 
 
 def test_an_integer_is_off_where_its_float_is_near_a_boundary_and_nowhere_else() -> None:
     k = kernel(QUANTISED, M=3000, N=4)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")["q"]
+    expected = expect(k, arrays, {}, "random")["q"]
     scaled = 10000 * np.sum(arrays["x"].astype(np.float64) ** 2, axis=1)
     to_boundary = np.abs(scaled - np.floor(scaled) - 0.5)
-    free = wanted.bound > 0
+    free = expected.bound > 0
     assert 0 < np.count_nonzero(free) < 0.1 * free.size
     assert np.all(to_boundary[free] < 0.06)
     assert np.all(to_boundary[~free] > 0.001)
     for m in (int(np.argmax(free)), int(np.argmin(free))):
         for by in (-2, -1, 1, 2):
-            found = wanted.values.copy()
+            found = expected.values.copy()
             found[m] += by
-            towards = np.sign(scaled[m] - wanted.values[m])
+            towards = np.sign(scaled[m] - expected.values[m])
             if by == towards:
-                assert is_right(found, wanted) == free[m]
+                assert is_right(found, expected) == free[m]
             elif abs(by) == 2:
-                assert not is_right(found, wanted)
+                assert not is_right(found, expected)
 
 
 @pytest.mark.parametrize("value", ["x[m] * 30", "x[m] / 3", "x[m]", "f32(i[m]) * 0.37", "-(x[m] * 30)"])
@@ -98,36 +98,36 @@ def test_an_integer_from_a_product_and_a_sum_may_be_contracted() -> None:
     text += "for m in M { q[m] = sat_i32(round(x[m] * 30000 + y[m], even)); }"
     k = kernel(text, M=20_000)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")["q"]
+    expected = expect(k, arrays, {}, "random")["q"]
     once = np.rint((arrays["x"].astype(np.float64) * 30000 + arrays["y"]).astype(F32)).astype(np.int32)
     twice = np.rint(arrays["x"] * F32(30000) + arrays["y"]).astype(np.int32)
     assert np.any(once != twice)
-    assert is_right(once, wanted)
-    assert is_right(twice, wanted)
-    assert not is_right(once + 1, wanted)
+    assert is_right(once, expected)
+    assert is_right(twice, expected)
+    assert not is_right(once + 1, expected)
 
 
 def test_saturated_integers_are_exact() -> None:
     k = kernel(QUANTISED.replace("i32", "i8").replace("10000", "1000"), M=500, N=30)
-    wanted = expect(k, make_arrays(k, "random"), {}, "random")["q"]
-    assert np.all(wanted.values == 127)
-    assert wanted.is_exact
+    expected = expect(k, make_arrays(k, "random"), {}, "random")["q"]
+    assert np.all(expected.values == 127)
+    assert expected.is_exact
 
 
 def test_small_integers_are_exact_when_they_are_floats_on_the_way() -> None:
     k = kernel(QUANTISED.replace("10000", "3"), M=50, N=30)
-    wanted = expect(k, make_arrays(k, "integers"), {}, "integers")["q"]
-    assert wanted.is_exact
+    expected = expect(k, make_arrays(k, "integers"), {}, "integers")["q"]
+    assert expected.is_exact
 
 
 def test_a_float_that_is_cut_may_lie_on_either_side_of_a_whole_number() -> None:
     k = kernel(QUANTISED.replace("round(s[m] * 10000, even)", "s[m]"), M=1, N=4)
     arrays = {"x": np.array([[0.6, 0.8, 1, 1]], F32)}
-    wanted = expect(k, arrays, {}, "random")["q"]
-    assert is_right([2], wanted)
-    assert is_right([3], wanted)
-    assert not is_right([1], wanted)
-    assert not is_right([5], wanted)
+    expected = expect(k, arrays, {}, "random")["q"]
+    assert is_right([2], expected)
+    assert is_right([3], expected)
+    assert not is_right([1], expected)
+    assert not is_right([5], expected)
 
 
 def test_integers_pass_on_by_how_much_they_may_differ() -> None:
@@ -137,14 +137,14 @@ def test_integers_pass_on_by_how_much_they_may_differ() -> None:
     k = kernel(head + text.replace("10000", "100"), M=40, N=5, K=6)
     arrays = make_arrays(k, "random")
     arrays["t"][:] = 0
-    wanted = expect(k, arrays, {}, "random")
+    expected = expect(k, arrays, {}, "random")
     scaled = 100 * np.sum(arrays["x"].astype(np.float64) ** 2, axis=1)
     arrays["x"][0] *= np.sqrt((np.floor(scaled[0]) + 0.5) / scaled[0]).astype(F32)  # to a boundary
     near = expect(k, arrays, {}, "random")
     by = np.abs(arrays["w"].astype(np.float64)).T @ np.eye(40)[0]
-    assert np.array_equal(near["t"].bound - wanted["t"].bound, by)
-    assert np.all(near["u"].bound - wanted["u"].bound >= np.floor(by / 16))
-    assert np.all(near["u"].bound - wanted["u"].bound <= np.floor(by / 16) + 1)
+    assert np.array_equal(near["t"].bound - expected["t"].bound, by)
+    assert np.all(near["u"].bound - expected["u"].bound >= np.floor(by / 16))
+    assert np.all(near["u"].bound - expected["u"].bound <= np.floor(by / 16) + 1)
     assert np.all(near["y"].bound >= near["u"].bound / 2)
 
 
@@ -153,21 +153,21 @@ def test_what_is_computed_from_integers_differs_as_they_do() -> None:
     text += "for m in M { u[m] = q[m] * i32(w[m]); } for m in M { v[m] = q[m - 1] else 9; }"
     k = kernel("in w: i8[M]; out u: i32[M]; out v: i32[M];" + text, M=500, N=4)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")
-    free = wanted["v"].bound[1:] > 0
+    expected = expect(k, arrays, {}, "random")
+    free = expected["v"].bound[1:] > 0
     assert 0 < np.count_nonzero(free) < 50
-    assert wanted["v"].bound[0] == 0
+    assert expected["v"].bound[0] == 0
     weights = np.abs(arrays["w"].astype(np.float64))
-    assert np.array_equal(wanted["u"].bound[:-1], wanted["v"].bound[1:] * weights[:-1])
+    assert np.array_equal(expected["u"].bound[:-1], expected["v"].bound[1:] * weights[:-1])
 
 
 def test_each_output_is_exact_for_itself() -> None:
     text = "in x: f32[M]; out y: f32[M]; out z: f32[M];"
     text += "for m in M { y[m] = x[m] * 1048576 * 32; } for m in M { z[m] = x[m] * 3; }"
     k = kernel(text, M=50)
-    wanted = expect(k, make_arrays(k, "integers"), {}, "integers")
-    assert wanted["z"].is_exact
-    assert not wanted["y"].is_exact
+    expected = expect(k, make_arrays(k, "integers"), {}, "integers")
+    assert expected["z"].is_exact
+    assert not expected["y"].is_exact
 
 
 def test_samples_of_integers_agree_with_the_whole() -> None:
@@ -183,11 +183,11 @@ def test_samples_of_integers_agree_with_the_whole() -> None:
 def test_a_float_that_is_rounded_to_a_whole_number_may_be_the_next_one() -> None:
     k = kernel(QUANTISED.replace("i32[M]", "f32[M]").replace("sat_i32", ""), M=3000, N=30)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")["q"]
+    expected = expect(k, arrays, {}, "random")["q"]
     x = arrays["x"]
-    assert is_right(np.rint(in_turn(x * x) * F32(10000)), wanted)
-    assert np.count_nonzero(wanted.bound < 0.5) > 100
-    assert not is_right(wanted.values + 1, wanted)
+    assert is_right(np.rint(in_turn(x * x) * F32(10000)), expected)
+    assert np.count_nonzero(expected.bound < 0.5) > 100
+    assert not is_right(expected.values + 1, expected)
 
 
 # --- narrower types ---------------------------------------------------------------------------------------
@@ -196,11 +196,11 @@ def test_a_float_that_is_rounded_to_a_whole_number_may_be_the_next_one() -> None
 def test_a_cast_to_a_narrower_type_rounds() -> None:
     k = kernel("in x: f32[M]; out y: f32[M]; for m in M { y[m] = f32(bf16(x[m] * 3)); }", M=500)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")["y"]
+    expected = expect(k, arrays, {}, "random")["y"]
     bf16 = DTYPES["bf16"].numpy()
     found = (arrays["x"] * F32(3)).astype(bf16)
-    assert is_right(found.astype(F32), wanted)
-    assert not is_right((found.astype(F32) * F32(1 + 2**-7)), wanted)
+    assert is_right(found.astype(F32), expected)
+    assert not is_right((found.astype(F32) * F32(1 + 2**-7)), expected)
 
 
 def test_integers_too_large_for_a_narrower_type_are_not_exact_in_it() -> None:
@@ -228,10 +228,10 @@ def test_a_sum_that_is_stored_in_a_narrower_type_rounds() -> None:
     text += "for m in M { y[m] = f32(s[m]) * 3; }"
     k = kernel(text, M=500, N=8)
     arrays = make_arrays(k, "random")
-    wanted = expect(k, arrays, {}, "random")["y"]
+    expected = expect(k, arrays, {}, "random")["y"]
     found = in_turn(arrays["x"]).astype(DTYPES["bf16"].numpy()).astype(F32) * F32(3)
-    assert is_right(found, wanted)
-    assert not is_right(found * F32(1 + 2**-7), wanted)
+    assert is_right(found, expected)
+    assert not is_right(found * F32(1 + 2**-7), expected)
 
 
 NARROWED = "in x: f32[M, N]; in z: f32[M, N]; inout s: bf16[M] accumulate f32;"
@@ -267,9 +267,9 @@ def test_a_sum_that_goes_on_may_be_rounded_in_between(text: str, fill: str) -> N
         first = narrowed(in_turn(np.concatenate([s[:, None].astype(F32), x], axis=1))).astype(F32)
         fold = FOLDS.get(text, np.add)
         found = narrowed(fold.accumulate(np.concatenate([first[:, None], z], axis=1), axis=1)[:, -1])
-    wanted = expect(k, arrays, {}, fill)["s"]
-    assert is_right(found, wanted)
-    assert not is_right(found.astype(F32) + 4 * float(np.max(wanted.bound)) + 1e-3, wanted)
+    expected = expect(k, arrays, {}, fill)["s"]
+    assert is_right(found, expected)
+    assert not is_right(found.astype(F32) + 4 * float(np.max(expected.bound)) + 1e-3, expected)
     if text != "in order":
         assert is_right(found, expect(k, arrays, {}, fill, 80)["s"])
 

@@ -163,9 +163,9 @@ def test_a_lost_subnormal_number_is_wrong_in_a_strict_kernel_alone() -> None:
     kept, lost = x.astype(DTYPES["bf16"].numpy()), np.zeros(4, DTYPES["bf16"].numpy())
     for strict, may_be_lost in (("", True), ("strict ", False)):
         kernel = bind(parse_kernel(Source("k.ir", strict + text)), {"N": 4})
-        wanted = expect(kernel, {"x": x, "y": lost}, {}, "edges")["y"]
-        assert find_deviation(kept, wanted).ratio <= 1
-        assert (find_deviation(lost, wanted).ratio <= 1) is may_be_lost
+        reference = expect(kernel, {"x": x, "y": lost}, {}, "edges")["y"]
+        assert find_deviation(kept, reference).ratio <= 1
+        assert (find_deviation(lost, reference).ratio <= 1) is may_be_lost
 
 
 def test_a_kernel_is_a_callable_in_python() -> None:

@@ -81,11 +81,11 @@ def exact(function: str, given: Array) -> Array:
 
 def error_in_places(function: str, made: Array, given: Array) -> float:
     """Return the largest error, in units in the last place; infinities and not-a-number have to be the same."""
-    wanted = exact(function, given)
+    expected = exact(function, given)
     with np.errstate(all="ignore"):
-        nearest = wanted.astype(np.float32)
+        nearest = expected.astype(np.float32)
         size = np.spacing(np.abs(nearest)).astype(np.float64)
-        errors = np.abs(made.astype(np.float64) - wanted) / size
+        errors = np.abs(made.astype(np.float64) - expected) / size
     ends = ~np.isfinite(nearest)
     np.testing.assert_array_equal(made[ends], nearest[ends])
     return float(errors[~ends].max())
@@ -140,12 +140,12 @@ def test_special_values_are_those_of_the_exact_function(function: str) -> None:
     given = SPECIAL
     if OPS[function].arity == 2:
         given = np.stack([np.repeat(SPECIAL, len(SPECIAL)), np.tile(SPECIAL, len(SPECIAL))])
-    made, wanted = performed(function, 1, given), exact(function, given)
-    zeros = (wanted == 0) & (function != "tanh")  # whose polynomial adds zeros of both signs
-    np.testing.assert_array_equal(np.signbit(made[zeros]), np.signbit(wanted[zeros]))
-    finite = np.isfinite(wanted)
-    np.testing.assert_array_equal(made[~finite], wanted[~finite].astype(np.float32))
-    np.testing.assert_allclose(made[finite], wanted[finite], rtol=1e-6, atol=2e-45)
+    made, expected = performed(function, 1, given), exact(function, given)
+    zeros = (expected == 0) & (function != "tanh")  # whose polynomial adds zeros of both signs
+    np.testing.assert_array_equal(np.signbit(made[zeros]), np.signbit(expected[zeros]))
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(made[~finite], expected[~finite].astype(np.float32))
+    np.testing.assert_allclose(made[finite], expected[finite], rtol=1e-6, atol=2e-45)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)

@@ -41,7 +41,7 @@ def test_whole_numbers_within_the_type_are_exact_and_no_others_are_taken(
 
 
 @pytest.mark.parametrize("value", [1.0, 1.5, np.float64(1), nan, True, np.bool_(True), "1", None, [1]])
-def test_what_is_no_whole_number_is_refused_where_one_is_wanted(value: object) -> None:
+def test_what_is_no_whole_number_is_refused_where_one_is_required(value: object) -> None:
     with pytest.raises(UsageProblem, match="`s` is i64: a whole number from"):
         scalar_value("s", DTYPES["i64"], value)
 
@@ -79,7 +79,7 @@ def test_infinities_and_nan_are_numbers_of_floats() -> None:
 
 
 @pytest.mark.parametrize("value", ["2.5", True, None, 1j, [2.0]])
-def test_what_is_no_number_is_refused_where_a_float_is_wanted(value: object) -> None:
+def test_what_is_no_number_is_refused_where_a_float_is_required(value: object) -> None:
     with pytest.raises(UsageProblem, match="`s` is f32: a number, not "):
         scalar_value("s", DTYPES["f32"], value)
 

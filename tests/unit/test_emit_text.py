@@ -35,8 +35,8 @@ x, y = Index.of("x"), Index.of("y")
         ("sqrtl", "sqrtl_"),
     ],
 )
-def test_identifiers_are_never_words_of_c_or_of_headers(wanted: str, identifier: str) -> None:
-    assert Names().take(wanted) == identifier
+def test_identifiers_are_never_words_of_c_or_of_headers(expected: str, identifier: str) -> None:
+    assert Names().take(expected) == identifier
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="the headers are read by gcc")

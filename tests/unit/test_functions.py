@@ -87,11 +87,11 @@ def test_a_function_is_as_exact_as_it_states(name: str, hw: str) -> None:
     packed = packed_arrays(prepared.packers, {"x": x, "y": np.zeros_like(x)}, {})
     made = run_program(prepared.compiled, packed, {}).arrays["y"].astype(np.float64)
     with np.errstate(all="ignore"):
-        wanted: Any = EXACT[name](x.astype(np.float64))
-    fine = np.isfinite(wanted) & (np.abs(wanted) > np.finfo(np.float32).tiny)
+        expected: Any = EXACT[name](x.astype(np.float64))
+    fine = np.isfinite(expected) & (np.abs(expected) > np.finfo(np.float32).tiny)
     stated = Library()[name].ulp
-    size = np.spacing(np.abs(wanted if stated is not None else x).astype(np.float32)).astype(np.float64)
-    assert np.max(np.abs(made - wanted)[fine] / size[fine]) <= (stated or 2)
+    size = np.spacing(np.abs(expected if stated is not None else x).astype(np.float32)).astype(np.float64)
+    assert np.max(np.abs(made - expected)[fine] / size[fine]) <= (stated or 2)
 
 
 @pytest.mark.parametrize("hw", ["generic-c", "x86-avx2"])

@@ -48,11 +48,11 @@ def test_the_interpreter_computes_what_numpy_does(name: str, fill: str) -> None:
         outputs = {o.name: o.dtype for o in bound.operands if o.role in ("out", "inout")}
         arrays = {n: a for n, a in make_arrays(bound, fill).items() if kernel.operand(n).role != "out"}
         with np.errstate(all="ignore"):
-            wanted = row.of(widened(kernel, arrays), sizes)
+            expected = row.of(widened(kernel, arrays), sizes)
             exact = interpret(kernel, arrays, sizes, scalars, exact=True)
             rounded = interpret(kernel, arrays, sizes, scalars)
         for output, dtype in outputs.items():
-            right = np.asarray(wanted[output])
+            right = np.asarray(expected[output])
             if dtype.is_integer:
                 assert np.array_equal(rounded[output], right.astype(np.int64).astype(dtype.numpy())), sizes
                 continue

@@ -66,9 +66,9 @@ def test_a_convolution_of_bfloat16_is_rounded_once(first: bool, stride: int, pad
         else (arrays["X"], arrays["F"])
     )
     made = convolve(x, f, (stride, stride), margins=(pad, pad, pad, pad))
-    wanted = arrays["Y"].astype(np.float64) + (made.transpose(0, 3, 1, 2) if first else made)
+    expected = arrays["Y"].astype(np.float64) + (made.transpose(0, 3, 1, 2) if first else made)
     found = interpret(kernel, arrays, sizes)["Y"]
-    assert np.array_equal(found, wanted.astype(np.float32).astype(found.dtype))
+    assert np.array_equal(found, expected.astype(np.float32).astype(found.dtype))
 
 
 @pytest.mark.parametrize("margins", [(0, 0, 0, 0), (1, 0, 0, 2), (0, 3, 2, 1)])
@@ -81,5 +81,5 @@ def test_a_convolution_has_margins_strides_and_dilations_of_its_own_for_each_sid
     sizes |= dict(zip(("dilation_h", "dilation_w"), dilation, strict=True))
     sizes |= dict(zip(("top", "left", "bottom", "right"), margins, strict=True))
     arrays = small_integers(kernel, sizes)
-    wanted = arrays["Y"] + convolve(arrays["X"], arrays["F"], stride, dilation, margins)
-    assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], wanted)
+    expected = arrays["Y"] + convolve(arrays["X"], arrays["F"], stride, dilation, margins)
+    assert np.array_equal(interpret(kernel, arrays, sizes)["Y"], expected)

@@ -302,9 +302,9 @@ def test_completion_in_a_description_knows_keys_words_and_names(editor: Editor, 
         ("    emit: semantics", 4, {"semantics", "emit", "cost", "for"}, "units"),
         ("@ spad", 2, {"dram", "spad", "sums", "weights"}, "i8"),
     ]
-    for mark, ahead, wanted, other in asked:
+    for mark, ahead, expected, other in asked:
         found = labels(editor.at("completion", path, text, mark, ahead))
-        assert wanted <= found, mark
+        assert expected <= found, mark
         assert other not in found, mark
 
 

@@ -122,9 +122,9 @@ def test_words_name_one_value_several_or_any() -> None:
         (replace(asked(f"{RVV}@Q=2,4", OPEN), packed=("B",)), "`--packed` and a program for several lengths"),
     ],
 )
-def test_what_cannot_be_is_refused(wanted: Request, said: str) -> None:
+def test_what_cannot_be_is_refused(expected: Request, said: str) -> None:
     with pytest.raises(UsageProblem, match=said):
-        compile_request(wanted, "lower")
+        compile_request(expected, "lower")
 
 
 def test_an_artifact_of_several_machines_has_one_length_of_each() -> None:

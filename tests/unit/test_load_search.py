@@ -221,8 +221,8 @@ def deliver(
     value: Expr, target: Read, valid: Index | None = None, machine: Machine = AVX512
 ) -> OperandMove | None:
     memory = "zmm" if isinstance(value, Read) and value.buffer.startswith("$") else ""
-    wanted = LoadRequest(value, memory, value.dtype, (16,), (valid,))
-    return find_operand_store(search(machine), target, value, "", None, wanted)
+    expected = LoadRequest(value, memory, value.dtype, (16,), (valid,))
+    return find_operand_store(search(machine), target, value, "", None, expected)
 
 
 def test_a_register_is_stored_in_a_row() -> None:

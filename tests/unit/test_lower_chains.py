@@ -84,5 +84,5 @@ def test_results_are_those_of_numpy(n: int) -> None:
     x = np.random.default_rng(0).standard_normal(n).astype(np.float32)
     found = np.zeros_like(x)
     kernel(x=x, y=found)
-    wanted = np.tanh(np.tanh(x.astype(np.float64)) * 2)
-    np.testing.assert_allclose(found, wanted, rtol=2e-6)
+    expected = np.tanh(np.tanh(x.astype(np.float64)) * 2)
+    np.testing.assert_allclose(found, expected, rtol=2e-6)

@@ -81,10 +81,10 @@ def test_what_is_gained_and_lost_is_listed(tmp_path: Path, capsys: pytest.Captur
 
 def test_several_processes_find_what_one_does(tmp_path: Path) -> None:
     machine, _ = two(tmp_path)
-    wanted = [Asked(case, machine) for case in (BYTES, DOUBLES)]
+    requests = [Asked(case, machine) for case in (BYTES, DOUBLES)]
     seen: list[int] = []
-    found = predict_all(wanted, 2, lambda number, _: seen.append(number))
-    assert found == [predict(asked) for asked in wanted]
+    found = predict_all(requests, 2, lambda number, _: seen.append(number))
+    assert found == [predict(asked) for asked in requests]
     assert sorted(seen) == [0, 1]
 
 

@@ -59,5 +59,5 @@ def test_partial_sums_that_overflow_to_either_side_leave_a_sum_open(
 ) -> None:
     kernel = bind(parse_kernel(Source("total.ir", TOTAL)), {"K": len(terms)})
     x = np.array(terms, np.float16)
-    wanted = expect(kernel, {"x": x, "y": np.zeros((), np.float16)}, {}, "edges")["y"]
-    assert np.isinf(wanted.bound).all() == is_open
+    expected = expect(kernel, {"x": x, "y": np.zeros((), np.float16)}, {}, "edges")["y"]
+    assert np.isinf(expected.bound).all() == is_open

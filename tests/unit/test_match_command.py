@@ -63,10 +63,10 @@ def numbers(found: dict[str, Any]) -> tuple[int, int, int]:
     ],
 )
 def test_counts_of_a_kernel_are_those_of_what_it_computes(
-    kernel: str, mode: str, wanted: tuple[int, int, int], capsys: pytest.CaptureFixture[str]
+    kernel: str, mode: str, expected: tuple[int, int, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = answer(capsys, kernel, "--hw", "matmul-16x16x16", "--count", mode, "--instruction", "matmul")
-    assert numbers(found) == wanted
+    assert numbers(found) == expected
     assert found["mode"] == mode
 
 

@@ -119,11 +119,11 @@ def test_what_is_found_computes_what_the_kernel_does(pattern: Pattern, value: st
         o.name: numbers.integers(-9, 9, [s.value or 1 for s in o.shape]).astype(np.float32)
         for o in routine.operands
     }
-    wanted = interpret(routine, arrays, {})["Y"]
+    expected = interpret(routine, arrays, {})["Y"]
     found = mappings(pattern, routine)
     for mapping in found:
         done = perform(statement, pattern, mapping, arrays, Cut({}, mapping.groups), {})
-        np.testing.assert_array_equal(done, wanted, mapping.ident)
+        np.testing.assert_array_equal(done, expected, mapping.ident)
     assert len(found) == 2
 
 

@@ -71,11 +71,11 @@ def test_factors_and_summands_of_channels_are_in_the_filters(behind: Node, bias:
     of = {"t": t, **CONSTANTS}
     if behind.op == "BatchNormalization":
         gain, shift, mean, variance = (CONSTANTS[n].reshape(-1, 1, 1) for n in behind.inputs[1:])
-        wanted = gain * (t - mean) / np.sqrt(variance + 1e-3) + shift
+        expected = gain * (t - mean) / np.sqrt(variance + 1e-3) + shift
     else:
         a, b = (of[name] for name in behind.inputs)
-        wanted = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[behind.op](a, b)
-    np.testing.assert_allclose(convolved(found), wanted, rtol=1e-5, atol=1e-5)
+        expected = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[behind.op](a, b)
+    np.testing.assert_allclose(convolved(found), expected, rtol=1e-5, atol=1e-5)
 
 
 def test_several_behind_each_other_are_folded() -> None:

@@ -99,14 +99,14 @@ ONNX's evaluator takes a NaN of a window of MaxPool by where it lies; torch take
 @pytest.mark.parametrize("known", [True, False], ids=["constants", "inputs"])
 def test_nan_is_the_maximum_and_the_minimum_and_is_found_first(known: bool) -> None:
     wrong: list[str] = []
-    for name, (nodes, more, wanted) in OF_NAN.items():
+    for name, (nodes, more, expected) in OF_NAN.items():
         read = {operand for node in nodes for operand in node[1]}
         inputs: dict[str, Array] = {k: v for k, v in {"x": X, "i": IMAGE}.items() if k in read}
         if not known:
             inputs |= {key: np.asarray(value, np.float32) for key, value in more.items()}
         (found,) = interpreted(nodes, inputs, ["y"], **(more if known else {}))
-        if not np.array_equal(found, wanted.astype(found.dtype), equal_nan=found.dtype.kind == "f"):
-            wrong.append(f"{name}: {found.tolist()}, not {wanted.tolist()}")
+        if not np.array_equal(found, expected.astype(found.dtype), equal_nan=found.dtype.kind == "f"):
+            wrong.append(f"{name}: {found.tolist()}, not {expected.tolist()}")
     assert not wrong
 
 
@@ -139,14 +139,14 @@ def test_zeros_keep_their_sign_where_the_standard_says_so() -> None:
         (found,) = interpreted(nodes, {"x": ZEROS}, ["y"], **known)
         model = make(nodes, {"x": ZEROS}, ["y"], known, 24)
         with np.errstate(all="ignore"):  # poles, and numbers that have no logarithm
-            wanted = evaluated(model, {"x": ZEROS})[0]
+            expected = evaluated(model, {"x": ZEROS})[0]
         if op in (
             "Relu",
             "PRelu",
         ):  # of which the evaluator makes a maximum, and a product: onnxruntime does not
-            wanted = ZEROS
-        if signs(found) != signs(wanted):
-            wrong.append(f"{op}: {found}, not {wanted}")
+            expected = ZEROS
+        if signs(found) != signs(expected):
+            wrong.append(f"{op}: {found}, not {expected}")
     assert not wrong
 
 

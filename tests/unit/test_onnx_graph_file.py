@@ -41,10 +41,12 @@ def written(folder: Path, change: Callable[[Any], None] = lambda _: None) -> Pat
 
 
 def test_what_was_written_is_read_again(tmp_path: Path) -> None:
-    found, wanted = read_folder(written(tmp_path)), program()
-    assert (found.inputs, found.outputs, found.steps) == (wanted.inputs, wanted.outputs, wanted.steps)
-    assert found.kernels == wanted.kernels
-    assert [a.tobytes() for a in found.constants.values()] == [a.tobytes() for a in wanted.constants.values()]
+    found, expected = read_folder(written(tmp_path)), program()
+    assert (found.inputs, found.outputs, found.steps) == (expected.inputs, expected.outputs, expected.steps)
+    assert found.kernels == expected.kernels
+    assert [a.tobytes() for a in found.constants.values()] == [
+        a.tobytes() for a in expected.constants.values()
+    ]
 
 
 def set_at(*path: str | int, value: object) -> Callable[[Any], None]:

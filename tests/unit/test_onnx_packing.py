@@ -73,8 +73,8 @@ def test_results_are_equal_and_the_model_holds_the_packed_weights(tmp_path: Path
     assert not any("_pack_" in name for name in emitted.files)
     assert any("a1_packed" in str(text) for text in emitted.files.values())
     found = CompiledModel(library)({"x": X})["y"]
-    (wanted,) = evaluated(made, {"x": X})
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-2)
+    (expected,) = evaluated(made, {"x": X})
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-2)
     for name, content in folder_files(program).items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     again = compile_program_of(read_folder(tmp_path / "graph.json"), how, runs=True)

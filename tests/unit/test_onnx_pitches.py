@@ -68,5 +68,5 @@ def test_results_are_those_of_dense_rows() -> None:
     found = imported(model)
     assert find_pitches(found.whole(), load_machine("x86-avx512")) != {}
     made = compile_model(found, "x86-avx512")
-    (wanted,) = evaluated(model, {"x": x})
-    np.testing.assert_allclose(made({"x": x})["y"], wanted, rtol=1e-4, atol=1e-3)
+    (expected,) = evaluated(model, {"x": x})
+    np.testing.assert_allclose(made({"x": x})["y"], expected, rtol=1e-4, atol=1e-3)

@@ -26,16 +26,16 @@ def whole(*sizes: int) -> Array:
 def cropped(full: list[int], more: list[int], image: Array, given: Attributes) -> tuple[list[int], list[int]]:
     """Return where the result begins in the sum of all taps, and its sizes, by the formulas of the standard."""
     count = len(full)
-    kind, wanted = given.get("auto_pad", "NOTSET"), given.get("output_shape")
+    kind, expected = given.get("auto_pad", "NOTSET"), given.get("output_shape")
     pads = [0] * (2 * count) if kind == "VALID" else given.get("pads", [0] * (2 * count))
-    if wanted is None and kind.startswith("SAME"):
-        wanted = [size * stride for size, stride in zip(image.shape[2:], given["strides"], strict=True)]
-    if wanted is None:
+    if expected is None and kind.startswith("SAME"):
+        expected = [size * stride for size, stride in zip(image.shape[2:], given["strides"], strict=True)]
+    if expected is None:
         return pads[:count], [
             f + m - pads[n] - pads[count + n] for n, (f, m) in enumerate(zip(full, more, strict=True))
         ]
-    totals = [f + m - size for f, m, size in zip(full, more, wanted, strict=True)]
-    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in totals], wanted
+    totals = [f + m - size for f, m, size in zip(full, more, expected, strict=True)]
+    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in totals], expected
 
 
 def defined(x: Array, w: Array, bias: Array, given: Attributes) -> Array:

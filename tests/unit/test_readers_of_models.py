@@ -145,11 +145,11 @@ def test_a_graph_file_that_is_no_json_is_refused(text: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", ["<f4", ">f4", "<i8", "?", "<f2"])
 def test_an_array_of_numbers_is_read(dtype: str, order: Any, tmp_path: Path) -> None:
-    wanted = np.asarray(np.arange(6).reshape(2, 3) % 2, dtype, order=order)
-    np.save(tmp_path / "a.npy", wanted)
+    expected = np.asarray(np.arange(6).reshape(2, 3) % 2, dtype, order=order)
+    np.save(tmp_path / "a.npy", expected)
     found = constants_of({"w": str(tmp_path / "a.npy")})["w"]
     assert found.dtype.isnative
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(found, expected)
 
 
 def header(text: str, data: bytes = b"") -> bytes:
@@ -212,8 +212,8 @@ def test_what_is_no_number_is_no_constant(word: str) -> None:
         ("448", "f8e4m3", 448),
     ],
 )
-def test_a_constant_has_the_value_that_is_written(word: str, dtype: str, wanted: float) -> None:
-    assert in_type(constants_of({"w": word})["w"], dtype) == wanted
+def test_a_constant_has_the_value_that_is_written(word: str, dtype: str, expected: float) -> None:
+    assert in_type(constants_of({"w": word})["w"], dtype) == expected
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ def test_parts_of_the_sizes_are_shown_by_the_last_schedule() -> None:
         source_of("gemm_f32"), "x86-avx2", {"M": "1..64@1,16", "N": 32, "K": 32}, heuristic="greedy"
     )
     compilation = compile_request(request)
-    found = report_of(request, compilation, recording_of(request, compilation, wanted=True))
+    found = report_of(request, compilation, recording_of(request, compilation, is_recorded=True))
     assert found.sizes == "K = 32, M = 3..64@16, N = 32"
     assert line(found, "schedule", "nest 0").own == ("s0",)
 

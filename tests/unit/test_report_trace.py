@@ -23,7 +23,7 @@ CASES = [
 def trace(kernel: str, machine: str, sizes: dict[str, int]) -> dict[str, Any]:
     request = Request(source_of(kernel), machine, sizes, heuristic="greedy")
     made = compile_request(request)
-    return json.loads(trace_of(request, made, recording_of(request, made, wanted=True)))
+    return json.loads(trace_of(request, made, recording_of(request, made, is_recorded=True)))
 
 
 def problems(trace: dict[str, Any]) -> list[str]:
@@ -112,5 +112,5 @@ def test_a_program_for_several_lengths_is_not_simulated() -> None:
     request = Request(source_of("gemm_f32"), "riscv-rvv@Q=any", {"M": 4, "N": 64, "K": 8}, heuristic="greedy")
     made = compile_request(request)
     with pytest.raises(UsageProblem) as refused:
-        recording_of(request, made, wanted=True)
+        recording_of(request, made, is_recorded=True)
     assert refused.value.diagnostics[0].code == "several-lengths"

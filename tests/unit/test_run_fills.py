@@ -67,10 +67,10 @@ def test_a_few_inputs_are_not_finite_and_most_results_are(kernel: Kernel) -> Non
     arrays = make_arrays(kernel, "edges")
     given = [a for o in kernel.operands if (a := arrays.get(o.name)) is not None and o.role != "out"]
     assert any(np.isnan(a.astype(np.float64)).any() for a in given)
-    for wanted in expect(kernel, arrays, {}, "edges").values():
-        odd = np.count_nonzero(~np.isfinite(wanted.values))
-        assert 0 < odd < wanted.values.size / 2
-        assert np.isfinite(wanted.bound).all()  # all of them are compared
+    for expected in expect(kernel, arrays, {}, "edges").values():
+        odd = np.count_nonzero(~np.isfinite(expected.values))
+        assert 0 < odd < expected.values.size / 2
+        assert np.isfinite(expected.bound).all()  # all of them are compared
 
 
 def test_what_reaches_all_results_stays_finite() -> None:
@@ -158,6 +158,6 @@ def test_requantised_results_differ_in_every_column() -> None:
     """An addend as large as its type allows would leave nothing to be seen of the sums of products."""
     kernel = shipped("gemm_u8s8_requant", M=19, N=19, K=17)
     arrays, scalars = make_arrays(kernel, "peaks"), make_scalars(kernel, "peaks")
-    wanted = expect(kernel, arrays, scalars, "peaks")["C"]
-    assert len(np.unique(wanted.values)) > 50
-    assert not wanted.bound.any()
+    expected = expect(kernel, arrays, scalars, "peaks")["C"]
+    assert len(np.unique(expected.values)) > 50
+    assert not expected.bound.any()

@@ -83,7 +83,7 @@ def test_the_users_choice_comes_first_and_alone(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ISAMAP_CC", "clang")
     assert find_compiler(()).name == "clang"
-    assert find_compiler((), wanted="gcc").name == "gcc"
+    assert find_compiler((), compiler_name="gcc").name == "gcc"
     with pytest.raises(MissingTool, match="there is no C compiler"):
         find_compiler((), allowed=("gcc",))
 
@@ -117,7 +117,7 @@ def test_a_compiler_that_takes_too_long_is_stopped_and_the_code_not_blamed(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(toolchain, "SECONDS", 3)
     with pytest.raises(MissingTool) as found:
-        build(find_compiler((), wanted="gcc"), (), {"f.c": "int f(void);\nint g(void);\n"}, "f.c")
+        build(find_compiler((), compiler_name="gcc"), (), {"f.c": "int f(void);\nint g(void);\n"}, "f.c")
     assert found.value.render() == (
         "error[compiler-timeout]: gcc was stopped after 3 s, over the emitted f.c of 2 lines\n"
         "  note: compiler: gcc 9\n"
@@ -146,7 +146,7 @@ def test_a_compiler_that_does_not_say_its_version_is_no_compiler_that_is_missing
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.setattr(toolchain, "SECONDS", 0.2)
     with pytest.raises(MissingTool) as found:
-        find_compiler((), wanted="gcc")
+        find_compiler((), compiler_name="gcc")
     said = "error[compiler-timeout]: gcc was stopped after 0.2 s, over the question for its version"
     assert said in found.value.render()
 
@@ -179,7 +179,7 @@ def test_what_the_computer_lacks_is_not_blamed_on_the_code(
     make_compiler(tmp_path, "gcc", script)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(MissingTool) as found:
-        build(find_compiler((), wanted="gcc"), (), {"f.c": f"/* {says} */"}, "f.c")
+        build(find_compiler((), compiler_name="gcc"), (), {"f.c": f"/* {says} */"}, "f.c")
     assert found.value.exit_code == 5
     assert LACKING[says] in found.value.render()
 
@@ -202,7 +202,7 @@ def test_what_is_about_the_code_is_blamed_on_it(
     make_compiler(tmp_path, "gcc", f'case "$*" in *--version*) echo gcc 9;; {rest} esac')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(CompilerRefused):
-        build(find_compiler((), wanted="gcc"), (), {"f.c": ""}, "f.c")
+        build(find_compiler((), compiler_name="gcc"), (), {"f.c": ""}, "f.c")
 
 
 def test_a_compiler_that_is_ended_by_a_signal_is_not_blamed_on_the_code(
@@ -213,7 +213,7 @@ def test_a_compiler_that_is_ended_by_a_signal_is_not_blamed_on_the_code(
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(MissingTool, match="ended before its work was done"):
-        build(find_compiler((), wanted="gcc"), (), {"f.c": ""}, "f.c")
+        build(find_compiler((), compiler_name="gcc"), (), {"f.c": ""}, "f.c")
 
 
 @pytest.mark.parametrize("asked", ["--version", "-fsyntax-only"])
@@ -226,9 +226,9 @@ def test_a_lack_is_not_remembered_as_a_refusal(
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     for _ in range(2):
         with pytest.raises(MissingTool, match="may not open as many files"):
-            find_compiler(("-O1",), wanted="gcc")
+            find_compiler(("-O1",), compiler_name="gcc")
     (tmp_path / "well").touch()
-    assert find_compiler(("-O1",), wanted="gcc").version == "gcc 9"
+    assert find_compiler(("-O1",), compiler_name="gcc").version == "gcc 9"
 
 
 def test_a_folder_that_lets_no_code_run_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +300,7 @@ def test_headers_that_most_files_include_are_parsed_once() -> None:
 def test_a_library_of_files_whose_headers_are_parsed_once_is_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    found = find_compiler(("-O1",), wanted="gcc")
+    found = find_compiler(("-O1",), compiler_name="gcc")
     files = {f"f{n}.c": f"#include <stdint.h>\nint32_t f{n}(void) {{ return {n}; }}\n" for n in range(6)}
     calls: list[list[str]] = []
     run = toolchain.run_compiler

@@ -44,9 +44,11 @@ def price_ns(problem: Problem, **decisions: int) -> float:
     (option,) = problem.nests[0].options
     made = first_assignment(Space(0, option, dict(problem.registers), {}), {"m": 4, "n": 1})
     assert made is not None
-    wanted = {f"nest0.{name.replace('_', '.')}": value for name, value in decisions.items()}
-    assert wanted.keys() <= made.keys()
-    return float(evaluate(AnalyticModel().expression(problem, problem.nests[0], option), {**made, **wanted}))
+    expected = {f"nest0.{name.replace('_', '.')}": value for name, value in decisions.items()}
+    assert expected.keys() <= made.keys()
+    return float(
+        evaluate(AnalyticModel().expression(problem, problem.nests[0], option), {**made, **expected})
+    )
 
 
 def cache_rows(problem: Problem, number: int, **figures: float) -> Problem:

@@ -60,10 +60,10 @@ def test_what_is_cheaper_on_held_tiles_is_taken_along(heuristic: str) -> None:
     ],
 )
 def test_the_cheapest_set_is_taken_that_has_all_it_needs(
-    offered: tuple[Fusion, ...], wanted: tuple[int, ...]
+    offered: tuple[Fusion, ...], expected: tuple[int, ...]
 ) -> None:
     for heuristic in HEURISTICS:
-        assert fused(schedule(problem(*offered), heuristic=heuristic)) == wanted
+        assert fused(schedule(problem(*offered), heuristic=heuristic)) == expected
 
 
 def test_an_option_that_takes_nothing_along_has_to_pay_for_the_other_nests() -> None:

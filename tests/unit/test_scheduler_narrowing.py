@@ -67,10 +67,10 @@ def test_greedy_finds_the_same_schedule_among_the_mappings_that_are_left(
     fewer = [(len(a.options), len(b.options)) for a, b in zip(left.nests, all_.nests, strict=True)]
     assert all(a <= b for a, b in fewer)
     assert all(set(a.options) <= set(b.options) for a, b in zip(left.nests, all_.nests, strict=True))
-    found, wanted = (schedule(problem, heuristic="greedy") for problem in (left, all_))
-    assert found.nests == wanted.nests
-    assert found.cost_ns == wanted.cost_ns
-    assert found.lower_bound_ns == wanted.lower_bound_ns
+    found, expected = (schedule(problem, heuristic="greedy") for problem in (left, all_))
+    assert found.nests == expected.nests
+    assert found.cost_ns == expected.cost_ns
+    assert found.lower_bound_ns == expected.lower_bound_ns
 
 
 @pytest.mark.parametrize(("kernel", "hw", "sizes", "threads"), ASKED)
@@ -99,9 +99,9 @@ def test_inputs_passed_packed_leave_the_same_schedule_among_fewer_mappings(
     assert sum(len(n.options) for n in left.nests) < sum(len(n.options) for n in all_.nests)
     assert all(set(a.options) <= set(b.options) for a, b in zip(left.nests, all_.nests, strict=True))
     assert all(o.packed for n in left.nests for p in n.options for o in p.operands if o.tensor == "B")
-    found, wanted = (schedule(problem, heuristic="greedy") for problem in (left, all_))
-    assert found.nests == wanted.nests
-    assert (found.cost_ns, found.lower_bound_ns) == (wanted.cost_ns, wanted.lower_bound_ns)
+    found, expected = (schedule(problem, heuristic="greedy") for problem in (left, all_))
+    assert found.nests == expected.nests
+    assert (found.cost_ns, found.lower_bound_ns) == (expected.cost_ns, expected.lower_bound_ns)
 
 
 def test_what_cannot_be_taken_packed_is_refused_as_of_all_mappings() -> None:
@@ -109,9 +109,9 @@ def test_what_cannot_be_taken_packed_is_refused_as_of_all_mappings() -> None:
     asked = canonical(kernel, sizes), load_machine(hw), sizes, threads
     with pytest.raises(NoMapping) as found:
         narrow_problem(*asked, MODEL, packed=("bias",))
-    with pytest.raises(NoMapping) as wanted:
+    with pytest.raises(NoMapping) as expected:
         build_problem(*asked, packed=("bias",))
-    assert found.value.diagnostics == wanted.value.diagnostics
+    assert found.value.diagnostics == expected.value.diagnostics
     assert found.value.diagnostics[0].code == "packed-in-place"
 
 
@@ -148,10 +148,10 @@ def test_the_proven_optimum_is_that_of_all_mappings(
 ) -> None:
     left, all_ = (f(kernel, hw, sizes, threads) for f in (narrowed, whole))
 
-    found, wanted = schedule(left, limit_s=60), schedule(all_, limit_s=60)
+    found, expected = schedule(left, limit_s=60), schedule(all_, limit_s=60)
 
-    assert (found.status, wanted.status) == ("OPTIMAL", "OPTIMAL")
-    assert found.cost_ns == pytest.approx(wanted.cost_ns, rel=1e-3)
+    assert (found.status, expected.status) == ("OPTIMAL", "OPTIMAL")
+    assert found.cost_ns == pytest.approx(expected.cost_ns, rel=1e-3)
 
 
 def test_mappings_that_splitting_rules_out_cannot_win(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,9 +164,9 @@ def test_mappings_that_splitting_rules_out_cannot_win(monkeypatch: pytest.Monkey
 
     (few,), (many,) = fewer.nests, more.nests
     assert set(few.options) < set(many.options)
-    found, wanted = (schedule(problem, limit_s=60) for problem in (fewer, more))
-    assert (found.status, wanted.status) == ("OPTIMAL", "OPTIMAL")
-    assert found.cost_ns == wanted.cost_ns
+    found, expected = (schedule(problem, limit_s=60) for problem in (fewer, more))
+    assert (found.status, expected.status) == ("OPTIMAL", "OPTIMAL")
+    assert found.cost_ns == expected.cost_ns
     assert found.cost_ns is not None
     assert few.others_ns >= found.cost_ns
 

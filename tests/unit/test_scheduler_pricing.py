@@ -48,9 +48,9 @@ def cost_of(problem: Problem, words: str, **stages: int) -> float:
 def test_blocks_for_more_rows_than_there_are_cost_what_blocks_of_all_rows_do(rows: int) -> None:
     problem = gemm(rows, 512, 512)
     unrolled = "um:1 " if rows > 1 else ""
-    wanted = cost_of(problem, f"n:256 k:128 m:{rows} n:32 | k:1 {unrolled}un:16")
-    assert cost_of(problem, "n:256 k:128 m:14 n:32 | k:1 um:1 un:16") == wanted
-    assert cost_of(problem, "n:256 k:128 n:32 m:14 | k:1 un:16 um:1") == wanted
+    expected = cost_of(problem, f"n:256 k:128 m:{rows} n:32 | k:1 {unrolled}un:16")
+    assert cost_of(problem, "n:256 k:128 m:14 n:32 | k:1 um:1 un:16") == expected
+    assert cost_of(problem, "n:256 k:128 n:32 m:14 | k:1 un:16 um:1") == expected
 
 
 def test_a_copy_ahead_of_a_loop_that_runs_once_has_no_price() -> None:
@@ -61,8 +61,8 @@ def test_a_copy_ahead_of_a_loop_that_runs_once_has_no_price() -> None:
 
 def test_a_loop_that_runs_once_around_another_one_costs_nothing() -> None:
     problem = gemm(100, 512, 512)
-    wanted = cost_of(problem, "k:128 n:256 m:5 n:64 | k:1 um:1 un:16", a=1, b=2)
-    assert cost_of(problem, "k:512 m:120 k:128 n:256 m:5 n:64 | k:1 um:1 un:16", a=3, b=4) == wanted
+    expected = cost_of(problem, "k:128 n:256 m:5 n:64 | k:1 um:1 un:16", a=1, b=2)
+    assert cost_of(problem, "k:512 m:120 k:128 n:256 m:5 n:64 | k:1 um:1 un:16", a=3, b=4) == expected
 
 
 @pytest.mark.parametrize("rows", range(2, 8))

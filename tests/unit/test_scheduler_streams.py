@@ -47,8 +47,8 @@ def cost_ns(problem: Problem, option: NestOption, **decisions: int) -> float:
     space = Space(0, option, dict(problem.registers), {})
     made = first_assignment(space, BLOCK)
     assert made is not None
-    wanted = {f"nest0.{name.replace('_', '.')}": value for name, value in decisions.items()}
-    return float(evaluate(AnalyticModel().expression(problem, nest, option), {**made, **wanted}))
+    expected = {f"nest0.{name.replace('_', '.')}": value for name, value in decisions.items()}
+    return float(evaluate(AnalyticModel().expression(problem, nest, option), {**made, **expected}))
 
 
 def test_pieces_of_rows_out_of_memory_cost_less_when_they_are_asked_for() -> None:
@@ -280,8 +280,8 @@ def test_rows_that_would_not_find_room_are_not_hinted_for_nothing() -> None:
 
 def test_the_next_rows_are_asked_for_by_the_turns_of_the_loop_that_reads_these() -> None:
     problem, option = swept(long_start_ns=500.0)
-    wanted = {**SWEEP, "mapping": problem.nests[0].options.index(option), "prefetch_b": 2, "stage_b": 0}
-    fixed = {f"nest0.{name.replace('_', '.')}": value for name, value in wanted.items()}
+    expected = {**SWEEP, "mapping": problem.nests[0].options.index(option), "prefetch_b": 2, "stage_b": 0}
+    fixed = {f"nest0.{name.replace('_', '.')}": value for name, value in expected.items()}
     found = schedule(problem, fixed=fixed)
     assert [(p.operand, p.depth, p.ahead, p.cache) for p in found.nests[0].prefetches] == [("b", 1, 1, "l2")]
     kernel = make_guards_explicit(bind(shipped("gemm_f32"), {"M": 1, "N": 7680, "K": 2560}))

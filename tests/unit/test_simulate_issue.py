@@ -47,8 +47,8 @@ def done(pattern: Pattern, routine: Kernel, mapping: Mapping, cut: Cut, sizes: d
     arrays = filled(routine, sizes)
     statement = statements(routine)[0]
     found = perform(statement, pattern, mapping, arrays, cut, size_values(routine, sizes))
-    wanted = interpret(routine, arrays, sizes)[statement.assign.target.buffer]
-    return np.array_equal(found, wanted)
+    expected = interpret(routine, arrays, sizes)[statement.assign.target.buffer]
+    return np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize("k", [1, 15, 16, 17, 40])

@@ -38,11 +38,11 @@ def walked(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
     ],
 )
 def test_another_shape_walks_the_same_elements(
-    sizes: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
+    sizes: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]
 ) -> None:
-    found = reshaped(sizes, strides, wanted)
+    found = reshaped(sizes, strides, target)
     assert found is not None
-    assert walked(wanted, found) == walked(sizes, strides)
+    assert walked(target, found) == walked(sizes, strides)
 
 
 def test_a_shape_that_no_walk_reaches_is_refused() -> None:

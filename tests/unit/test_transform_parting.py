@@ -56,12 +56,12 @@ def test_a_sum_that_is_rounded_as_a_whole_stays_one() -> None:
 def test_parted_sums_are_those_that_were_one() -> None:
     whole = of(START + SUM + RESET + CANDIDATE)
     arrays = inputs(whole, SIZES)
-    wanted = interpret(whole, arrays, SIZES)
+    expected = interpret(whole, arrays, SIZES)
     parted = [r.kernel for r in rewrites(whole) if any(s.startswith("splitting:") for s in r.steps)]
     assert parted
     for rewritten in parted:
         for name, array in interpret(rewritten, arrays, SIZES).items():
-            np.testing.assert_array_equal(array, wanted[name])
+            np.testing.assert_array_equal(array, expected[name])
 
 
 def test_gates_of_a_recurrent_unit_stand_behind_their_own_products() -> None:

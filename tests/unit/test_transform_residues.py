@@ -44,9 +44,9 @@ def plain(statement: str, strict: str = "", n: int = 9, m: int = 7) -> Kernel:
 def agrees(kernel: Kernel) -> bool:
     """Return whether the kernel computes what it does with its guards made explicit."""
     arrays = make_arrays(kernel, "integers")
-    wanted = interpret(kernel, arrays, {})
+    expected = interpret(kernel, arrays, {})
     found = interpret(make_guards_explicit(kernel), arrays, {})
-    return all(np.array_equal(found[name], array) for name, array in wanted.items())
+    return all(np.array_equal(found[name], array) for name, array in expected.items())
 
 
 def test_a_transposed_convolution_is_one_of_strides_for_each_remainder() -> None:
@@ -115,14 +115,14 @@ def test_a_guard_that_lets_nothing_through_is_a_statement() -> None:
 
 @given(
     divisor=st.integers(2, 5), a=st.integers(-3, 3), b=st.integers(-3, 3), c=st.integers(-4, 4),
-    wanted=st.integers(-1, 4), op=st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
+    expected=st.integers(-1, 4), op=st.sampled_from(["==", "!=", "<", "<=", ">", ">="]),
     n=st.integers(1, 8), m=st.integers(1, 8),
     body=st.sampled_from(["y[n, m] = x[n, m];", "s[n] += x[n, m];", "y[n, m] += (x[n, m + 1] else 1);"]),
 )  # fmt: skip
 def test_any_guard_by_a_remainder_is_performed_as_it_is_written(
-    divisor: int, a: int, b: int, c: int, wanted: int, op: str, n: int, m: int, body: str
+    divisor: int, a: int, b: int, c: int, expected: int, op: str, n: int, m: int, body: str
 ) -> None:
-    guard = f"({a}*n + {b}*m + {c}) % {divisor} {op} {wanted}".replace("+ -", "- ")
+    guard = f"({a}*n + {b}*m + {c}) % {divisor} {op} {expected}".replace("+ -", "- ")
     assert agrees(plain(f"for n in N, m in M if {guard} {{ {body} }}", n=n, m=m))
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.driver.inputs import read_kernel
-from isamap.driver.matrix import Cell, Wanted, open_sizes, sizes_for, verify_cell
+from isamap.driver.matrix import Cell, CellRequest, open_sizes, sizes_for, verify_cell
 from isamap.driver.oracle import expect
 from isamap.driver.request import Request
 from isamap.ir import Kernel, bind
@@ -22,14 +22,14 @@ from isamap.syntax import parse_kernel
 NARROW = ["verify", "--all", "gemm_f32,softmax_f32", "--hw", "gemv-16", "--fill", "integers", "--jobs", "1"]
 
 
-def wanted(kernel: str, machine: str, **sizes: int) -> Wanted:
+def cell_request(kernel: str, machine: str, **sizes: int) -> CellRequest:
     source = read_kernel(kernel)
     request = Request(source, machine, sizes, heuristic="greedy")
-    return Wanted("key", kernel, machine, (request,), ("integers",))
+    return CellRequest("key", kernel, machine, (request,), ("integers",))
 
 
 def test_a_cell_says_by_what_and_on_what_it_was_verified() -> None:
-    cell = verify_cell(wanted("gemm_f32", "gemv-16", M=5, N=20, K=17))
+    cell = verify_cell(cell_request("gemm_f32", "gemv-16", M=5, N=20, K=17))
     assert (cell.verdict, cell.instructions, cell.scalar, cell.ran_on) == (
         "verified",
         ("gemv",),
@@ -43,18 +43,18 @@ def test_a_cell_says_by_what_and_on_what_it_was_verified() -> None:
 
 
 def test_an_instruction_that_does_one_iteration_is_called_scalar() -> None:
-    cell = verify_cell(wanted("gemm_f32", "generic-c", M=2, N=3, K=4))
+    cell = verify_cell(cell_request("gemm_f32", "generic-c", M=2, N=3, K=4))
     assert cell.instructions == cell.scalar != ()
 
 
 def test_a_kernel_without_a_mapping_is_no_failure_and_says_why() -> None:
-    cell = verify_cell(wanted("gemm_bf16", "gemv-16", M=5, N=20, K=17))
+    cell = verify_cell(cell_request("gemm_bf16", "gemv-16", M=5, N=20, K=17))
     assert (cell.verdict, cell.comparisons) == ("no-mapping", 0)
     assert cell.reason.startswith("no-mapping: gemv-16 has no instruction that reads or writes bf16")
 
 
 def test_what_is_mapped_and_cannot_be_scheduled_is_not_called_unmapped() -> None:
-    one = wanted("gemm_f32", "generic-c", M=64, N=64, K=4)
+    one = cell_request("gemm_f32", "generic-c", M=64, N=64, K=4)
     fixed = {"unroll.m": 64, "unroll.n": 64}  # more sums than there are registers
     cell = verify_cell(replace(one, requests=(replace(one.requests[0], fixed=fixed),)))
     assert (cell.verdict, cell.is_settled, cell.comparisons) == ("no-schedule", True, 0)
@@ -63,7 +63,7 @@ def test_what_is_mapped_and_cannot_be_scheduled_is_not_called_unmapped() -> None
 
 def test_an_emulator_that_is_not_here_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    cell = verify_cell(wanted("gemm_f32", "riscv-rvv", M=5, N=4, K=3))
+    cell = verify_cell(cell_request("gemm_f32", "riscv-rvv", M=5, N=4, K=3))
     assert (cell.verdict, cell.is_settled) == ("not-run", False)
     assert cell.reason.startswith("no-emulator: ")
 
@@ -73,7 +73,7 @@ def test_a_wrong_result_fails_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
         return expect(kernel, {name: array + 1 for name, array in arrays.items()}, *rest)
 
     monkeypatch.setattr("isamap.driver.verifying.expect", other)
-    cell = verify_cell(wanted("gemm_f32", "generic-c", M=2, N=3, K=4))
+    cell = verify_cell(cell_request("gemm_f32", "generic-c", M=2, N=3, K=4))
     assert cell.verdict == "failed"
     assert cell.reason.startswith("result-wrong: C[")
     assert cell.reason.endswith("(M=2 N=3 K=4, integers; 1 of 1)")
@@ -84,7 +84,7 @@ def test_a_mistake_of_the_compiler_fails_its_cell_alone(monkeypatch: pytest.Monk
         raise ZeroDivisionError("three")
 
     monkeypatch.setattr("isamap.driver.matrix.prepare", broken)
-    cell = verify_cell(wanted("gemm_f32", "generic-c", M=2, N=3, K=4))
+    cell = verify_cell(cell_request("gemm_f32", "generic-c", M=2, N=3, K=4))
     assert (cell.verdict, cell.reason) == ("failed", "internal-error: ZeroDivisionError: three")
 
 
@@ -118,7 +118,7 @@ def test_cells_are_kept_and_what_failed_is_done_again(
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in spoilt))
     asked: list[str] = []
 
-    def again(one: Wanted) -> Cell:
+    def again(one: CellRequest) -> Cell:
         asked.append(one.kernel)
         return Cell(one.key, one.kernel, one.machine, "failed", reason="result-wrong: as before")
 

@@ -184,21 +184,21 @@ def _cropped(
 ) -> tuple[list[int], list[int]]:
     """Return how much is left out before, and the sizes of the result, of a transposed convolution."""
     count = len(full)
-    kind, wanted = o.word("auto_pad", "NOTSET"), o.list("output_shape")
+    kind, output_shape = o.word("auto_pad", "NOTSET"), o.list("output_shape")
     pads = o.list("pads") if kind != "VALID" else None
     pads = pads or (0,) * (2 * count)
-    if len(pads) != 2 * count or len(wanted or full) < count:
+    if len(pads) != 2 * count or len(output_shape or full) < count:
         raise NotTaken(f"attributes for another number of dimensions than {count}")
-    if wanted is None and kind in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = tuple(size * s for size, s in zip(image, strides, strict=True))
-    if wanted is None:
+    if output_shape is None and kind in ("SAME_UPPER", "SAME_LOWER"):
+        output_shape = tuple(size * s for size, s in zip(image, strides, strict=True))
+    if output_shape is None:
         sizes = [f - pads[n] - pads[count + n] + more[n] for n, f in enumerate(full)]
         if min(sizes) < 0:
             raise NotTaken(f"`pads` {list(pads)} that take away more than {full}")
         return list(pads[:count]), sizes
-    wanted = wanted[-count:]
-    totals = [max(0, f + more[n] - wanted[n]) for n, f in enumerate(full)]
-    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in totals], list(wanted)
+    output_shape = output_shape[-count:]
+    totals = [max(0, f + more[n] - output_shape[n]) for n, f in enumerate(full)]
+    return [t // 2 if kind == "SAME_UPPER" else t - t // 2 for t in totals], list(output_shape)
 
 
 CONVOLUTIONS: Mapping[str, Lowered] = {

@@ -84,9 +84,9 @@ def _scatter_elements(o: Applied) -> Value:
 def _scatter_nd(o: Applied) -> Value:
     x, indices, updates = o[0], o[1], o[2]
     depth = indices.shape[-1]
-    wanted = (*indices.shape[:-1], *x.shape[depth:])
-    if indices.dtype != "i64" or updates.shape != wanted or updates.dtype != x.dtype:
-        raise NotTaken(f"updates {list(updates.shape)}, not {list(wanted)}")
+    target = (*indices.shape[:-1], *x.shape[depth:])
+    if indices.dtype != "i64" or updates.shape != target or updates.dtype != x.dtype:
+        raise NotTaken(f"updates {list(updates.shape)}, not {list(target)}")
     y = o.making.fresh(x.dtype, x.shape)
     numbers = prod(indices.shape[:-1]), depth, prod(x.shape[depth:]), size_bytes(x.dtype, ())
     o.making.move("scatter_nd", (x, indices, updates), (y,), *_how(o, x), *numbers, *x.shape[:depth])

@@ -119,8 +119,8 @@ def _slice(o: Applied) -> Value:
 
 
 def _expand(o: Applied) -> Value:
-    x, wanted = o[0], o.integers(1)
-    return expanded(o, x, broadcast_shape([x.shape, wanted or ()]))
+    x, target = o[0], o.integers(1)
+    return expanded(o, x, broadcast_shape([x.shape, target or ()]))
 
 
 def expanded(o: Applied, x: Value, shape: Sequence[int]) -> Value:

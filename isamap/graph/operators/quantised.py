@@ -27,8 +27,8 @@ def _scaled(o: Applied, x: Value, scale: Value) -> tuple[int, int]:
         if scale.count != x.shape[axis]:
             raise NotTaken(f"{scale.count} scales for {x.shape[axis]} elements")
         return axis, 1
-    wanted = tuple(-(-size // block) if n == axis and block else size for n, size in enumerate(x.shape))
-    if not block or scale.shape != wanted:
+    target = tuple(-(-size // block) if n == axis and block else size for n, size in enumerate(x.shape))
+    if not block or scale.shape != target:
         raise NotTaken(f"scales {list(scale.shape)} for {list(x.shape)}")
     return axis, block
 

@@ -16,13 +16,13 @@ from isamap.ir import DTYPES
 
 
 def _reshape(o: Applied) -> Value:
-    wanted = o.integers(1) if o.opset >= 5 else o.list("shape")
+    target = o.integers(1) if o.opset >= 5 else o.list("shape")
     x, keeps = o[0], not o.integer("allowzero", 0)
-    if wanted is None:
+    if target is None:
         raise NotTaken("no sizes are given")
-    if keeps and any(size == 0 and n >= x.rank for n, size in enumerate(wanted)):
-        raise NotTaken(f"the sizes {list(wanted)} keep one that is not there")
-    sizes = [x.shape[n] if size == 0 and keeps else size for n, size in enumerate(wanted)]
+    if keeps and any(size == 0 and n >= x.rank for n, size in enumerate(target)):
+        raise NotTaken(f"the sizes {list(target)} keep one that is not there")
+    sizes = [x.shape[n] if size == 0 and keeps else size for n, size in enumerate(target)]
     return x.shaped(filled(sizes, x.count))
 
 

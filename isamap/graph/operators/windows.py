@@ -65,8 +65,8 @@ def windows(o: Applied, image: Sequence[int], window: Sequence[int], *, ceil: bo
     result: list[int] = []
     for n, size in enumerate(image):
         if kind in ("SAME_UPPER", "SAME_LOWER"):
-            wanted = -(-size // strides[n])
-            missing = max(0, (wanted - 1) * strides[n] + reach[n] - size)
+            target = -(-size // strides[n])
+            missing = max(0, (target - 1) * strides[n] + reach[n] - size)
             before[n] = missing // 2 if kind == "SAME_UPPER" else -(-missing // 2)
             behind[n] = missing - before[n]
         elif kind == "VALID":

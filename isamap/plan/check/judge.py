@@ -77,14 +77,14 @@ def _live_tiles(operand: TileOperand, unrolls: list[tuple[str, int]]) -> int:
 
 
 def _check_header(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
-    for what, given, wanted in (
+    for what, given, expected in (
         ("kernel", schedule.kernel, problem.kernel),
         ("machine", schedule.machine, problem.machine),
     ):
-        if given != wanted:
+        if given != expected:
             yield Diagnostic(
                 "schedule-mismatch",
-                f"the schedule is for {what} `{given}`, and this is {what} `{wanted}`",
+                f"the schedule is for {what} `{given}`, and this is {what} `{expected}`",
                 help="leave out --schedule to have it scheduled anew",
             )
     if schedule.sizes != problem.sizes:
@@ -111,13 +111,13 @@ def _sizes(sizes: tuple[tuple[str, int | str], ...]) -> str:
 def _check_nests(schedule: Schedule, problem: Problem) -> Iterator[Diagnostic]:
     given = sorted(nest.statement for nest in schedule.nests)
     fused = sorted(number for nest in schedule.nests for number in nest.fused)
-    wanted = sorted(nest.statement for nest in problem.nests)
-    if sorted((*given, *fused)) != wanted:
+    expected = sorted(nest.statement for nest in problem.nests)
+    if sorted((*given, *fused)) != expected:
         along = f" and fuses {_numbers(fused)}" if fused else ""
         yield Diagnostic(
             "schedule-mismatch",
             f"the schedule has nests {_numbers(given)}{along}; "
-            f"the kernel's statements are {_numbers(wanted)}",
+            f"the kernel's statements are {_numbers(expected)}",
             help="each statement has one nest, or is fused into one",
         )
         return

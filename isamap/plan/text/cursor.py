@@ -78,13 +78,13 @@ class Reader:
 
     def unexpected(self, expected: Sequence[str]) -> SyntaxProblem:
         words = [f"`{w}`" if " " not in w else w for w in expected]
-        wanted = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
+        choices = words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
         if self.at_end():
-            return self.problem(f"the text ends too early: expected {wanted}", self.peek_span())
+            return self.problem(f"the text ends too early: expected {choices}", self.peek_span())
         span = self.peek_span()
         near = get_close_matches(span.text, [w for w in expected if w.isalpha()], n=1, cutoff=0.6)
         advice = f"did you mean `{near[0]}`?" if near else None
-        return self.problem(f"`{span.text}` cannot stand here: expected {wanted}", span, advice)
+        return self.problem(f"`{span.text}` cannot stand here: expected {choices}", span, advice)
 
     def problem(self, message: str, span: Span, advice: str | None = None) -> SyntaxProblem:
         return SyntaxProblem(Diagnostic("schedule-syntax", message, span, help=advice))
