@@ -6,12 +6,13 @@ A command is a `Suite` of the table below, and takes those of the options that c
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import make_dataclass
+from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import CommandOptions
+from isamap.cli.model_runs import ModelRun, bench_model
+from isamap.cli.options import SIZES, CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import (
@@ -23,6 +24,7 @@ from isamap.driver.options import (
     count,
     declared,
     given_flags,
+    option,
     read_choice,
     read_number,
     seconds,
@@ -209,6 +211,26 @@ def _command(suite: Suite) -> Callable[[CommandOptions], Answer]:
     command.__annotations__["asked"] = record
     command.__doc__ = suite.summary
     return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchModelOptions(CommandOptions):
+    """The options of `bench model`."""
+
+    model: str = argument("MODEL", "The path of an .onnx file.")
+    hw: str = one_word("--hw", "MACHINE", "The machine to compile for; this one by default.", "host")
+    sizes: tuple[str, ...] = SIZES.field()
+    choices: Choices = field(default_factory=Choices)
+    of_model: ModelRun = field(default_factory=ModelRun)
+    seconds: float = option(
+        "--seconds", "S", "Seconds to time the contenders; each is timed at least 7 times.",
+        seconds(0, 3600), default=8.0,
+    )  # fmt: skip
+
+
+def model_command(asked: BenchModelOptions) -> Answer:
+    """Time a model and compare with onnxruntime and OpenVINO; `bench model.onnx` for short."""
+    return bench_model(asked.model, asked.hw, asked.sizes, asked.choices, asked.of_model, asked.seconds)
 
 
 gemm_command = _command(GEMM)

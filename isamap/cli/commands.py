@@ -35,6 +35,7 @@ _HOMES: dict[str, str] = {
     "cache.list": "cache_command",
     "cache.clear": "cache_command",
     "cache.verify": "cache_command",
+    "bench.model": "bench_command",
     "bench.deepbench.gemm": "bench_command",
     "bench.deepbench.gru": "bench_command",
     "bench.deepbench.lstm": "bench_command",

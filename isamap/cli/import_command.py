@@ -70,16 +70,17 @@ def imported(
     from isamap.graph.importing import import_model
 
     numbers: dict[str, int] = {}
-    for name, value in _pairs(sizes, "-D").items():
+    for name, value in read_pairs(sizes, "-D").items():
         if not value.isascii() or not value.isdigit() or len(value) > 9:
             said = f"the size `{name}` is a whole number, not `{value[:40]}`"
             raise UsageProblem(Diagnostic("size-syntax", said, help=f"write -D {name}=1"))
         numbers[name] = int(value)
-    known = constants_of(_pairs(constants, "--constant"))
+    known = constants_of(read_pairs(constants, "--constant"))
     return import_model(model, sizes=numbers, constants=known, fuse=fuse or fused)
 
 
-def _pairs(words: Sequence[str], option: str) -> dict[str, str]:
+def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:
+    """Return the values of NAME=VALUE words by name. Raises: UsageProblem."""
     found: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")

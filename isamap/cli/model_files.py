@@ -76,7 +76,7 @@ def compile_whole(
     from isamap.graph.compiling import compile_program_of, fuse_of, warnings_of
     from isamap.graph.partition import no_room
 
-    how, method, room = _how(machines, choices, asked.devices), asked.fusion, asked.workspace
+    how, method, room = how_of(machines, choices, asked.devices), asked.fusion, asked.workspace
     if output is not None:
         check_replaceable(Path(output), force=force)
     with Progress() as progress:
@@ -102,7 +102,7 @@ def compile_whole(
     return Answer(summary | {"files": paths}, "\n".join(lines), tuple(map(Finding.of, warnings)))
 
 
-def _how(machines: Sequence[str], choices: Choices, devices: str) -> How:
+def how_of(machines: Sequence[str], choices: Choices, devices: str = "1") -> How:
     """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
     from isamap.graph.compiling import MAX_DEVICES, How, refuse_both
 

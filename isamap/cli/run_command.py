@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
-from isamap.cli.options import PROGRAM, REQUIRE, OnMachine, Portfolio
+from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, run_model
+from isamap.cli.options import PROGRAM, REQUIRE, OnMachine, Portfolio, argument
 from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json
@@ -25,14 +26,18 @@ if TYPE_CHECKING:
 class RunOptions(OnMachine):
     """The options of `run`."""
 
+    kernel: str = argument("KERNEL", KERNEL_OR_MODEL)
     choices: Choices = field(default_factory=Choices)
     require: str = REQUIRE.field()
     compared: Portfolio = field(default_factory=Portfolio)
     program: str | None = PROGRAM.field()
+    of_model: ModelRun = field(default_factory=ModelRun)
 
 
 def run_command(asked: RunOptions) -> Answer:
-    """Compile a kernel, verify it and time it on random data."""
+    """Compile a kernel, verify it and time it on random data; or time each layer of a model."""
+    if is_whole_model(asked.kernel, asked):
+        return run_model(asked.kernel, asked.hw, asked.sizes, asked.choices, asked.of_model)
     from isamap.driver.runnable import prepare
     from isamap.driver.verifying import profile_sizes, time_program
 

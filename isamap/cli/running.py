@@ -9,6 +9,7 @@ import errno
 import json
 import os
 import platform
+import shlex
 import sys
 import tempfile
 import traceback
@@ -21,8 +22,16 @@ from typing import Any
 from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
-from isamap.cli.words import command_of, fill_values, spread_sizes
-from isamap.source import Diagnostic, IsamapError, MissingTool, NotKept, read_limited
+from isamap.cli.words import command_of, fill_model, fill_values, spread_sizes
+from isamap.source import (
+    Diagnostic,
+    IsamapError,
+    MissingTool,
+    MissingWords,
+    NotKept,
+    UsageProblem,
+    read_limited,
+)
 from isamap.source.cache import cache_root, digest
 from isamap.source.records import replace
 from isamap.version import __version__
@@ -82,6 +91,7 @@ MAX_SHOWN = 50
 def run(words: Sequence[str]) -> int:
     """Return the exit code of a command line, after everything was said."""
     prepare_streams()
+    words = fill_model(words)
     command = command_of(words)
     try:
         return print_answer(_answer(command, words), command, "--json" in words)
@@ -102,6 +112,10 @@ def _invoked(command: str, words: Sequence[str]) -> Answer:
         from isamap.cli.commands import invoke
 
         return invoke(command, spread_sizes(fill_values(words)))
+    except MissingWords as error:
+        whole = f"isamap {shlex.join([*words, *error.words])}"
+        asked = (replace(d, help=f"give all of them: {whole}") for d in error.diagnostics)
+        return _failed(UsageProblem(*asked))
     except IsamapError as error:
         return _failed(error)
     except MemoryError as error:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
+from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, verify_model
 from isamap.cli.options import (
     EMULATOR,
-    KERNEL_HELP,
     MACHINE_HELP,
     PROGRAM,
     REQUIRE,
@@ -41,7 +41,7 @@ class VerifyOptions(CommandOptions):
     """The options of `verify`."""
 
     kernel: str | None = argument(
-        "KERNEL", f"{KERNEL_HELP}; with --all also `gemm_*`, or several with commas.", default=None
+        "KERNEL", f"{KERNEL_OR_MODEL[:-1]}; with --all also `gemm_*`, or several with commas.", default=None
     )
     hw: str | None = one_word(
         "--hw", "MACHINE",
@@ -62,10 +62,17 @@ class VerifyOptions(CommandOptions):
     emulator: str | None = EMULATOR.field()
     kept: Kept = field(default_factory=Kept)
     program: str | None = PROGRAM.field()
+    of_model: ModelRun = field(default_factory=ModelRun)
 
 
 def verify_command(asked: VerifyOptions) -> Answer:
     """Compile a kernel, run it, and compare the results with the interpreter's; -D may give several sets."""
+    if is_whole_model(asked.kernel or "", asked):
+        choices, hw = (
+            replace(asked.choices, heuristic=asked.heuristic or "cpsat"),
+            _needed(asked.hw, "the option --hw"),
+        )
+        return verify_model(asked.kernel or "", hw, asked.sizes, choices, asked.of_model)
     if asked.emulator is not None:
         why = "asks for plain C, which needs no emulator, and `--emulator` for the instructions"
         refuse(asked, ["--model"], why)

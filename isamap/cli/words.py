@@ -70,6 +70,12 @@ def fill_values(words: Sequence[str]) -> list[str]:
     return filled
 
 
+def fill_model(words: Sequence[str]) -> list[str]:
+    """`bench model.onnx` as `bench model model.onnx`."""
+    is_file = len(words) > 1 and words[0] == "bench" and words[1].endswith((".onnx", ".json"))
+    return [words[0], "model", *words[1:]] if is_file else list(words)
+
+
 def read_sizes(words: Iterable[str]) -> dict[str, Size]:
     """Return the sizes that words give. Raises: UsageProblem for what is none, or is given twice."""
     sizes: dict[str, Size] = {}

@@ -181,7 +181,7 @@ class Choices:
         plugin("heuristic"),
         default="cpsat",
         echo="always",
-        commands="compile run accesses",
+        commands="compile run accesses bench.model",
     )
     cost_model: str = option(
         "--cost-model",
@@ -199,7 +199,7 @@ class Choices:
         seconds(MIN_LIMIT_S, MAX_LIMIT_S),
         default=10.0,
         echo="always",
-        commands=f"{_EMITTING} schedule accesses graph.show",
+        commands=f"{_EMITTING} schedule accesses graph.show bench.model",
     )
     fixed: Mapping[str, int | None] = option(
         "--fix",
@@ -218,7 +218,7 @@ class Choices:
         count(1, MAX_THREADS),
         default=1,
         echo="always",
-        commands=f"{_EMITTING} schedule",
+        commands=f"{_EMITTING} schedule bench.model",
     )
     packed: tuple[str, ...] = option(
         "--packed",
@@ -326,7 +326,7 @@ class Choices:
         "Neither recall earlier results nor keep new ones. Machines that were checked are recalled all the same.",
         FLAG,
         default=True,
-        commands="compile run schedule graph.show",
+        commands="compile run schedule graph.show bench.model",
     )
 
     @property

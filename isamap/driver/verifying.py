@@ -206,7 +206,7 @@ def compare(
 
 def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Case:
     """All outputs of a run held against the oracle."""
-    for name, expected in _comparisons(judged, scalars):
+    for name, expected in comparisons(judged, scalars):
         judged.hold(name, expected)
     return Case(
         judged.sizes,
@@ -221,7 +221,7 @@ def case_of(judged: Judged, scalars: Mapping[str, float], *, guard: bool) -> Cas
     )
 
 
-def _comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
+def comparisons(judged: Judged, scalars: Mapping[str, float]) -> Iterator[tuple[str, Expected]]:
     """Yield the comparisons: outputs as a whole, and those of a recurrence from the program's own state, too.
 
     Where the whole is too vague to tell anything, the iterations alone decide, which is as much.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from isamap.graph.fusing import Fuse, finished, fused
 from isamap.graph.graph import Array
 from isamap.graph.importing import Imported, import_model
 from isamap.graph.partition import METHODS, Method, Partition
-from isamap.graph.pitches import find_pitches
+from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
 from isamap.graph.pricing import Prices, compiled
 from isamap.graph.program import Call, Passed, Program, reads_of
@@ -75,6 +76,8 @@ class Library:
     kernels: int
     is_cut_short: bool
     dealt: Dealt | None = None
+    costs: Mapping[str, float] = field(default_factory=dict[str, float])
+    """The price of each kernel by the cost model. Units: nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,7 @@ def compile_program_of(
     *,
     runs: bool = False,
     apart: bool = False,
+    watched: bool = False,
 ) -> Library:
     """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
     machine, model = _machine(how, runs=runs)
@@ -113,8 +117,12 @@ def compile_program_of(
     program, phases = (shared.program, shared.phases) if shared else (program, ())
     needed = {name: one.workspace_bytes for name, one in made.items()}
     placed = plan(program, needed, find_pitches(program, machine), places_of(phases) if shared else None)
-    emitted = emit(program, kernels, placed, machine, apart=apart, phases=phases)
-    return Library(emitted, machine, model, len(made), any(m.is_cut_short for m in made.values()), shared)
+    emitted = emit(program, kernels, placed, machine, apart=apart, phases=phases, watched=watched)
+    is_cut_short, costs = (
+        any(m.is_cut_short for m in made.values()),
+        {n: one.cost_ns for n, one in made.items()},
+    )
+    return Library(emitted, machine, model, len(made), is_cut_short, shared, costs)
 
 
 def _dealt(program: Program, made: Mapping[str, Made], how: How) -> Dealt:
@@ -254,6 +262,39 @@ class CompiledModel:
         kept = (given, made, room)  # they live as long as the call
         return lambda kept=kept: int(run(*room.places))
 
+    def watch(
+        self, inputs: Mapping[str, Any], each: Callable[[Callable[[Passed], Array], int], None] | None = None
+    ) -> list[int]:
+        """Return the time of each step of one call of a watched library. Units: nanoseconds.
+
+        `each` is called behind a step with a function that copies a tensor, and with the step's number.
+        Raises: as a call.
+        """
+        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
+        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        results = {p.passed.tensor: array for p, array in zip(self.emitted.outputs, made, strict=True)}
+        room, plan = self._rooms.pop() if self._rooms else self._room(), self.emitted.plan
+        room.point([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        start = -(-room.places[2] // LINE_BYTES) * LINE_BYTES
+
+        def copied(passed: Passed) -> Array:
+            if passed.tensor in results:
+                return results[passed.tensor].reshape(passed.shape).copy()
+            size, dtype = room_bytes(passed, plan.pitches), DTYPES[passed.dtype].numpy()
+            rows = np.frombuffer(ctypes.string_at(start + plan.tensors[passed.tensor], size), np.uint8)
+            if passed.tensor in plan.pitches:
+                row = size_bytes(passed.dtype, passed.shape[-1:])
+                rows = rows.reshape(-1, plan.pitches[passed.tensor])[:, :row]
+            return np.array(rows, order="C").view(dtype).reshape(passed.shape)
+
+        ns = (ctypes.c_int64 * max(1, self.emitted.steps))()
+        kind: Any = ctypes.CFUNCTYPE(None, ctypes.c_int)
+        call = kind() if each is None else kind(partial(each, copied))
+        status = self._loaded[f"{self.emitted.name}_watch"](*map(ctypes.c_void_p, room.places), ns, call)
+        self._rooms.append(room)
+        self.check(status)
+        return list(ns[: self.emitted.steps])
+
     def _room(self) -> Room:
         first: list[int | None] = [self._weights.start] if self._weights is not None else []
         if self.emitted.takes_pool:
@@ -277,6 +318,10 @@ class CompiledModel:
         room.point(given, made)
         status = self._run(*room.places)
         self._rooms.append(room)
+        self.check(status)
+
+    def check(self, status: int) -> None:
+        """Raise UsageProblem for a status that is not 0."""
         if status:
             said = f"`{self.emitted.name}_run` returned {status}"
             help_ = "an index among its inputs is out of range" if status == 100 else None
@@ -340,14 +385,16 @@ def compile_whole(
     jobs: int = 0,
     *,
     apart: bool = False,
+    watched: bool = False,
     warnings: tuple[Diagnostic, ...] = (),
 ) -> CompiledModel:
     """Return a program compiled, its kernels by so many processes. With `apart`, weights are no part of the code.
 
-    Programs that differ in weights alone are then one library. Raises: IsamapError of every kind.
+    Programs that differ in weights alone are then one library. The steps of a `watched` one can be timed.
+    Raises: IsamapError of every kind.
     """
     _compile_ahead(program, how, jobs or all_jobs())
-    library = compile_program_of(program, how, runs=True, apart=apart)
+    library = compile_program_of(program, how, runs=True, apart=apart, watched=watched)
     warnings += library.dealt.plan.warnings if library.dealt else ()
     return CompiledModel(library, max(how.threads, how.devices), warnings)
 

@@ -44,8 +44,15 @@ class Emitted:
     outputs: tuple[Port, ...]
     weights: bytes
     is_apart: bool
-    workspace_bytes: int
+    plan: Plan
     takes_pool: bool = False
+    steps: int = 0
+    """The number of steps that `NAME_watch` times, 0 where there is no such function."""
+
+    @property
+    def workspace_bytes(self) -> int:
+        """The bytes of workspace that a call needs, at an address that is a multiple of a line."""
+        return self.plan.size_bytes
 
 
 def emit(
@@ -56,12 +63,14 @@ def emit(
     *,
     apart: bool = False,
     phases: Sequence[Phase] = (),
+    watched: bool = False,
 ) -> Emitted:
     """Return the files; with `apart`, weights are given to each call, and lie in `NAME.weights`.
 
-    `phases` are steps by number, dealt to devices; without them, one step follows the other.
+    `phases` are steps by number, dealt to devices; without them, one step follows the other. A `watched`
+    library has `NAME_watch`, which times each step, and calls a function behind it.
     """
-    writer = _Writer(program, kernels, plan, apart, phases)
+    writer = _Writer(program, kernels, plan, apart, phases, watched)
     name, weights = program.name, writer.weights
     files: dict[str, str | bytes] = {f"{name}.h": writer.header(machine), f"{name}.c": writer.source(machine)}
     if len(weights) > MOST_WRITTEN or apart:
@@ -80,8 +89,8 @@ def emit(
     _add(files, pool)
     built = (*sources, *(file for file in pool if file.endswith(".c")))
     files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
-    ports = program.inputs, program.outputs
-    return Emitted(name, files, sources, *ports, weights, apart, plan.size_bytes, writer.takes_pool)
+    ports, steps = (program.inputs, program.outputs), len(program.steps) if watched else 0
+    return Emitted(name, files, sources, *ports, weights, apart, plan, writer.takes_pool, steps)
 
 
 def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
@@ -104,8 +113,10 @@ class _Writer:
         plan: Plan,
         apart: bool,
         phases: Sequence[Phase],
+        watched: bool,
     ) -> None:
         self.program, self.kernels, self.plan, self.apart = program, kernels, plan, apart
+        self.watched = watched
         self.phases = phases or ((tuple(range(len(program.steps))),),)
         self.is_dealt = any(len(phase) > 1 for phase in self.phases)
         self.takes_pool = self.is_dealt or any(kernel.interface.takes_pool for kernel in kernels.values())
@@ -187,16 +198,37 @@ class _Writer:
         lines += ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
         lines += [f"  return {self.plan.size_bytes + LINE_BYTES - 1};", "}", ""]
         lines += self._side_by_side()
-        lines += [
-            f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace) {{",
+        taken = f"const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace"
+        begun = [
             f"  const uintptr_t mask = {LINE_BYTES - 1};",
             "  char *space = (char *)(((uintptr_t)workspace + mask) & ~mask);",
+            *self._begun(),
         ]
-        lines += self._begun()
+        lines += [f"int {name}_run({taken}) {{", *begun]
         for number, phase in enumerate(self.phases):
             alone = (n for part in phase for n in part)
             lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(alone)
-        return "\n".join([*lines, "  return status;", "}", ""])
+        lines += ["  return status;", "}", ""]
+        return "\n".join([*lines, *(self._watch(taken, begun) if self.watched else ())])
+
+    def _watch(self, taken: str, begun: Sequence[str]) -> list[str]:
+        """Return the function that performs the steps in order, with the time of each. Units: nanoseconds."""
+        lines = [
+            "#include <time.h>",
+            "static int64_t now(void) {",
+            "  struct timespec time;",
+            "  timespec_get(&time, TIME_UTC);",
+            "  return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;",
+            "}",
+            "",
+            f"int {self.program.name}_watch({taken}, int64_t *ns, void (*watch)(int)) {{",
+            *begun,
+            "  int64_t start = now();",
+        ]
+        for number in range(len(self.program.steps)):
+            lines += [*self._steps([number]), f"  ns[{number}] = now() - start;"]
+            lines += [f"  if (watch) watch({number});", "  start = now();"]
+        return [*lines, "  return status;", "}", ""]
 
     def _begun(self) -> list[str]:
         """Return the lines before the steps of a function."""

@@ -256,10 +256,10 @@ def _wrong(path: Path, why: str) -> UsageProblem:
     )
 
 
-def constants_of(words: Mapping[str, str]) -> dict[str, Array]:
+def constants_of(words: Mapping[str, str], option: str = "--constant") -> dict[str, Array]:
     """Return constants of words: a .npy file, or numbers with commas between. Raises: UsageProblem."""
     return {
-        name: _read_array(word) if word.endswith(".npy") else _array_of(name, word)
+        name: _read_array(word) if word.endswith(".npy") else _array_of(name, word, option)
         for name, word in words.items()
     }
 
@@ -308,7 +308,7 @@ _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _REAL = re.compile(r"[+-]?(inf|nan|[0-9.]+(e[+-]?[0-9]+)?)", re.IGNORECASE)
 
 
-def _array_of(name: str, word: str) -> Array:
+def _array_of(name: str, word: str, option: str) -> Array:
     """Return the array of numbers as a person writes them: i64 or u64 where all are whole, else f64."""
     parts = [part.strip() for part in word.strip("[] ").split(",") if part.strip()]
     try:
@@ -322,10 +322,8 @@ def _array_of(name: str, word: str) -> Array:
         else:
             array = np.array([_real(part) for part in parts], np.float64)
     except (ValueError, OverflowError):
-        said = f"--constant takes numbers with commas between, or a .npy file, not `{word[:40]}`"
-        raise UsageProblem(
-            Diagnostic("option-value", said, help=f"write --constant {name}=[2,3,4]")
-        ) from None
+        said = f"{option} takes numbers with commas between, or a .npy file, not `{word[:40]}`"
+        raise UsageProblem(Diagnostic("option-value", said, help=f"write {option} {name}=[2,3,4]")) from None
     return array if "[" in word or "," in word else array.reshape(())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -16,14 +16,16 @@ from isamap.graph.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
 from isamap.graph.lowering import Lowering, Taken, known_names
 from isamap.graph.making import Making, Value
+from isamap.graph.pending import Written
 from isamap.graph.program import Passed, Port, Program
 from isamap.graph.program import reads_of as program_reads
+from isamap.graph.program import writes_of as program_writes
 from isamap.graph.quantising import LEAST_OPSET, RUNTIMES, with_integer_operators
 from isamap.graph.reading import read_model
 from isamap.graph.scope import Names, Scope
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import in_type, size_bytes, type_of
-from isamap.source import Diagnostic, UsageProblem, is_device
+from isamap.source import Diagnostic, MissingWords, UsageProblem, is_device
 
 MOST_SHOWN = 10
 MOST_FILLED = 1 << 24
@@ -31,13 +33,27 @@ MOST_FILLED = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
+class Trace:
+    """The origin of a program's tensors in its model.
+
+    `origins` has the nodes that a step computes, by the first tensor that the step writes. `values` are the
+    model's own values by name, as they lie in tensors. `borders` are the widths of a tensor's borders by axis.
+    """
+
+    origins: Mapping[str, tuple[Node, ...]]
+    values: Mapping[str, Value]
+    borders: Mapping[str, tuple[tuple[int, int], ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of an import: each node, and the program if all nodes were accepted."""
+    """The result of an import: each node, and the program if all nodes were accepted, with its trace."""
 
     name: str
     taken: tuple[Taken, ...]
     findings: tuple[Diagnostic, ...]
     program: Program | None
+    trace: Trace = Trace({}, {}, {})
 
     def whole(self) -> Program:
         """The program. Raises: UsageProblem, where a node was refused."""
@@ -72,6 +88,7 @@ def lower_model(
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
     _check_names(signatures, sizes, constants)
+    _check_open((port for port in model.graph.inputs if port.name not in constants), sizes)
     graph, gone = with_folded_channels(model.graph)
     graph, parts = with_integer_operators(graph) if model.opsets.get("", 1) >= LEAST_OPSET else (graph, ())
     opsets = {RUNTIMES: 1, **model.opsets} if parts else model.opsets
@@ -100,12 +117,37 @@ def lower_model(
             value, is_result = names.get(port.name), port in model.graph.outputs
             why = port.contradicts(value.dtype, value.shape if is_result else None) if value else ""
             findings += [_lie(port, why)] if why else []
-    program = None
+    program, trace = None, Trace({}, {}, {})
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
         results, findings = _own_results(found, lowering.making)
-        program = None if findings else _program(_spelled(name), ports, results, lowering.making, fuse)
-    return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program)
+        if not findings:
+            program = _program(_spelled(name), ports, results, lowering.making, fuse)
+            trace = _trace(program, lowering, {n: v for n, v in names.items() if v is not None})
+    return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program, trace)
+
+
+def _trace(program: Program, lowering: Lowering, values: Mapping[str, Value]) -> Trace:
+    """Return the origin of a program's tensors. A tensor that fusion removed belongs to the steps of its readers."""
+    left = {
+        p.tensor: next(iter(program_writes(step))).tensor
+        for step in program.steps
+        for p in program_writes(step)
+    }
+    steps: dict[str, set[str]] = {tensor: {first} for tensor, first in left.items()}
+    for step in reversed(lowering.making.steps):
+        inside = [p.tensor for p in writes_of(step)]
+        own = {first for tensor in inside for first in steps.get(tensor, ())}
+        for passed in reads_of(step):
+            if passed.tensor not in left:
+                steps.setdefault(passed.tensor, set()).update(own)
+    origins: dict[str, dict[Node, None]] = {}
+    for tensor, node in lowering.origins.items():
+        for first in steps.get(tensor, ()):
+            origins.setdefault(first, {})[node] = None
+    written = [step for step in lowering.making.steps if isinstance(step, Written)]
+    borders = {s.reads[name].tensor: border.widths for s in written for name, border in s.borders.items()}
+    return Trace({tensor: tuple(nodes) for tensor, nodes in origins.items()}, values, borders)
 
 
 def _own_results(found: Mapping[str, Value], making: Making) -> tuple[list[Port], list[Diagnostic]]:
@@ -194,19 +236,27 @@ def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
         raise UsageProblem(Diagnostic("onnx-input", said, help=help_)) from None
 
 
+def _check_open(ports: Iterable[Signature], sizes: Mapping[str, int]) -> None:
+    """Raise MissingWords for the sizes of these inputs that are open, all at once."""
+    lacks: dict[str, str] = {}
+    for port in ports:
+        if port.sizes is None and port.dtype:
+            lacks[f"--constant {port.name}=FILE.npy"] = f"the number of dimensions of the input `{port.name}`"
+        for size in port.sizes or ():
+            if isinstance(size, str) and size not in sizes:
+                lacks.setdefault(f"-D {size}=1", f"the size `{size}` of the input `{port.name}`")
+    if lacks:
+        *others, last = lacks.values()
+        listed = f"{', '.join(others)} and {last} are" if others else f"{last} is"
+        said = f"{listed} open, and code is for known sizes"
+        help_ = f"give each a number, or an input a value for all calls: {' '.join(lacks)}"
+        words = [word for pair in lacks for word in pair.split(" ", 1)]
+        raise MissingWords(Diagnostic("onnx-input", said, help=help_), tuple(words))
+
+
 def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the sizes of an input as numbers. Raises: UsageProblem."""
-    if port.sizes is None:
-        if not port.dtype:
-            return ()
-        said = f"the model does not say how many dimensions its input `{port.name}` has"
-        help_ = f"give it a value for all calls: --constant {port.name}=FILE.npy"
-        raise UsageProblem(Diagnostic("onnx-input", said, help=help_))
-    missing = [s for s in port.sizes if isinstance(s, str) and s not in sizes]
-    if missing:
-        said = f"the size `{missing[0]}` of the input `{port.name}` is open, and code is for known sizes"
-        raise UsageProblem(Diagnostic("onnx-input", said, help=f"give it a number: -D {missing[0]}=1"))
-    found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes)
+    """Return the sizes of an input as numbers; () of one whose type no kernel has. Raises: UsageProblem."""
+    found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes or ())
     if min(found, default=0) < 0:
         raise UsageProblem(
             Diagnostic(

@@ -15,7 +15,7 @@ from typing import Protocol
 from isamap.graph.applied import Applied, NeedsConstant
 from isamap.graph.folding import Room, fold
 from isamap.graph.functions import check_node, function_of, with_attributes
-from isamap.graph.fusing import Open
+from isamap.graph.fusing import Open, writes_of
 from isamap.graph.graph import Array, Function, Graph, Model, Node, Signature
 from isamap.graph.making import Making, OutOfOrder, Value
 from isamap.graph.operators import OPERATORS
@@ -60,6 +60,8 @@ class Lowering:
     making: Making = field(default_factory=Making)
     taken: list[Taken] = field(default_factory=list[Taken])
     nodes: int = 0
+    origins: dict[str, Node] = field(default_factory=dict[str, Node])
+    """The node of the model's own graph that each tensor is computed for."""
 
     def run(self, graph: Graph, scope: Scope) -> None:
         """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
@@ -69,9 +71,12 @@ class Lowering:
                 self.taken.append(Taken(node, "refused", "it needs the result of a node that is refused"))
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))
                 continue
+            before = len(self.making.steps)
             try:
                 where = self.lower(node, scope)
                 self.taken.append(Taken(node, where))
+                made = (p for step in self.making.steps[before:] for p in writes_of(step))
+                self.origins |= {passed.tensor: node for passed in made}
             except Refused as inner:
                 self.taken.append(Taken(node, "refused", inner.taken.why, inner.taken.constant))
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))

@@ -52,6 +52,14 @@ class UsageProblem(IsamapError):
     """A command or a call was given words that it does not take."""
 
 
+class MissingWords(UsageProblem):
+    """A command line lacks options: `words` are those to add, with values to replace."""
+
+    def __init__(self, diagnostic: Diagnostic, words: tuple[str, ...]) -> None:
+        super().__init__(diagnostic)
+        self.words = words
+
+
 class NoMapping(IsamapError):
     """It is proven that no mapping or schedule exists."""
 

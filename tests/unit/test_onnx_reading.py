@@ -151,3 +151,23 @@ def test_a_small_file_does_not_become_a_large_constant() -> None:
     assert imported(made).findings[0].code == "onnx-node"
     made = make([("Expand", ["x", "s"], ["y"], {})], {"x": np.zeros((1, 1), np.float32)}, ["y"], {"s": shape})
     assert "too large" in imported(made).findings[0].message
+
+
+def test_all_open_sizes_are_asked_for_in_one_error_with_the_command_line_to_type(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper, number = ONNX.helper, ONNX.TensorProto.FLOAT
+    sizes = {"a": ["batch", "length"], "b": ["batch", "?"], "c": None, "d": [2]}
+    ports = [helper.make_tensor_value_info(name, number, shape) for name, shape in sizes.items()]
+    nodes = [helper.make_node("Sum", list(sizes), ["y"])]
+    graph = helper.make_graph(nodes, "open", ports, [helper.make_tensor_value_info("y", number, None)])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    monkeypatch.chdir(tmp_path)
+    ONNX.save(made, "open.onnx")
+    assert main(["run", "open.onnx", "--hw", "generic-c", "-D", "batch=2"]) == 2
+    said = capsys.readouterr().err
+    words = "isamap run open.onnx --hw generic-c -D batch=2 -D length=1 -D b_1=1 --constant c=FILE.npy"
+    assert said.rstrip().endswith(f"give all of them: {words}")
+    assert all(f"`{name}`" in said for name in ("length", "b_1", "c"))
+    with pytest.raises(UsageProblem, match=r"`batch` of the input `a`, .* and .* `c` are open"):
+        import_model("open.onnx")

@@ -1,0 +1,143 @@
+"""A whole model by isamap and by installed runtimes, in alternation, as a user of each would call it.
+
+time_model(path, model, inputs, constants, threads=1, budget_s=4.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from time import perf_counter_ns
+from typing import Any
+
+import numpy as np
+
+from isamap.bench.turns import Ratio, play, ratio
+from isamap.graph.compiling import CompiledModel
+from isamap.graph.graph import Array
+from isamap.source.records import dataclass
+
+Call = Callable[[], list[Array]]
+"""One call of a model on prepared inputs: its results in their order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A runtime that was timed. Units: seconds. `apart` is the largest difference from isamap's results.
+
+    It is relative to the largest result; `beside` is the time of this runtime over isamap's.
+    """
+
+    name: str
+    version: str
+    seconds: tuple[float, ...]
+    apart: float
+    beside: Ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A runtime that is not timed, and why."""
+
+    name: str
+    why: str
+    is_installed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Contender:
+    """A contender of `play`."""
+
+    name: str
+    call: Call
+
+    def time(self, calls: int, first: int = 0) -> int:
+        """Return the nanoseconds of so many calls."""
+        start = perf_counter_ns()
+        for _ in range(calls):
+            self.call()
+        return perf_counter_ns() - start
+
+
+class _Inputs:
+    """The inputs of all contenders: one copy, which none changes."""
+
+    ring = 1
+
+    def refill(self) -> None:
+        """Leave the inputs as they are."""
+
+
+def _onnxruntime(path: Path, inputs: Mapping[str, Array], threads: int) -> Call:
+    """Return a call of onnxruntime, whose threads sleep between calls as those of the others do."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 4
+    session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    given = dict(inputs)
+    return lambda: session.run(None, given)
+
+
+def _openvino(path: Path, inputs: Mapping[str, Array], threads: int) -> Call:
+    """Return a call of OpenVINO for these sizes, in the types of the model."""
+    vino: Any = import_module("openvino")
+    core = vino.Core()
+    model = core.read_model(str(path))
+    model.reshape({port: list(inputs[port.get_any_name()].shape) for port in model.inputs})
+    facts: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "NUM_STREAMS": 1}
+    if not any(array.dtype.itemsize == 2 for array in inputs.values()):
+        facts["INFERENCE_PRECISION_HINT"] = "f32"  # else f32 is computed in bf16 on processors that have it
+    compiled = core.compile_model(model, "CPU", facts)
+    request, given = compiled.create_infer_request(), dict(inputs)
+    return lambda: [np.asarray(found) for found in request.infer(given, share_inputs=True).values()]
+
+
+RUNTIMES: Mapping[str, Callable[[Path, Mapping[str, Array], int], Call]] = {
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+}
+
+
+def time_model(
+    path: Path,
+    model: CompiledModel,
+    inputs: Mapping[str, Array],
+    constants: Mapping[str, Array],
+    threads: int,
+    budget_s: float,
+) -> tuple[tuple[float, ...], list[Timed | Missing]]:
+    """Return the seconds of each round of isamap, and the runtimes, in alternation within a budget."""
+    ours = _Contender("isamap", lambda: list(model(inputs).values()))
+    results = ours.call()
+    present: dict[str, tuple[_Contender, str, float]] = {}
+    missing: list[Timed | Missing] = []
+    for name, prepare in RUNTIMES.items():
+        try:
+            said = version(name)
+        except PackageNotFoundError:
+            missing.append(Missing(name, "it is not installed", False))
+            continue
+        try:
+            call = prepare(path, {**constants, **inputs}, threads)
+            apart = max(map(_apart, results, call()), default=0.0)
+        except Exception as error:  # noqa: BLE001 - a runtime raises what it likes about models that it lacks
+            missing.append(Missing(name, str(error).strip().splitlines()[0][:160], True))
+            continue
+        present[name] = _Contender(name, call), said, apart
+    rounds = play([ours, *(one for one, _, _ in present.values())], budget_s, _Inputs())
+    timed: list[Timed | Missing] = [
+        Timed(name, said, rounds[name], apart, ratio(rounds["isamap"], rounds[name]))
+        for name, (_, said, apart) in present.items()
+    ]
+    return rounds["isamap"], timed + missing
+
+
+def _apart(ours: Array, theirs: Array) -> float:
+    """Return the largest difference of two results, as a share of the largest number."""
+    own, other = np.asarray(ours, np.float64), np.asarray(theirs, np.float64).reshape(ours.shape)
+    largest = float(np.abs(other[np.isfinite(other)]).max(initial=0.0))
+    return float(np.abs(own - other).max(initial=0.0)) / (largest or 1.0)

@@ -1,0 +1,311 @@
+"""`isamap run`, `verify` and `bench` of a whole model: the time of each layer, its comparison, and contenders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from isamap.cli.answers import Answer, Finding
+from isamap.cli.import_command import CONSTANTS, imported, read_pairs
+from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, how_of, is_model, read_graph
+from isamap.cli.options import KERNEL_HELP, CommandOptions, refuse
+from isamap.cli.terminal import Progress
+from isamap.driver.options import WORDS, count, given_flags, option
+from isamap.driver.request import Choices
+from isamap.report.columns import shortened, table
+from isamap.report.mappings import time_text
+from isamap.source import Diagnostic, UsageProblem
+from isamap.source.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from isamap.graph.compiling import CompiledModel, How
+    from isamap.graph.graph import Array
+    from isamap.graph.importing import Imported
+    from isamap.graph.layers import Compared, Layer
+    from isamap.graph.partition import Method
+    from isamap.graph.program import Port
+
+KERNEL_OR_MODEL = f"{KERNEL_HELP}; a model's .onnx file, or a graph.json."
+WIDE = 56
+"""Characters of a layer's name in a table; JSON has all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRun:
+    """The options of `run`, `verify` and `bench` that are about a whole model."""
+
+    constant: tuple[str, ...] = CONSTANTS.field()
+    fusion: Method = FUSION_RULE.field()
+    inputs: tuple[str, ...] = option(
+        "--input",
+        "NAME=FILE",
+        "Of a model, the .npy file or the numbers of an input; others are random.",
+        WORDS,
+        default=(),
+    )
+    seed: int = option(
+        "--seed", "N", "Of a model, the seed of its random inputs.", count(0, 999_999_999), default=0
+    )
+
+
+_OF_MODEL = ("--constant", "--fusion", "--input", "--seed")
+_TAKEN = ("--hw", "-D", "--heuristic", "--limit", "--threads", "--no-cache", *_OF_MODEL, "--json")
+
+
+def is_whole_model(word: str, asked: CommandOptions) -> bool:
+    """Return whether a word is a model. Raises: UsageProblem for options that are about something else."""
+    if is_model(word):
+        others = [flag for flag in given_flags(asked) if flag not in _TAKEN]
+        refuse(asked, others, "is about one kernel, and a model has many", "leave it out")
+        return True
+    refuse(asked, _OF_MODEL, "is about a model, and this is a kernel", "give the path of an .onnx file")
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A compiled model with its inputs, its layers, and what it was imported from."""
+
+    found: Imported
+    model: CompiledModel
+    layers: list[Layer]
+    inputs: Mapping[str, Array]
+    constants: Mapping[str, Array]
+
+
+def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress) -> _Ready:
+    """Return a model compiled to a library whose steps can be watched. Raises: UsageProblem."""
+    from isamap.driver.inputs import find_profile, machine_of, with_profile
+    from isamap.graph.compiling import CompiledModel, compile_program_of, fuse_of
+    from isamap.graph.graph_file import constants_of
+    from isamap.graph.importing import Imported
+    from isamap.graph.layers import draw_inputs, layers_of
+    from isamap.machine import at_one_length, load_machine
+
+    progress("import")
+    given = constants_of(read_pairs(asked.inputs, "--input"), "--input")
+    fuse = None if asked.fusion == FUSION else fuse_of(asked.fusion, how, 0, progress)
+    if Path(word).name == GRAPH:
+        program = read_graph(word, sizes, asked.constant, is_fused=fuse is not None)
+        found = Imported(program.name, (), (), program)
+    else:
+        found = imported(word, sizes, asked.constant, fuse)
+    _check_inputs(given, found.whole().inputs)
+    library = compile_program_of(found.whole(), how, progress, runs=True, watched=True)
+    progress("build")
+    model = CompiledModel(library, how.threads)
+    name = machine_of(how.machine)
+    machine = with_profile(at_one_length(load_machine(name)), find_profile("default", name))
+    layers = layers_of(found.whole(), found.trace, library, machine)
+    inputs = {**draw_inputs(model, asked.seed), **given}
+    constants = constants_of(read_pairs(asked.constant, "--constant"))
+    return _Ready(found, model, layers, inputs, constants)
+
+
+def _check_inputs(given: Mapping[str, Array], ports: Sequence[Port]) -> None:
+    """Raise UsageProblem where an array is of no input of a model, or has other sizes than it."""
+    shapes = {port.name: port.passed.shape for port in ports}
+    for name, array in given.items():
+        if array.shape != shapes.get(name):
+            said = f"the model has no input `{name}`"
+            if name in shapes:
+                said = (
+                    f"the input `{name}` has the sizes {list(shapes[name])}, and its file {list(array.shape)}"
+                )
+            listed = ", ".join(f"{one} {list(shape)}" for one, shape in shapes.items())
+            raise UsageProblem(Diagnostic("onnx-input", said, notes=(f"its inputs: {listed}",)))
+
+
+def _facts(word: str, ready: _Ready, how: How) -> dict[str, object]:
+    """Return what each answer says of a model. Units: bytes."""
+    library = ready.model.library
+    return {
+        "model": word,
+        "machine": library.machine.name,
+        "ran_on": "model" if library.model else "native",
+        "kernels": library.kernels,
+        "threads": how.threads,
+        "weights_bytes": len(library.emitted.weights),
+        "workspace_bytes": library.emitted.workspace_bytes,
+        "peak_memory_bytes": peak_memory_bytes(),
+    }
+
+
+def peak_memory_bytes() -> int | None:
+    """Return the most memory that this process has had resident; None where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def memory_text(size: int | None) -> str:
+    """Return a line about the peak of memory; nothing where it is not known."""
+    return f"peak memory: {size / 2**20:.0f} MiB" if size is not None else ""
+
+
+# --- run --------------------------------------------------------------------------------------------------
+
+SECONDS = 1.0
+LEAST_CALLS, MOST_CALLS = 5, 2000
+
+
+def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun) -> Answer:
+    """Return the time of each layer of a model, predicted and measured."""
+    from time import perf_counter_ns
+
+    how = how_of([hw], choices)
+    with Progress() as progress:
+        ready = _prepare(word, sizes, how, asked, progress)
+        progress("run")
+        call, start = ready.model.bound(ready.inputs), perf_counter_ns()
+        ready.model.check(call())
+        once = perf_counter_ns() - start
+        calls = max(LEAST_CALLS, min(MOST_CALLS, int(SECONDS * 5e8 / once)))
+        whole: list[int] = []
+        for _ in range(calls):
+            start = perf_counter_ns()
+            call()
+            whole.append(perf_counter_ns() - start)
+        watched = [ready.model.watch(ready.inputs) for _ in range(calls)]
+    times = [median(of) for of in zip(*watched, strict=True)]
+    total, predicted = sum(times), sum(layer.predicted_ns for layer in ready.layers)
+    rows = [("layer", "operators", "predicted", "measured", "share")]
+    listed: list[dict[str, object]] = []
+    for layer, middle, own in zip(ready.layers, times, zip(*watched, strict=True), strict=True):
+        share = middle / total if total else 0.0
+        operators = " ".join(layer.operators)
+        texts = time_text(layer.predicted_ns), time_text(middle), f"{100 * share:.1f} %"
+        rows.append((shortened(layer.name, WIDE), shortened(operators, WIDE // 2), *texts))
+        listed.append(
+            {
+                **_layer_json(layer), "predicted_ns": round(layer.predicted_ns, 1),
+                "measured_ns": {"min": min(own), "median": middle}, "share": round(share, 4),
+            }
+        )  # fmt: skip
+    facts = _facts(word, ready, how)
+    lines = [
+        f"{ready.found.name} on {facts['machine']}: {len(ready.layers)} layers, {facts['kernels']} kernels",
+        "",
+        table(rows, right=(2, 3, 4)),
+        "",
+        f"layers   {time_text(predicted)} by the model, {time_text(total)} measured",
+        f"a call   {time_text(median(whole))} median, {time_text(min(whole))} best of {calls} calls",
+        memory_text(peak_memory_bytes()),
+    ]
+    payload = {
+        **facts, "layers": listed, "predicted_ns": round(predicted, 1), "measured_ns": total,
+        "seconds": {"min": min(whole) * 1e-9, "median": median(whole) * 1e-9}, "repetitions": calls,
+    }  # fmt: skip
+    return Answer(payload, "\n".join(lines).rstrip())
+
+
+def _layer_json(layer: Layer) -> dict[str, object]:
+    return {"nodes": list(layer.nodes), "operators": list(layer.operators), "kernel": layer.kernel}
+
+
+# --- verify -----------------------------------------------------------------------------------------------
+
+
+def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun) -> Answer:
+    """Return each layer of a model, compared with the interpreter and with ONNX's evaluator."""
+    from isamap.graph.layers import Reference, compare_layers
+
+    how, findings, reference = how_of([hw], choices), list[Finding](), None
+    with Progress() as progress:
+        ready = _prepare(word, sizes, how, asked, progress)
+        progress("verify")
+        if Path(word).name != GRAPH:
+            try:
+                reference = Reference(Path(word), ready.constants)
+            except UsageProblem as problem:
+                findings += [Finding.of(d) for d in problem.diagnostics]
+        compared: list[Compared] = []
+        program, trace = ready.found.whole(), ready.found.trace
+        for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, reference):
+            progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shortened(one.layer.name, WIDE)}")
+            compared.append(one)
+    wrong = [one for one in compared if one.problems]
+    findings += [Finding.of(d) for d in _named(wrong)]
+    rows = [("", "layer", "largest error", "allowed", "checked")]
+    for one in compared:
+        allowed = "exact" if one.bound == 0 else f"{one.bound:.2g}"
+        words = "FAILED" if one.problems else "ok" if one.checked != "nothing" else "-"
+        rows.append((words, shortened(one.layer.name, WIDE), f"{one.max_error:.2g}", allowed, one.checked))
+    counted = sum(one.with_onnx for one in compared)
+    last = f"{len(wrong)} of {len(compared)} layers differ" if wrong else f"all {len(compared)} layers fine"
+    text = f"{table(rows, right=(2, 3))}\n\n{last}; {counted} results compared with ONNX's evaluator"
+    layers = [
+        {
+            **_layer_json(one.layer), "verified": not one.problems, "max_error": one.max_error,
+            "bound": one.bound, "checked": one.checked, "with_onnx": one.with_onnx,
+            "diagnostics": [d.as_json() for d in one.problems],
+        }
+        for one in compared
+    ]  # fmt: skip
+    first = wrong[0].layer.name if wrong else None
+    payload = {**_facts(word, ready, how), "layers": layers, "first_wrong": first, "with_onnx": counted}
+    return Answer(payload, text, tuple(findings), int(bool(wrong)))
+
+
+def _named(wrong: Sequence[Compared]) -> list[Diagnostic]:
+    """Return the findings of the layers that differ, the first one named as such."""
+    return [
+        replace(d, message=f"{'the first layer that differs' if one is wrong[0] else 'layer'}, "
+                f"`{one.layer.name}`: {d.message}", help=None)
+        for one in wrong for d in one.problems
+    ]  # fmt: skip
+
+
+# --- bench ------------------------------------------------------------------------------------------------
+
+
+def bench_model(
+    word: str, hw: str, sizes: Sequence[str], choices: Choices, asked: ModelRun, budget_s: float
+) -> Answer:
+    """Return the times of a model by isamap and by the installed runtimes, in alternation."""
+    from isamap.bench.models import Timed, time_model
+
+    if not word.endswith(".onnx"):
+        said = f"runtimes read .onnx files, and `{word[:80]}` is none"
+        raise UsageProblem(Diagnostic("usage", said, help="see `isamap bench --help` for the suites"))
+    how = how_of([hw], choices)
+    with Progress() as progress:
+        ready = _prepare(word, sizes, how, asked, progress)
+        progress("bench")
+        own, runtimes = time_model(
+            Path(word), ready.model, ready.inputs, ready.constants, how.threads, budget_s
+        )
+    rows = [("", "least", "median", "over isamap", "95 %", "apart")]
+    rows.append(("isamap", time_text(min(own) * 1e9), time_text(median(own) * 1e9), "", "", ""))
+    findings: list[Finding] = []
+    listed: dict[str, object] = {}
+    for one in runtimes:
+        if not isinstance(one, Timed):
+            help_ = None if one.is_installed else "pip install 'isamap[bench]'"
+            said = f"{one.name} is not timed: {one.why}"
+            findings.append(Finding.of(Diagnostic("contender-lost", said, severity="warning", help=help_)))
+            continue
+        beside = one.beside
+        times = time_text(min(one.seconds) * 1e9), time_text(median(one.seconds) * 1e9)
+        interval = f"{beside.low:.2f} to {beside.high:.2f}"
+        rows.append(
+            (f"{one.name} {one.version}", *times, f"{beside.value:.2f}", interval, f"{one.apart:.1e}")
+        )
+        listed[one.name] = {
+            "version": one.version, "seconds": _seconds(one.seconds), "apart": one.apart,
+            "ratio": {"value": beside.value, "low": beside.low, "high": beside.high},
+            "least_ratio": min(one.seconds) / min(own),
+        }  # fmt: skip
+    facts = _facts(word, ready, how)
+    count_ = "one thread" if how.threads == 1 else f"{how.threads} threads"
+    head = f"{ready.found.name} on {facts['machine']}, {count_}, {len(own)} rounds in alternation"
+    text = f"{head}\n\n{table(rows, right=(1, 2, 3))}\n\n{memory_text(peak_memory_bytes())}"
+    return Answer({**facts, "seconds": _seconds(own), "runtimes": listed}, text.rstrip(), tuple(findings))
+
+
+def _seconds(times: Sequence[float]) -> dict[str, float]:
+    return {"min": min(times), "median": median(times)}

@@ -1,0 +1,283 @@
+"""The layers of a model: its steps under the names of the nodes that they compute, timed and compared.
+
+    for layer in layers_of(program, trace, library): …       Conv_3 + Relu_4, 31 µs by the cost model
+
+A step is compared with the interpreter of its kernel, and with ONNX's reference evaluator, both from the
+tensors that the model itself had before the step. So errors do not add up from layer to layer, the bounds
+are those of single kernels, and a wrong layer is the only one that differs.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from isamap.driver.deviation import Deviation, find_deviation
+from isamap.driver.oracle import Expected
+from isamap.driver.verifying import Judged, comparisons
+from isamap.formulate.hierarchy import Memories
+from isamap.graph.compiling import CompiledModel, Library
+from isamap.graph.graph import Array
+from isamap.graph.importing import Trace
+from isamap.graph.making import Value
+from isamap.graph.pricing import CALL_NS
+from isamap.graph.program import Call, Passed, Program, reads_of, writes_of
+from isamap.graph.types import size_bytes, stored
+from isamap.ir import DTYPES, bind
+from isamap.machine import Machine
+from isamap.source import Diagnostic, Source, UsageProblem
+from isamap.syntax import parse_kernel
+
+ROUNDED = ("QuantizeLinear", "DynamicQuantizeLinear", "QLinear")
+"""Operators, or how their names begin, whose integers may be one step away: merged ones round once."""
+FLOATS = ("float", "bfloat")
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A step of a model: the nodes that it computes, its kernel or move, and its price. Units: nanoseconds."""
+
+    nodes: tuple[str, ...]
+    operators: tuple[str, ...]
+    kernel: str
+    predicted_ns: float
+
+    @property
+    def name(self) -> str:
+        """The names of its nodes, or that of its kernel where no node is known."""
+        return " + ".join(self.nodes) or self.kernel
+
+
+def layers_of(program: Program, trace: Trace, library: Library, machine: Machine) -> list[Layer]:
+    """Return the layers of a program in the order of its steps; `machine` prices the moves."""
+    memories, found = Memories.of(machine), list[Layer]()
+    for step in program.steps:
+        nodes = trace.origins.get(next(iter(writes_of(step))).tensor, ())
+        moved = sum(size_bytes(p.dtype, p.shape) for p in (*reads_of(step), *writes_of(step)))
+        kernel, cost = (
+            (step.kernel, library.costs[step.kernel])
+            if isinstance(step, Call)
+            else (step.function, memories.moved_ns(moved))
+        )
+        names = tuple(node.called for node in nodes), tuple(node.op for node in nodes)
+        found.append(Layer(*names, kernel, CALL_NS + cost))
+    return found
+
+
+def draw_inputs(model: CompiledModel, seed: int) -> dict[str, Array]:
+    """Return random inputs: normal numbers, bytes of all values, other whole numbers 0 or 1, which index anything."""
+    rng = np.random.default_rng(seed)
+    found: dict[str, Array] = {}
+    for name, (dtype, shape) in model.inputs.items():
+        kind = DTYPES[dtype]
+        if kind.is_float:
+            found[name] = stored(rng.standard_normal(shape), dtype)
+        else:
+            is_byte = kind.is_integer and kind.bits == 8
+            low, high = (kind.low, kind.high) if is_byte else (0, 1)
+            found[name] = stored(rng.integers(low, high, shape, endpoint=True), dtype)
+    return found
+
+
+# --- comparing --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """A layer that was compared: its result nearest to its bound, and what is wrong. `with_onnx` counts results."""
+
+    layer: Layer
+    max_error: float
+    bound: float
+    checked: str
+    with_onnx: int
+    problems: tuple[Diagnostic, ...]
+
+
+def compare_layers(
+    program: Program,
+    trace: Trace,
+    layers: Sequence[Layer],
+    model: CompiledModel,
+    inputs: Mapping[str, Array],
+    reference: Reference | None,
+) -> Iterator[Compared]:
+    """Yield each layer as it was compared, in the order of the steps, from one call of a watched library."""
+    written: list[dict[str, Array]] = []
+
+    def copied(read: Callable[[Passed], Array], number: int) -> None:
+        written.append({passed.tensor: read(passed) for passed in writes_of(program.steps[number])})
+
+    model.watch(inputs, copied)
+    tensors = {p.passed.tensor: stored(inputs[p.name], p.passed.dtype) for p in program.inputs}
+    own = {tensor: array for made in written for tensor, array in made.items()}
+    wanted = reference.evaluate(inputs, trace, own) if reference else {}
+    tensors |= program.constants
+    for step, layer, made in zip(program.steps, layers, written, strict=True):
+        exact: dict[str, Expected] = {}
+        problems: list[Diagnostic] = []
+        closest = Deviation(0, 0.0, 0.0, -1.0, 0)
+        checked = "nothing"
+        if isinstance(step, Call):
+            kernel = bind(parse_kernel(Source("kernel", program.kernels[step.kernel])), {})
+            given = {name: _seen(tensors[passed.tensor], passed) for name, passed in step.reads.items()}
+            found = {name: _seen(made[passed.tensor], passed) for name, passed in step.writes.items()}
+            judged = Judged(kernel, given, found, {}, "the model's tensors", "native", problems)
+            for name, expected in comparisons(judged, {}):
+                judged.hold(name, expected)
+                exact[step.writes[name].tensor] = expected
+            closest, checked = Deviation(0, judged.error, judged.bound, judged.worst, 0), judged.checked
+        compared = 0
+        for passed in writes_of(step):
+            if (value := wanted.get(passed.tensor)) is None:
+                continue
+            expected = value.expected(passed, trace.borders.get(passed.tensor), exact.get(passed.tensor))
+            seen = _seen(made[passed.tensor], passed)
+            deviation = find_deviation(seen, expected)
+            compared += 1
+            closest = max(closest, deviation, key=lambda one: one.ratio)
+            if deviation.ratio > 1 and not problems:
+                problems.append(_differs(value, seen, expected, deviation))
+        checked = "all elements, with ONNX" if compared and checked == "nothing" else checked
+        tensors |= made
+        yield Compared(layer, closest.error, closest.bound, checked, compared, tuple(problems))
+
+
+def _seen(array: Array, passed: Passed) -> Array:
+    """Return the memory of a tensor as a step sees it."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(DTYPES[passed.dtype].numpy()).reshape(passed.shape or (1,))
+
+
+def _differs(value: Evaluated, seen: Array, expected: Expected, deviation: Deviation) -> Diagnostic:
+    """Return the finding that a kernel computes something else than its nodes."""
+    found = (seen[expected.at] if expected.at is not None else seen).ravel()[deviation.position]
+    right = expected.values.ravel()[deviation.position]
+    allowed = f"within {deviation.bound:.3g}" if deviation.bound else "exactly"
+    return Diagnostic(
+        "result-wrong",
+        f"element {deviation.position} of `{value.name}` is {found!s}, and ONNX's evaluator computes {right!s}",
+        notes=(f"it should be so {allowed}; {deviation.wrong} of {expected.values.size} elements are wrong",),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluated:
+    """A value by ONNX's evaluator, its axes as they lie in memory. Where `is_rounded`, integers may be 1 apart."""
+
+    name: str
+    values: Array
+    is_rounded: bool
+
+    def expected(
+        self, passed: Passed, border: Sequence[tuple[int, int]] | None, oracle: Expected | None
+    ) -> Expected:
+        """Return what is expected of a tensor, within the bounds of its kernel; exactly where that has none.
+
+        Around a value with a border, anything is as expected: the kernel's own comparison covers it.
+        """
+        dtype, shape = DTYPES[passed.dtype], passed.shape or (1,)
+        bound = np.zeros(shape) if oracle is None or oracle.at is not None else oracle.bound
+        if self.is_rounded and not dtype.is_float:
+            bound = np.maximum(bound, 1.0)
+        values = self.values
+        if border is not None and values.size != bound.size:
+            inside = tuple(slice(low, n - high) for n, (low, high) in zip(shape, border, strict=True))
+            values, open_ = np.zeros(shape, values.dtype), np.full(shape, np.inf)
+            values[inside], open_[inside] = self.values.reshape(values[inside].shape), bound[inside]
+            bound = open_
+        values = values.reshape(shape)
+        if oracle is None:
+            return Expected(values, bound, None, not dtype.is_float, dtype, bound)
+        if oracle.at is None:
+            return replace(oracle, values=values, bound=bound)
+        return replace(oracle, values=values[oracle.at], bound=np.maximum(oracle.bound, bound[oracle.at]))
+
+
+class Reference:
+    """ONNX's reference evaluator of a file's model. It computes in f64, node by node."""
+
+    def __init__(self, path: Path, constants: Mapping[str, Array]) -> None:
+        """Read the file. Raises: UsageProblem where the evaluator lacks an operator of it."""
+        evaluator: Any = import_module("onnx.reference")
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._evaluator = evaluator.ReferenceEvaluator(str(path))
+        except Exception as error:  # noqa: BLE001 - it raises errors of several kinds
+            said = f"ONNX's evaluator does not take this model: {str(error).splitlines()[0][:120]}"
+            raise UsageProblem(Diagnostic("onnx-node", said)) from None
+        self._constants = constants
+
+    def evaluate(
+        self, inputs: Mapping[str, Array], trace: Trace, tensors: Mapping[str, Array]
+    ) -> dict[str, Evaluated]:
+        """Return the value that each of these tensors holds, from those that its nodes read.
+
+        A value that is in a tensor is replaced by the tensor's elements where later nodes read it.
+        """
+        known: dict[str, Any] = {"": None}
+        known |= {n: _wide(a) for n, a in {**self._evaluator.rt_inits_, **self._constants, **inputs}.items()}
+        found: dict[str, Evaluated] = {}
+        for node in self._evaluator.rt_nodes_:
+            for name, made in zip(node.output, self._results(node, known), strict=False):
+                known[name] = made
+                value = trace.values.get(name)
+                if value is None or value.known is not None or value.tensor not in tensors:
+                    continue
+                border = trace.borders.get(value.tensor)
+                if getattr(made, "shape", None) != value.shape:
+                    continue
+                if border is not None and len(border) != value.rank:
+                    continue  # another value of the same tensor has the axes that the border is of
+                lying = made.transpose(value.order) if value.order else made
+                is_rounded = node.onnx_node.op_type.startswith(ROUNDED)
+                found.setdefault(value.tensor, Evaluated(name, np.ascontiguousarray(lying), is_rounded))
+                own = _own(tensors[value.tensor], value, border)
+                known[name] = _wide(own) if made.dtype == np.float64 else own.astype(made.dtype)
+        return found
+
+    def _results(self, node: Any, known: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the results of a node; () where one of its inputs is not known, or it takes no f64."""
+        if any(name not in known for name in node.input):
+            return ()
+        given, more = (
+            [known[name] for name in node.input],
+            {"context": dict(known)} if node.need_context() else {},
+        )
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            for takes_wide in (True, False):
+                try:
+                    taken = given if takes_wide else map(_narrow, given)
+                    return [_wide(array) for array in node.run(*taken, **more)]
+                except Exception:  # noqa: BLE001 - it raises whatever numpy does
+                    continue
+        return ()
+
+
+def _wide(array: Any) -> Any:
+    """Return floats as f64, anything else as it is."""
+    is_float = str(getattr(array, "dtype", "")).startswith(FLOATS)
+    return np.asarray(array, np.float64) if is_float else array
+
+
+def _narrow(array: Any) -> Any:
+    """Return f64 as f32, anything else as it is."""
+    return array.astype(np.float32) if getattr(array, "dtype", None) == np.float64 else array
+
+
+def _own(array: Array, value: Value, border: Sequence[tuple[int, int]] | None) -> Array:
+    """Return the elements of a tensor by the axes of a value that lies in it."""
+    lying = value.lying
+    if border is not None and array.size != value.count:
+        wide = array.reshape([n + low + high for n, (low, high) in zip(lying, border, strict=True)])
+        array = wide[tuple(slice(low, low + n) for n, (low, _) in zip(lying, border, strict=True))]
+    array = array.reshape(lying)
+    return array.transpose(np.argsort(value.order)) if value.order else array

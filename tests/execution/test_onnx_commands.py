@@ -1,0 +1,228 @@
+"""`isamap run`, `verify` and `bench` of a model: layers under their nodes' names, and errors found where they are."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip install 'isamap[onnx]'")
+
+from onnx_models import Described, make
+
+from isamap.bench import models
+from isamap.cli import main
+from isamap.graph import compiling
+from isamap.graph.making import Value
+from isamap.graph.operators import OPERATORS
+
+onnx: Any = import_module("onnx")
+RNG = np.random.default_rng(0)
+ON = ("--hw", "generic-c", "--heuristic", "greedy")
+
+
+def drawn(*shape: int, dtype: str = "float32") -> Any:
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+def images() -> Any:
+    """Convolutions of channels last with a border between them, joined pieces, rows by index, and a product."""
+    nodes: Described = [
+        ("Conv", ["x", "w"], ["c"], {}),
+        ("Relu", ["c"], ["r"], {}),
+        ("Conv", ["r", "d"], ["e"], {"group": 8, "pads": [1, 1, 1, 1]}),
+        ("Add", ["e", "r"], ["a"], {}),
+        ("Concat", ["a", "r"], ["j"], {"axis": 1}),
+        ("Reshape", ["j", "sizes"], ["s"], {}),
+        ("Gather", ["s", "rows"], ["g"], {"axis": 1}),
+        ("MatMul", ["g", "k"], ["m"], {}),
+        ("Transpose", ["m"], ["y"], {"perm": [0, 2, 1]}),
+    ]
+    constants = {
+        "w": drawn(8, 3, 3, 3), "d": drawn(8, 1, 3, 3), "k": drawn(36, 5), "sizes": np.asarray([1, 16, 36]),
+    }  # fmt: skip
+    return make(nodes, {"x": drawn(1, 3, 8, 8), "rows": np.zeros((3,), np.int64)}, ["y"], constants)
+
+
+def quantised() -> Any:
+    scale, zero = np.asarray(0.05, np.float32), np.asarray(7, np.uint8)
+    nodes: Described = [
+        ("QuantizeLinear", ["x", "s", "z"], ["q"], {}),
+        ("DequantizeLinear", ["q", "s", "z"], ["f"], {}),
+        ("DequantizeLinear", ["w", "s", "v"], ["u"], {}),
+        ("Conv", ["f", "u"], ["c"], {}),
+        ("QuantizeLinear", ["c", "t", "z"], ["p"], {}),
+        ("DequantizeLinear", ["p", "t", "z"], ["y"], {}),
+    ]
+    weights = RNG.integers(-128, 127, (8, 3, 3, 3), np.int8)
+    constants = {
+        "s": scale,
+        "t": np.asarray(0.4, np.float32),
+        "z": zero,
+        "v": np.asarray(0, np.int8),
+        "w": weights,
+    }
+    return make(nodes, {"x": drawn(1, 3, 6, 6)}, ["y"], constants)
+
+
+def narrow() -> Any:
+    nodes: Described = [
+        ("MatMul", ["x", "w"], ["m"], {}),
+        ("Softmax", ["m"], ["s"], {}),
+        ("Cast", ["s"], ["c"], {"to": 1}),
+        ("ReduceMean", ["c"], ["y"], {"keepdims": 0}),
+    ]
+    return make(nodes, {"x": drawn(4, 8, dtype="float16")}, ["y", "m"], {"w": drawn(8, 6, dtype="float16")})
+
+
+MODELS = {"images": images, "quantised": quantised, "narrow": narrow}
+
+
+def answered(command: str, path: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, Any]:
+    code = main([command, str(path), *ON, *more, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    onnx.save(images(), tmp_path / "images.onnx")
+    return tmp_path / "images.onnx"
+
+
+def test_run_lists_each_layer_with_its_nodes_and_times(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = answered("run", saved, capsys)
+    assert code == 0
+    named = [layer["operators"] for layer in found["layers"]]
+    assert named[:2] == [["Conv", "Relu"], ["Conv", "Add"]]
+    assert found["layers"][0]["nodes"] == ["n0", "n1"]
+    assert abs(sum(layer["share"] for layer in found["layers"]) - 1) < 0.01
+    assert all(layer["predicted_ns"] > 0 and layer["measured_ns"]["median"] > 0 for layer in found["layers"])
+    assert found["seconds"]["min"] <= found["seconds"]["median"]
+    assert found["peak_memory_bytes"] > 1 << 20
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_each_layer_of_a_right_model_is_as_its_nodes(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx.save(MODELS[name](), tmp_path / "model.onnx")
+    code, found = answered("verify", tmp_path / "model.onnx", capsys)
+    assert code == 0, found["diagnostics"]
+    assert all(layer["with_onnx"] or not layer["nodes"] for layer in found["layers"])
+    assert found["with_onnx"] >= 3
+
+
+def test_an_error_in_the_code_of_a_kernel_names_its_layer(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    build = compiling.build_model
+
+    def spoiled(emitted: compiling.Emitted, *more: Any) -> Path:
+        (name,) = (n for n in emitted.files if n.startswith("conv_add") and n.endswith(".c"))
+        head, _, rest = str(emitted.files[name]).rpartition("  return ")
+        result = max(re.findall(r"args->(y[0-9]_?),", head))
+        code = f"{head}  ((float *)args->{result})[5] += 0.5f;\n  return {rest}"
+        return build(replace(emitted, files={**emitted.files, name: code}), *more)
+
+    monkeypatch.setattr(compiling, "build_model", spoiled)
+    code, found = answered("verify", saved, capsys)
+    assert code == 1
+    assert found["first_wrong"] == "n2 + n3"
+    assert [layer["nodes"] for layer in found["layers"] if not layer["verified"]] == [["n2", "n3"]]
+    said = found["diagnostics"][0]["message"]
+    assert said.startswith("the first layer that differs, `n2 + n3`: y")
+    assert "within" in said
+
+
+def test_wrong_weights_in_the_library_name_the_layer_that_reads_them(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    emit = compiling.emit
+
+    def spoiled(program: Any, *more: Any, **options: Any) -> Any:
+        step = next(s for s in program.steps if getattr(s, "kernel", "").startswith("matmul"))
+        weights = next(p.tensor for p in step.reads.values() if p.tensor in program.constants)
+        wrong = program.constants[weights].copy()
+        wrong[3] += 1
+        return emit(replace(program, constants={**program.constants, weights: wrong}), *more, **options)
+
+    monkeypatch.setattr(compiling, "emit", spoiled)
+    code, found = answered("verify", saved, capsys)
+    assert code == 1
+    assert found["first_wrong"].startswith("n7")
+
+
+def test_an_operator_that_becomes_another_kernel_differs_from_onnx(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def doubled(o: Any) -> Value:
+        return o.map("max({0}, 1)", o[0])
+
+    monkeypatch.setitem(OPERATORS[""], "Relu", doubled)
+    code, found = answered("verify", saved, capsys)
+    assert code == 1
+    assert found["first_wrong"] == "n0 + n1"
+    assert "ONNX's evaluator computes" in found["diagnostics"][0]["message"]
+
+
+def test_a_folder_of_kernels_runs_and_is_verified_too(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["import", str(saved), "-o", str(tmp_path / "graph")]) == 0
+    capsys.readouterr()
+    code, found = answered("verify", tmp_path / "graph" / "graph.json", capsys)
+    assert code == 0
+    assert found["with_onnx"] == 0
+    code, found = answered("run", tmp_path / "graph" / "graph.json", capsys)
+    assert code == 0
+    assert all(re.match("[a-z]", layer["kernel"]) for layer in found["layers"])
+
+
+def test_inputs_may_be_given_and_random_ones_repeat(
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.save(tmp_path / "x.npy", np.full((1, 3, 8, 8), np.float32(1e30)))
+    first, second, other, given = (
+        [layer["bound"] for layer in answered("verify", saved, capsys, *more)[1]["layers"]]
+        for more in ([], [], ["--seed", "1"], ["--input", f"x={tmp_path / 'x.npy'}"])
+    )
+    assert first == second != other
+    assert given[0] > 1e20
+    for name, said in {"z": "no input `z`", "rows": "sizes [3], and its file [1, 3, 8, 8]"}.items():
+        code, found = answered("run", saved, capsys, "--input", f"{name}={tmp_path / 'x.npy'}")
+        assert (code, found["diagnostics"][0]["code"]) == (2, "onnx-input")
+        assert said in found["diagnostics"][0]["message"]
+
+
+def test_bench_says_which_runtime_is_missing_and_how_to_install_it(
+    saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def nothing(name: str) -> str:
+        raise models.PackageNotFoundError(name)
+
+    monkeypatch.setattr(models, "version", nothing)
+    code, found = answered("bench", saved, capsys, "--seconds", "0")
+    assert code == 0
+    assert found["runtimes"] == {}
+    assert {d["help"] for d in found["diagnostics"]} == {"pip install 'isamap[bench]'"}
+    assert len(found["diagnostics"]) == len(models.RUNTIMES)
+
+
+@pytest.mark.parametrize("name", models.RUNTIMES)
+def test_bench_times_a_runtime_that_computes_the_same(
+    name: str, saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip(name, reason="the runtime is not installed: pip install 'isamap[bench]'")
+    code, found = answered("bench", saved, capsys, "--seconds", "0")
+    assert code == 0
+    timed = found["runtimes"][name]
+    assert timed["apart"] < 1e-4
+    assert timed["ratio"]["low"] <= timed["ratio"]["value"] <= timed["ratio"]["high"]
