@@ -10,32 +10,32 @@ SUFFIX = ".yaml"
 
 
 def shipped_machines() -> tuple[str, ...]:
-    """The names of the shipped machines, sorted."""
+    """Return the names of the shipped machines, sorted."""
     return tuple(sorted(path.stem for path in FOLDER.glob(f"*{SUFFIX}")))
 
 
 def shipped_drafts() -> tuple[str, ...]:
-    """The names of the drafts, sorted: `drafts/NAME`, machines that strain the language and emit nothing."""
+    """Return the names of the drafts, sorted: `drafts/NAME`. Drafts test the language and emit nothing."""
     return tuple(sorted(f"drafts/{path.stem}" for path in (FOLDER / "drafts").glob(f"*{SUFFIX}")))
 
 
 def profile_path(family: str) -> Path | None:
-    """The profile measured on a processor of a family (`VENDOR-FAMILY-MODEL`); None where there is none."""
+    """Return the profile measured on a processor of a family (`VENDOR-FAMILY-MODEL`); None where there is none."""
     profiles = {path.stem: path for path in (FOLDER / "profiles").glob("*.json")}
     return profiles.get(family)
 
 
 def families_text() -> tuple[str, ...]:
-    """The texts that say what descriptions may name of each family of processors."""
+    """Return the texts that list what descriptions may name for each family of processors."""
     files = sorted((FOLDER / "families").glob(f"*{SUFFIX}"))
     return tuple(path.read_text(encoding="utf-8") for path in files)
 
 
 def template_text(kind: str) -> str:
-    """The description that a new one of a kind begins as, figures written `@NAME@`."""
+    """Return the template of a new description of a kind, with parameters written `@NAME@`."""
     return (FOLDER / "templates" / f"{kind}{SUFFIX}").read_text(encoding="utf-8")
 
 
 def machine_path(name: str) -> Path:
-    """The file of a shipped machine or draft; the name is one that the functions above return."""
+    """Return the file of a shipped machine or draft; the name is one that the functions above return."""
     return FOLDER / f"{name}{SUFFIX}"

@@ -65,7 +65,7 @@ def neg(a: Expr) -> Expr:
 
 
 def choose(condition: Expr, a: Expr, b: Expr) -> Expr:
-    """`a` where the condition holds, else `b`."""
+    """Return `a` where the condition holds, else `b`."""
     return a if a == b else Call("select", (condition, a, b), a.dtype)
 
 

@@ -53,7 +53,7 @@ class Backward:
     # --- adjoints of results -----------------------------------------------------------------------
 
     def seed(self, results: Sequence[str]) -> None:
-        """The inputs with the adjoints of results, taken as they are where nothing is added to them."""
+        """Initialise the adjoints of results by the inputs, without a copy where nothing is added to them."""
         read = {r.buffer for s in self.built.statements for r in reads(s.assign.value)}
         for name in results:
             operand, place = self.kernel.operand(name), self.built.finals[name]
@@ -153,7 +153,7 @@ class Backward:
     # --- arrays of adjoints ------------------------------------------------------------
 
     def add(self, name: str, c: Contribution, sequence: tuple[Axis, ...], loops: tuple[int, ...]) -> None:
-        """A statement that adds a contribution, or assigns it where it is the first, for all elements."""
+        """Append a statement that adds a contribution, or assigns it where it is the first, for all elements."""
         to = self.adjoints_of(name)
         axes = {a.name: a.extent for a in (*sequence, *c.axes)}
         plain = [str(i) for i in c.index]
@@ -231,7 +231,7 @@ class Backward:
         return required_arrays
 
     def narrowed(self, adjoint: Operand, dtype: DType) -> Operand:
-        """Return what is summed up in a wider type as an output: rounded once, behind the last sum."""
+        """Return the output for a sum in a wider type: it is rounded once, after the last sum."""
         sums = [s for s in self.made if s.assign.target.buffer == adjoint.name]
         if len(sums) == 1 and sums[0].assign.op is not None:
             return replace(adjoint, role="out", dtype=dtype, accumulate=adjoint.dtype)

@@ -60,7 +60,7 @@ class Building:
     # --- one statement --------------------------------------------------------------------------------
 
     def single(self, s: Statement) -> None:
-        """A statement that is in no ordered loop."""
+        """Append a statement that is in no ordered loop."""
         operand = self.kernel.operand(s.assign.target.buffer)
         own = any(r.buffer == operand.name for r in accesses(s)[1:])
         known = self.current.get(operand.name)
@@ -93,7 +93,10 @@ class Building:
         return any(q.assign.op not in (None, s.assign.op) for q in self.written.get(place.name, []))
 
     def append(self, s: Statement, place: Place, inside: dict[str, Place]) -> None:
-        """The statement as it reads and writes places; `inside` are values of the step that it belongs to."""
+        """Append the statement with its reads and writes of places.
+
+        `inside` are values of the step that it belongs to.
+        """
         target = s.assign.target
 
         def there(r: Read) -> Read:
@@ -170,7 +173,7 @@ class Building:
         around: tuple[tuple[Axis, ...], tuple[int, ...]] = ((), ()),
         but: Others | None = None,
     ) -> None:
-        """A value into another place, in the ordered loops `around`; `but` says which elements."""
+        """Copy a value to another place in the ordered loops `around`; `but` excludes elements."""
         self.fill(source)
         axes = self.names.axes(operand.shape, around[0])
         index = tuple(Index.of(a.name) for a in axes)

@@ -49,7 +49,7 @@ def contribution(
     names: Names,
     selecting: Collection[str],
 ) -> Contribution:
-    """Return what the element that is read gets; `selecting` names the axes that select results.
+    """Return the contribution to the element that is read; `selecting` names the axes that select results.
 
     Shapes: `shapes` gives those of all arrays.
     """

@@ -58,7 +58,7 @@ def single_assignment(kernel: Kernel, names: Names) -> Built:
 
 
 def _names_of_results(kernel: Kernel, built: Built, names: Names) -> dict[str, str]:
-    """New names of arrays, so that nothing but the result is called as a result is."""
+    """Return new names of arrays that have the name of a result and are none."""
     known, found = {o.name for o in built.operands}, dict[str, str]()
     for name in (o.name for o in kernel.operands if o.role == "out" and o.name in built.finals):
         final = built.finals[name]
@@ -83,7 +83,7 @@ def _rename_arrays(built: Built, names: Mapping[str, str]) -> Built:
 
 
 def _loop(made: Building, body: Sequence[Statement]) -> None:
-    """The statements of an ordered loop, with a place for each step of what they overwrite."""
+    """Append the statements of an ordered loop. Values that are overwritten get a place for each step."""
     if any(len(s.sequence) != 1 for s in body):
         raise refused(
             "ordered loops within each other have no derivative here",

@@ -159,7 +159,7 @@ class Bandwidths:
     measured: tuple[tuple[int, float], ...]
 
     def at(self, size_bytes: int) -> float:
-        """That of the level where so many bytes live, and of no slower one.
+        """Return the bandwidth of the level that holds so many bytes, and of no slower one.
 
         The largest size measured that is not above decides; what a larger one has reached, it can reach, too.
         """

@@ -112,7 +112,7 @@ def cell_values(case: CellCase, form: Form) -> dict[str, tuple[str, Array]]:
 
 
 def cell_work(case: CellCase, form: Form, beta: int = 0) -> Work:
-    """The recurrent weights are read in each step, those of the input once."""
+    """Return the work of a cell. The recurrent weights are read in each step, those of the input once."""
     weights = case.gates * case.hidden**2 * form.element_bytes("B")
     states = 2 * case.steps * case.batch * case.hidden * form.element_bytes("A")
     held = 2 * weights + states

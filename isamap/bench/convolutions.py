@@ -170,7 +170,7 @@ def written_out(case: ConvCase, form: Form, axes: Axes) -> Source:
 
 
 def _dense_pixels(axes: Sequence[tuple[str, int]]) -> str:
-    """That the pixels of a filter lie one behind the other where they come last, as libraries take them."""
+    """Return the condition that the pixels of a filter are contiguous where they come last, as libraries require."""
     if [index for index, _ in axes[-2:]] != ["r", "s"]:
         return ""
     *_, (_, r), (_, s) = axes

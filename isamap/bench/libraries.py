@@ -63,7 +63,7 @@ HOLDS: dict[str, Mapping[str, str]] = {
 
 
 def threads_environment(threads: int) -> dict[str, str]:
-    """Return what tells the libraries how many threads to take; they read it when they start."""
+    """Return environment variables that set the libraries' number of threads; they read them when they start."""
     every = [one.variables(threads) for one in shipped_libraries()]
     return {name: value for one in every for name, value in one.items()}
 
@@ -221,7 +221,7 @@ def _torch_call(torch: Any, mapped: Mapped[GemmCase]) -> tuple[Callable[[int], o
 
 
 def torch_implementation(torch: Any, call: Callable[[int], object]) -> str:
-    """Return what oneDNN's log says that it ran; torch passes on the rest to the BLAS that it was built with."""
+    """Return the implementation that oneDNN's log names; torch passes other calls to its BLAS."""
     import os
     import tempfile
 

@@ -110,7 +110,7 @@ def _timed(
 
 
 def ring_of(needed: int, held: int, rules: Rules) -> int:
-    """Copies of all operands that together exceed twice the caches, where memory allows; else one.
+    """Return the number of operand copies that together exceed twice the caches, where memory allows; else one.
 
     Units: bytes; `held` are those of a copy with what contenders pack of it.
     """

@@ -63,7 +63,7 @@ class Agreement:
 
 
 def predicted_ns(prepared: Prepared) -> dict[str, float]:
-    """Return what the schedule of a row costs by the cost model, for each set of figures. Units: nanoseconds."""
+    """Return the modelled time of a row's schedule, for each set of parameters. Units: nanoseconds."""
     request, made = prepared.request, prepared.program.compilation
     assert made.schedule is not None
     assert made.problem is not None

@@ -75,7 +75,7 @@ class Shared:
         self.first = self.arrays[written][0].copy()
 
     def refill(self) -> None:
-        """What is written, as it was at first, in every copy."""
+        """Restore the first contents of the written array in every copy."""
         for copy in self.arrays[self.written]:
             copy[...] = self.first
 

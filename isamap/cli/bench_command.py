@@ -245,7 +245,7 @@ transformer_command = _command(TRANSFORMER)
 
 
 def _campaign(suite: Suite, given: Given) -> Campaign[Any]:
-    """Return what a command line asks to be measured. Raises: UsageProblem."""
+    """Return the campaign that a command line asks for. Raises: UsageProblem."""
     from isamap.bench import Campaign, pick_rows
     from isamap.bench.kinds import KINDS
     from isamap.bench.libraries import HOLDS
@@ -306,7 +306,7 @@ def _answer(suite: Suite, campaign: Campaign[Any]) -> Answer:
 
 
 def _keep(folder: Path, title: str, table: str, rows: Sequence[Row]) -> None:
-    """The table, the rows as CSV, and both charts."""
+    """Write the table, the rows as CSV, and both charts to a folder."""
     from isamap.bench.charts import prediction_chart, ratio_chart
     from isamap.bench.summary import rows_csv
 

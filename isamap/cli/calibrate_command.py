@@ -172,7 +172,7 @@ def _rows(profile: Profile, stated_of: Mapping[tuple[str, str], float]) -> list[
 
 
 def _streams(profile: Profile) -> list[tuple[str, ...]]:
-    """Return what rows take that stream along a sum, or why that is not known."""
+    """Return the measured times of rows that stream along a sum, or the reason why they are unknown."""
     head = ("rows that stream", "computing shows", "start ns", "")
     if (lost := profile.unmeasured_streams) is not None:
         return [head, (lost.memory, "–", "–", lost.said)]
@@ -186,7 +186,7 @@ def _streams(profile: Profile) -> list[tuple[str, ...]]:
 
 
 def _pieces(profile: Profile) -> list[tuple[str, ...]]:
-    """Return what long pieces take that stream, or why that is not known."""
+    """Return the measured times of long pieces that stream, or the reason why they are unknown."""
     head = ("long pieces that stream", "start ns", "")
     if (lost := profile.unmeasured_pieces) is not None:
         return [head, (lost.memory, "–", lost.said)]

@@ -122,7 +122,7 @@ def _measured(profile: Profile | None) -> dict[str, dict[str, object]]:
 
 
 def timing_rows(machine: Machine) -> list[tuple[str, str, str]]:
-    """Return what is stated, its source, and the figures; a line for each."""
+    """Return the stated timings, a line each: name, source and parameters."""
     return [
         (what, figures.source, ", ".join(f"{name} {value:g}" for name, value in _stated(figures)))
         for what, figures in _all_timings(machine)

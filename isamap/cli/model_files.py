@@ -132,7 +132,7 @@ def _told(dealt: Dealt) -> str:
 
 
 def _summary(program: Program, made: Library, how: How, method: Method) -> dict[str, object]:
-    """Return what the answer and the manifest say of a model. Units: bytes, nanoseconds."""
+    """Return the facts about a model for the answer and the manifest. Units: bytes, nanoseconds."""
     devices: dict[str, object] = {"devices": how.devices}
     if made.dealt:
         devices["phases"] = [[list(part) for part in phase] for phase in made.dealt.phases]

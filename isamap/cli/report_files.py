@@ -58,7 +58,7 @@ def check_places(shown: Shown, *, force: bool) -> None:
 
 
 def _check_file(path: Path, force: bool) -> None:
-    """The rule of an output folder: what isamap wrote is replaced, unless it was changed since."""
+    """Refuse to replace a file, unless isamap wrote it and nothing has changed it since."""
     from isamap.report.page.stamp import is_as_stamped, is_stamped
 
     if not path.parent.is_dir():

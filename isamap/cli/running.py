@@ -141,7 +141,7 @@ def _shown(diagnostics: Sequence[Diagnostic]) -> tuple[Finding, ...]:
 
 @contextmanager
 def _collected() -> Generator[dict[str, Finding]]:
-    """What could not be kept inside, each once, under its text. Other warnings go where they went."""
+    """Collect warnings that a result could not be cached, each once, by its text. Let others pass."""
     found: dict[str, Finding] = {}
     with warnings.catch_warnings():
         warnings.simplefilter("always", NotKept)

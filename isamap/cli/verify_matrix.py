@@ -105,7 +105,7 @@ def verify_matrix(
 
 
 def _named(word: str | None, shipped: Sequence[str]) -> tuple[str, ...]:
-    """Return what a word names: all without one; patterns stand for what is shipped, other words for themselves."""
+    """Return the names that a word selects: patterns select shipped ones, no word selects all."""
     if word is None:
         return tuple(shipped)
     found: list[str] = []

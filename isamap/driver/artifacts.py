@@ -201,7 +201,7 @@ def check_replaceable(folder: Path, *, force: bool = False) -> None:
 
 
 def _check(there: Path, folder: Path, *, force: bool) -> None:
-    """The same of a folder that lies elsewhere for now."""
+    """Check an output folder that lies at another path for now."""
     if not there.exists() and not there.is_symlink():
         return
     if not there.is_dir():

@@ -39,7 +39,7 @@ def done_on_cluster(
 
 @contextmanager
 def _client(address: str) -> Generator[tuple[Any, Any]]:
-    """The library, and a connection to a scheduler whose workers have this isamap."""
+    """Open a connection to a scheduler whose workers have this isamap, and yield it with the library."""
     try:
         distributed: Any = importlib.import_module("distributed")
     except ModuleNotFoundError:

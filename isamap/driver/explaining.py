@@ -155,7 +155,7 @@ def form_warnings(kernel: Kernel, machine: Machine) -> tuple[Diagnostic, ...]:
 
 
 def _product(kernel: Kernel, written: tuple[Statement, ...]) -> Statement:
-    """Return what a rewrite leaves of a product: of the sums that were not written, the one over the most axes."""
+    """Return the sum over the most axes that a rewrite of a product has not written itself."""
     known = {s.assign for s in written}
     sums = (s for s in statements(kernel) if s.reduction_axes and s.assign not in known)
     return max(sums, key=lambda s: len(s.axes))

@@ -56,7 +56,7 @@ def extent_of(request: Request) -> Extent:
 
 
 def is_own(request: Request) -> bool:
-    """Return whether what is left out depends on this program alone, and not on a cost model from a plug-in."""
+    """Return whether the omitted mappings depend on this program alone, and not on a cost model from a plug-in."""
     return not origin(load_cost_model(request.cost_model))
 
 

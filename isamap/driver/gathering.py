@@ -78,7 +78,7 @@ Samples = Mapping[SampleRow, Set[str]]
 
 
 def samples_of(plan: Plan, log: Log) -> dict[SampleRow, set[str]]:
-    """Return what the log has of each row, of this machine with these features. Raises: Unkept."""
+    """Return the schedules in the log by row, for this machine and these features. Raises: Unkept."""
     shas = {row: sha256(named_kernel(row.kernel).text) for row in plan.rows}
     found: dict[SampleRow, set[str]] = {row: set() for row in plan.rows}
     for record in log.records():
@@ -93,7 +93,7 @@ def samples_of(plan: Plan, log: Log) -> dict[SampleRow, set[str]]:
 def gather(
     plan: Plan, before: Samples, stop: float, watch: Callable[[str], None] = lambda _: None
 ) -> Iterator[Gathered]:
-    """Yield what each visit of a row brought, until `stop` on the monotonic clock; rows with few samples first.
+    """Yield the samples of each visited row until `stop` on the monotonic clock, rows with few samples first.
 
     What was timed `before` is not timed again. A row that cannot be compiled here, or of which there is
     nothing new, is not visited again.
@@ -133,7 +133,7 @@ def _posed(plan: Plan, row: SampleRow) -> _Formulated:
 
 
 def _visited(row: SampleRow, formulated: _Formulated, timed: set[str]) -> Gathered:
-    """New schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
+    """Return new schedules of a row, timed and logged. Raises: RunProblem, CompilerRefused, MissingTool."""
     trials: list[Trial] = []
     for point in _drawn(formulated.space, random.Random(len(timed))):
         schedule = replace(formulated.space.schedule(point), profile=formulated.trial.schedule.profile)

@@ -93,7 +93,7 @@ def load_machine(machine: str | Path) -> Machine:
 
 
 def machine_of(machine: str | Path) -> str:
-    """The name or path of a machine: `host` is the shipped one that fits this computer best.
+    """Return the name or path of a machine: `host` is the shipped one that fits this computer best.
 
     Raises: UsageProblem.
     """

@@ -74,7 +74,7 @@ def choose_kept(
 
 
 def _ns(request: Request, kernel: Kernel) -> float:
-    """Return what is predicted of a kernel. Units: nanoseconds."""
+    """Return the predicted time of a kernel. Units: nanoseconds."""
     source = Source(f"{kernel.name}.ir", print_routine(kernel))
     made = compile_kernel(replace(request, kernel=source), "schedule")
     assert made.schedule is not None, "the stages before have run"

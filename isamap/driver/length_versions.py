@@ -153,7 +153,7 @@ def _check_emission(name: str, machine: Machine, described: Machine) -> None:
 
 
 def _check_alone(request: Request, constant: str, typical: int) -> None:
-    """What is of one length. Raises: UsageProblem."""
+    """Refuse options that need a single vector length. Raises: UsageProblem."""
     refused = (("--packed", bool(request.packed)), ("--model", request.model))
     for option, asked in refused:
         if asked:

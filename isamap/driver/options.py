@@ -167,7 +167,7 @@ def given_seconds(name: str, value: object, low: float, high: float) -> float:
 
 
 def given_flag(name: str, value: object) -> bool:
-    """True or False. Raises: UsageProblem."""
+    """Return the truth value of a keyword argument. Raises: UsageProblem."""
     truth = truth_value(value)
     if truth is None:
         raise wrong_value(name, "True or False", value)

@@ -108,7 +108,7 @@ def _open_at_edges(expected: Expected, apart: Expected) -> Expected:
 
 
 def measure_of(kernel: Kernel, fill: str) -> Measure:
-    """Return what the errors of a kernel are measured with: each rounding is off by one unit of what it rounds."""
+    """Return the measure of a kernel's errors: each rounding is off by one unit in the last place."""
     sums, given = sum_type(kernel), _given(kernel)
     unit = 2.0 ** (1 - sums.mantissa_bits)
     return Measure(
@@ -159,7 +159,7 @@ def _judged(
     measure: Measure,
     lost: float,
 ) -> Expected:
-    """Return what is expected of these values; numbers smaller than `lost` may be lost."""
+    """Return the expected values with their error bounds; numbers smaller than `lost` may be lost."""
     if not dtype.is_float:
         return Expected(values, magnitude, at, not magnitude.any(), dtype, magnitude)
     if measure.exact_below:

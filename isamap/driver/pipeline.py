@@ -134,7 +134,7 @@ def compile_kernel(
 
 
 def _warnings(request: Request, made: Compilation, schedule: Schedule) -> tuple[Diagnostic, ...]:
-    """Return what happened while the schedule was looked for, and what is slow in it."""
+    """Return warnings about the search for a schedule, and about slow parts of it."""
     assert made.machine, "the stages before have run"
     assert made.canonical, "the stages before have run"
     assert made.problem, "the stages before have run"

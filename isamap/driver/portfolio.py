@@ -271,7 +271,7 @@ def _key(prepared: Prepared, theirs: Theirs, sizes: Sizes) -> str:
 
 
 def contender_of(prepared: Prepared, sizes: Sizes) -> Contender:
-    """Return what takes turns, with random data, once called. Raises: RunProblem where it fails."""
+    """Return the program as a contender on random data, called once. Raises: RunProblem where it fails."""
     threads, kernel = prepared.request.threads, bind(parse_kernel(prepared.request.kernel), dict(sizes))
     assert isinstance(kernel, Kernel)
     arrays, scalars = make_arrays(kernel, "random"), make_scalars(kernel, "random")
@@ -296,7 +296,7 @@ def _told(
     found: Sequence[Compared],
     findings: tuple[Diagnostic, ...],
 ) -> Prepared:
-    """Return what performs the kernel, with what was found in the report, the summary and the manifest."""
+    """Return the winning implementation, with the findings in its report, summary and manifest."""
     threads = prepared.request.threads
     told: dict[str, Any] = {
         "chosen": winner.name if winner else OURS,

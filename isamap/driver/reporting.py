@@ -88,7 +88,7 @@ class Made:
 def recording_of(
     request: Request, compilation: Compilation, watch: Watch = lambda _: None, *, is_recorded: bool = False
 ) -> Recorded | None:
-    """Return what one call does by the event simulator, where a program fills memories by itself or `is_recorded`.
+    """Return the simulated events of one call, where a program fills memories by itself or `is_recorded`.
 
     Raises: UsageProblem where it is requested for a program for several lengths of vectors.
     """
@@ -246,7 +246,7 @@ def _pane(name: str, title: str, lines: Sequence[Line]) -> Pane:
 
 
 def _mappings(made: Made, shown: Explained) -> tuple[Row, ...]:
-    """Return what performs each statement, at which price, of how many ways to do it."""
+    """Return a table of each statement's mapping, its price, and the number of mappings to choose from."""
     costs = {spent.statement: spent.total_ns for spent in shown.spent}
     options: dict[int, tuple[NestOption, ...]] = {n.statement: n.options for n in made.problem.nests}
     rows: list[Row] = [("statement", "computes", "by", "time by the model", "mappings to choose from")]

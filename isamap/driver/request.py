@@ -70,7 +70,7 @@ def given_sizes(sizes: object) -> dict[str, Size]:
 
 
 def given_fixes(name: str, fix: object) -> dict[str, int | None]:
-    """Fixed decisions as numbers; None for what is kept as the schedule has it. Raises: UsageProblem."""
+    """Return fixed decisions as numbers; None keeps the decision of the schedule. Raises: UsageProblem."""
     example = 'write {"block.k": 256}'
     found: dict[str, int | None] = {}
     for decision, value in given_items(name, {} if fix is None else fix, "fix-syntax", example):

@@ -122,7 +122,7 @@ class CompiledKernel:
     _process: InProcess | None = field(default=None, repr=False)
 
     def pack(self, sizes: Sizes | None = None, /, **values: Any) -> dict[str, Array]:
-        """Inputs packed, by the names under which a call takes them: `f(A=a, C=c, **f.pack(B=b))`.
+        """Return packed inputs by the names under which a call takes them: `f(A=a, C=c, **f.pack(B=b))`.
 
         They are copies, and serve any number of calls. Raises: UsageProblem for what this kernel does not
         take packed.

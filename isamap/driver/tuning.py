@@ -105,7 +105,7 @@ def _found(question: Question) -> Winner | None:
 
 
 def not_tuned(question: Question, winner: Winner | None) -> Diagnostic:
-    """That the cost model chose, for want of a winner that fits."""
+    """Return the warning that the cost model chose, as the tuning database has no winner that fits."""
     what = f"{question.problem.kernel} on {question.machine.name}"
     why = "the stored schedule breaks a rule of this version" if winner else "none is stored"
     return Diagnostic(

@@ -368,7 +368,7 @@ def profile_sizes(prepared: Prepared) -> dict[str, int]:
 
 
 def time_program(prepared: Prepared, sizes: Mapping[str, int]) -> Timed:
-    """A run compared with the oracle, and about half a second of further runs.
+    """Compare a run with the oracle, and time about half a second of further runs.
 
     Raises: RunProblem; UsageProblem where it runs under an emulator, whose time says nothing.
     """

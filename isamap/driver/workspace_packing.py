@@ -30,7 +30,7 @@ def finished(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
 
 def _sizes_at_ends(program: LoweredProgram) -> list[dict[str, int]]:
-    """Sets of what a caller may give: the least and the largest, or nearly."""
+    """Return sets of sizes near the least and the largest that a caller may give."""
     found: list[dict[str, int]] = []
     for from_low, away in ((True, 0), (True, 1), (False, 1), (False, 0)):
         chosen: dict[str, int] = {}

@@ -158,7 +158,7 @@ class BodyWriter:
         self.names, self.counters, self.beside_loop, self.turning = kept
 
     def share(self, node: Share, depth: int) -> None:
-        """A loop over the next pieces of some work, each of the part that its turn is in."""
+        """Write a loop over the next pieces of a work slice, each for the part whose iteration it is."""
         work, parts = self.works[node.work], pieces_of(node)
         kept = self.names, self.beside_loop, self.turning
         for line in share(work):
@@ -186,7 +186,7 @@ class BodyWriter:
         self.names, self.beside_loop, self.turning = kept
 
     def copy(self, node: Block, depth: int) -> None:
-        """A copy inside a loop: a function of its own, which is called here."""
+        """Write a copy inside a loop as a function of its own, and its call."""
         name = self.names.take(f"{self.interface.name}_copy{len(self.copies)}")
         given = [*self.parameters, *((f"int64_t {counter}", counter) for counter in self.counters)]
         kept = self.lines, self.values, self.beside_loop
@@ -198,7 +198,7 @@ class BodyWriter:
         self.pass_on(depth, f"{called} /* {clean(node.note)} */")
 
     def parallel(self, node: Parallel, depth: int) -> None:
-        """A region: its part becomes a function, and all parts are performed here."""
+        """Write a parallel region: its part becomes a function, and all parts are called here."""
         name, number = self.interface.name, len(self.regions)
         struct, part, task = (
             self.take_function(f"{name}_{stem}{number}") for stem in ("shared", "part", "task")
@@ -222,7 +222,7 @@ class BodyWriter:
         self.add(depth, "}")
 
     def part_counters(self, node: Parallel) -> None:
-        """The counters of a part out of its number; the last one counts fastest."""
+        """Compute the counters of a part from its number; the last one counts fastest."""
         left = "part"
         for place, (variable, trips) in reversed(list(enumerate(node.counters))):
             count = index_text(trips, self.names.of, self.issuer.used)
@@ -320,7 +320,7 @@ class BodyWriter:
         return index_text(index, self.names.of, self.issuer.used).text
 
     def pass_on(self, depth: int, line: str) -> None:
-        """A line that gives what it names to another function."""
+        """Add a line that passes the names in it to another function."""
         self.passed_on.add(line)
         self.add(depth, line)
 

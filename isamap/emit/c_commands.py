@@ -65,7 +65,7 @@ def for_commands(program: LoweredProgram, machine: Machine) -> LoweredProgram:
 
 
 def _stride_checks(program: LoweredProgram, machine: Machine) -> Iterator[Condition]:
-    """Yield what strides have to be, which the caller gives, for fields to hold them."""
+    """Yield the conditions on strides given by the caller, so that the fields can hold them."""
     sizes = {t.name: t.dtype.size_bytes for t in program.tensors}
     found = dict[Condition, None]()
     for issue in (node for node in issues_in(program.body) if isinstance(node, Issue)):
@@ -177,7 +177,7 @@ class CommandIssuer(Issuer):
 
 
 def _in_order(held: tuple[Quantity, ...], instruction: Instruction) -> tuple[Quantity, ...]:
-    """Return what fields hold in the order in which the instruction names it."""
+    """Return the quantities in fields, in the order in which the instruction names them."""
     kinds: tuple[QuantityKind, ...] = ("address", "stride", "index")
     expected = [Quantity(kind, o.name) for o in instruction.operands for kind in kinds]
     expected += [Quantity("param", p.name) for p in instruction.params]

@@ -53,7 +53,7 @@ class Text:
 
 
 def lanes_type(lanes: int) -> str:
-    """Return what functions of so many f32 are called after: `f32` of one, `f32x16` of 16."""
+    """Return the type in the names of functions of so many f32: `f32` for one, `f32x16` for 16."""
     return "f32" if lanes == 1 else f"f32x{lanes}"
 
 

@@ -329,7 +329,7 @@ class _Entry:
         return lines
 
     def domains(self) -> list[str]:
-        """Inputs of indices, refused where they hold what they may not."""
+        """Return the checks that refuse indices outside their domains."""
         name, at = self.interface.name, self.member
         bounded = [(t, t.domain) for t in self.program.tensors if t.domain is not None]
         tests = [domain_test(name, t, domain, at["pointer", t.name, 0], self.index) for t, domain in bounded]

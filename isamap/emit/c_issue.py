@@ -351,7 +351,7 @@ class Issuer:
     def _copies(
         self, operands: Mapping[str, RegisterRef | MemoryRef], model: Model, here: Here
     ) -> tuple[list[str], dict[str, str]]:
-        """Copies of inputs that are also written: a model may write elements before it reads others."""
+        """Return copies of inputs that are also written: a model may write elements before it reads others."""
         pointers = [
             (m.operand, ref.value)
             for m in model.operands
@@ -383,7 +383,7 @@ def _as_type(text: Text, held: str | None, expected: str | None) -> Text:
 
 
 def _width(c_type: str | None) -> str:
-    """Return what has to be equal for a C cast between two register types to keep the bits."""
+    """Return the bits of a C register type. A C cast between equal widths keeps the bits."""
     match = re.match(r"__m(128|256|512)", c_type or "")
     return match[1] if match else str(c_type)
 

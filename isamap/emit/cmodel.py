@@ -142,7 +142,7 @@ class _Writer:
         return found
 
     def prologue(self) -> None:
-        """Declarations: the result, temporaries, accumulators, and what an output holds outside."""
+        """Declare the result, temporaries, accumulators, and the old values of an output outside the tile."""
         for o in self.instruction.operands:
             m = self.operands.get(o.name)
             name, c_type = self.names.of(o.name), storage_type(o.dtype)

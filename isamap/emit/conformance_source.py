@@ -86,7 +86,7 @@ def why_not(machine: Machine, entry: MachineInstruction, model: bool) -> str | N
 
 
 def _unknown(machine: Machine, instruction: Instruction) -> str | None:
-    """Return what has to be a number in the code, and is none before the run, or None."""
+    """Return the first size that has to be a number in the code and is not known before the run, or None."""
     given = {p.name for p in instruction.params if p.kind in ("choose", "imm", "machine")}
     for o in instruction.operands:
         memory = machine.memories[o.memory or ""] if o.role != "temp" else None
@@ -164,7 +164,7 @@ class _Function:
         self.add("(void)data; (void)numbers;")
 
     def operand(self, slot: int, o: Operand) -> None:
-        """A variable that holds a register operand, or a pointer to one in memory."""
+        """Declare a variable that holds a register operand, or a pointer to one in memory."""
         c_type = storage_type(o.dtype)
         if not self.is_register(o):
             name = self.names.take(f"{o.name}.mem")

@@ -212,7 +212,7 @@ class _Function:
         return copies_of(self.form, self.machine) if apart and o.role != "in" else 1
 
     def names_of(self, o: Operand) -> tuple[str, ...]:
-        """The C variables that stand for an operand."""
+        """Return the C variables that stand for an operand."""
         values = (self.value(o, copy) for copy in range(self.copies(o)))
         return tuple(v for v in values if v in self.c_types)
 

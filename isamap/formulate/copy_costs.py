@@ -186,8 +186,9 @@ def with_ends(
 def _part_ns(
     described: TileOperand, operand: OperandTile, tile: Tile, name: str, left: Index, search: MoveSearch
 ) -> tuple[float | None, float]:
-    """Return what instructions take that bring what is left of a tile at an axis' end, and take it back from a sum,
-    and how long they keep the unit busy that computes; None where none do.
+    """Return the time to load the remainder of a tile at an axis' end, and the time of the computing unit for it.
+
+    Sums are also stored back. The first is None where no instructions do it.
     """
     missing = None, described.direct_busy_ns
     if name in operand.scattered:

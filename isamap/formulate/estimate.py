@@ -96,7 +96,7 @@ def estimate(statement: Statement, mapping: Mapping, pattern: Pattern, machine: 
 
 
 def bound_of_utilisation(mapping: Mapping, pattern: Pattern) -> float | None:
-    """Return what the share of busy lanes cannot exceed whatever the sizes: 1/16 where an axis of 16 stays empty.
+    """Return an upper bound of the share of busy lanes for all sizes: 1/16 where an axis of 16 stays empty.
 
     None where nothing is known.
     """

@@ -165,7 +165,7 @@ def _leaves(moves: _Moves, found: Outcome) -> bool:
 
 
 def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
-    """Return whether what sums begin with is moved, or set to zero."""
+    """Return whether the initial values of sums are moved in, or set to zero."""
     if operand.subject == operand.fill:
         return find_clearing(moves.search, moves.home, operand.dtype.name) is not None
     return tiles_move(operand, moves.tile, moves.home, moves.search) is not None
@@ -345,7 +345,7 @@ def _busy(moves: _Moves, moved: Iterable[Moved]) -> Busy:
 
 
 def _element_ns(link: Link, operand: str, machine: Machine, name: str) -> float:
-    """Return what a link takes for an element of the largest issue of an instruction. Units: nanoseconds."""
+    """Return the time of a link for an element of an instruction's largest issue. Units: nanoseconds."""
     there = machine.instructions[name].instruction.operand(operand)
     most = cost_params(machine.instructions[name], machine, _most(machine, name))
     shape = [extent.evaluate(most) for extent in there.shape]

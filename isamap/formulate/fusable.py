@@ -128,7 +128,7 @@ def _start_ns(
 def _follow_ns(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
-    """Writing what the companion makes of the sum."""
+    """Return the time to write the result of a fused epilogue. Units: nanoseconds."""
     before = companion.needs
     written = written_by(tile, outcome(kernel, number, (*before, companion.number)))
     plain = written_by(tile, outcome(kernel, number, before))
@@ -163,7 +163,7 @@ def _home(acc: OperandTile, tile: Tile, search: MoveSearch) -> str:
 
 
 def _filled_ns(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> float | None:
-    """Filling a tile of sums in their scratchpad: with zeros, or from an array."""
+    """Return the time to fill a tile of sums in their scratchpad, with zeros or from an array."""
     elements = prod(operand.cell_shape)
     if operand.subject == operand.fill:
         clearing = find_clearing(search, home, operand.dtype.name)
@@ -203,7 +203,10 @@ def _through_buffer(acc: OperandTile, written: Written, tile: Tile, search: Move
 
 
 def _copied_ns(operand: OperandTile, written: Written | None, tile: Tile, search: MoveSearch) -> float | None:
-    """Copying a tile into its buffer, or computing what is written from there; single elements at edges."""
+    """Return the time to copy a tile into its buffer, or to compute the result from there.
+
+    Edges are copied element by element.
+    """
     buffer, position = (
         in_tiles(operand, search).buffer,
         {a.name: Index.of(f"@{a.name}") for a in tile.axes},

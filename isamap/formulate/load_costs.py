@@ -217,7 +217,7 @@ def _written(tile: Tile, described: TileOperand) -> TileOperand:
 
 
 def homes_of_sums(tile: Tile, acc: OperandTile, search: MoveSearch) -> dict[str, float]:
-    """Return what bringing sums from a buffer and back costs, by where that buffer may lie. Units: nanoseconds."""
+    """Return the time to load sums from a buffer and store them, by its backing memory. Units: nanoseconds."""
     found: dict[str, float] = {}
     for home, loaded in homes_of(tile, acc, search).items():
         if home and scratch_move(acc, tile, home, search, back=True) is None:
@@ -293,7 +293,7 @@ def _copies_beside(instruction: str, dtype: DType, machine: Machine) -> bool:
 
 
 def _loads(item: MachineInstruction, dtype: DType, machine: Machine) -> frozenset[str]:
-    """Registers into which an instruction brings elements of a type out of memory; none of others."""
+    """Return the register memories into which an instruction loads elements of a type."""
     read = [o for o in item.instruction.operands if o.role == "in" and o.dtype == dtype]
     is_load = any(o.memory is not None and o.memory not in _files(machine) for o in read)
     return _registers(item, machine) if is_load else frozenset()

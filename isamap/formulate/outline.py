@@ -117,7 +117,7 @@ def _loadable(tile: Tile, number: int, frame: Frame, place: int) -> Outline | No
 def _next_copy(
     tile: Tile, number: int, frame: Frame, place: int, option: NestOption, inputs: tuple[OperandTile, ...]
 ) -> Outline:
-    """Return what is known before it is found out what copies of these inputs cost."""
+    """Return the outline of a mapping before copies of these inputs are priced."""
     further = partial(_whole, tile, number, frame, place)
     if inputs:
         further = partial(_copied, tile, number, frame, place, option, inputs)

@@ -193,7 +193,7 @@ class Applied:
 
 
 def tuple_of(value: Any) -> tuple[Any, ...]:
-    """Return what is known to be a tuple."""
+    """Return an untyped value as a tuple."""
     return tuple(value)
 
 

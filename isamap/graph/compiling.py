@@ -140,7 +140,7 @@ def _machine(how: How, *, runs: bool) -> tuple[Machine, bool]:
 
 
 def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
-    """Return what is asked of each kernel. Weights are packed where this processor runs what packs them."""
+    """Return the compilation request of each kernel. Weights are packed where this processor runs the packer."""
     name = machine_of(how.machine)
     machine, model = _machine(how, runs=runs)
     here = model or not is_model(machine, missing_features(machine), None)
@@ -307,7 +307,7 @@ class CompiledModel:
         )
 
     def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
-        """A call by the addresses of its inputs and of its results, dense arrays in their order.
+        """Call the library by the addresses of its inputs and results. Both are dense arrays in their order.
 
         Raises: UsageProblem where an index among the inputs lies outside.
         """

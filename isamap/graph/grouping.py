@@ -62,7 +62,7 @@ def _node(step: Open, steps: Sequence[Open], made: Mapping[str, tuple[int, Passe
 
 
 def _accesses(kernel: Written, name: str, rank: int) -> re.Pattern[str] | None:
-    """Return what finds an operand in a kernel's statements; None where an expression cannot stand in its place.
+    """Return a pattern that finds an operand's access; None where an expression cannot stand in its place.
 
     That is so where it is read in several places: each would compute it again.
     """

@@ -56,7 +56,7 @@ class Imported:
     trace: Trace = Trace({}, {}, {})
 
     def whole(self) -> Program:
-        """The program. Raises: UsageProblem, where a node was refused."""
+        """Return the program. Raises: UsageProblem, where a node was refused."""
         if self.program is None:
             raise UsageProblem(*self.findings)
         return self.program

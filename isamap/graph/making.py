@@ -172,7 +172,7 @@ class Making:
         return Passed(name, flat.dtype, flat.shape)
 
     def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
-        """A step that moves elements to or from where data says."""
+        """Append a step that moves elements from or to positions that data determines."""
         if any(value.count for value in writes):
             passed = [tuple(self.passed(self.plain(v)) for v in values) for values in (reads, writes)]
             made = Move(function, passed[0], passed[1], tuple(numbers))
@@ -235,7 +235,7 @@ class Text:
         self._borders: dict[str, Border] = {}
 
     def define(self, function: str) -> None:
-        """The text of a function that statements call."""
+        """Add the text of a function that statements call."""
         self._definitions += function
 
     def read(self, value: Value) -> Operand:
@@ -271,11 +271,11 @@ class Text:
         self._borders[operand.name] = Border(tuple(widths[n] for n in axes), fill)
 
     def loop(self, axes: Mapping[str, int], *statements: str, guard: str = "") -> None:
-        """A nest with its statements; axes of one element are left out."""
+        """Append a loop nest with its statements; axes of one element are left out."""
         self._statements.append(nest(axes, *statements, guard=guard))
 
     def state(self, statement: str) -> None:
-        """A statement as it stands."""
+        """Append a statement as it stands."""
         self._statements.append(statement)
 
     def done(self) -> Value:

@@ -151,7 +151,10 @@ def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]
 
 
 def no_room(size: int, limit: int, peak: int = 0) -> UsageProblem:
-    """That a workspace takes more than is allowed; `peak` is what lives at one time, where it is known."""
+    """Return the problem of a workspace that exceeds the limit.
+
+    `peak` is the number of bytes that live at one time, where it is known.
+    """
     said = f"the workspace takes {size} bytes, and {limit} are allowed"
     help_ = (
         f"allow more (--workspace {size}), or try --fusion cpsat, which looks for an order that takes less"

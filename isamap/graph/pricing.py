@@ -87,7 +87,7 @@ def _moved(passed: Iterable[Passed]) -> int:
 
 
 def no_kernel(name: str) -> UsageProblem:
-    """That a machine cannot perform a kernel."""
+    """Return the problem of a node whose kernel a machine cannot perform."""
     help_ = "`isamap match` explains its instructions' refusals; use another machine for this model"
     return UsageProblem(
         Diagnostic("graph-no-kernel", f"the machine performs no kernel of `{name}`", help=help_)

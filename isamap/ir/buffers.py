@@ -122,7 +122,7 @@ def _admit(given: Array, o: Operand) -> Array:
 
 
 def poison(shape: tuple[int, ...], dtype: DType, rng: np.random.Generator | None) -> Array:
-    """Return what memory holds before it is written: NaN or a bit pattern, or random values when `rng` is given."""
+    """Return contents of unwritten memory: NaN or a bit pattern, or random values when `rng` is given."""
     if rng is not None:
         if dtype.is_float:
             return round_to(rng.normal(size=shape) * 64, dtype)
@@ -143,7 +143,7 @@ def _refuse(code: str, message: str, *notes: str) -> UsageProblem:
 
 
 def load(buffer: Array, read: Read, box: Box, symbols: Mapping[str, int | Array]) -> Array:
-    """Return what an access reads at all points of a box; outside the buffer its fill.
+    """Return the values of an access at all points of a box; outside the buffer its fill.
 
     An access that leaves the buffer without a fill is behind a guard: there it reads any element, and the
     guard drops it. Shapes: the box's rank, with length 1 where an axis does not matter.

@@ -24,7 +24,7 @@ ELEMENTS = 4_000_000
 
 
 def factors_of(e: Expr) -> tuple[Expr, ...]:
-    """Return what an expression is the product of; itself when it is no product."""
+    """Return the factors of a product; for another expression the expression itself."""
     match e:
         case Call("mul", (left, right), _, _, _):
             return factors_of(left) + factors_of(right)

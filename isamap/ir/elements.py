@@ -230,7 +230,7 @@ def _perform(asked: _Asked, old: Pair | None, work: _Work) -> Pair:
 
 
 def _begin(s: Assign, old: Pair | None, again: bool, work: _Work) -> tuple[Pair | None, Tally | None]:
-    """Return what a step starts from, and the tally of a reduction; `again` where one went before it."""
+    """Return the initial value of a step, and the tally of a reduction; `again` where one went before it."""
     if old is None or s.op is None:
         return old, None
     values, sizes = old

@@ -71,7 +71,7 @@ class Measure:
         return self.as_magnitudes(2.0**-dtype.mantissa_bits * size_of(values()))
 
     def storing(self, magnitudes: Array, values: Callable[[], Array], operand: Operand) -> Array:
-        """Return what a rounding of sums in a wider type to their operand's adds to magnitudes."""
+        """Return the magnitudes that are added when sums in a wider type are rounded to their operand's type."""
         if operand.accumulate is None or not operand.dtype.is_float:
             return np.zeros(())
         return self.narrowing(magnitudes, values, operand.dtype)

@@ -134,7 +134,7 @@ def guard_facts(guard: Expr | None) -> list[Index]:
 
 
 def inside_conditions(read: Read, shape: tuple[Index, ...]) -> tuple[tuple[Expr, Expr], ...]:
-    """That each subscript is at least 0, and below the extent."""
+    """Return the conditions that each subscript is at least 0 and below the extent."""
     return tuple(
         (
             Call("ge", (_index_value(index, read.span), Const(0, I64)), BOOL),

@@ -142,7 +142,7 @@ class Index:
         return self._symbols
 
     def coefficient(self, symbol: str) -> Index | None:
-        """Return what multiplies `symbol`; None when it occurs other than linearly."""
+        """Return the coefficient of `symbol`; None when it does not occur linearly."""
         found: list[tuple[Monomial, int]] = []
         for m, c in self.terms:
             count = m.count(symbol)
@@ -202,7 +202,7 @@ class Index:
 
 @lru_cache(maxsize=1 << 16)
 def _index_of(value: int | Atom) -> Index:
-    """The same few numbers and symbols are asked for over and over."""
+    """Return the index of a number or a symbol. It is cached, as the same few are requested again and again."""
     if isinstance(value, int):
         return Index((((), int(value)),)) if value else ZERO
     return Index((((value,), 1),))

@@ -56,7 +56,7 @@ def interpret(
     exact: bool = False,
     rng: np.random.Generator | None = None,
 ) -> dict[str, Array]:
-    """New arrays for all outputs; `arrays` holds inputs and old values of outputs and is not changed.
+    """Return new arrays for all outputs; `arrays` holds inputs and old values of outputs and is not changed.
 
     Shapes: those declared, for `sizes`, which also gives integer scalars and machine constants. An output
     element that is never written is what `outside` says; undefined ones are NaN or a bit pattern, or random
@@ -191,7 +191,7 @@ def _run(statement: Stmt, nest: Nest, state: State) -> None:
 
 
 def _run_body(loop: Loop, nest: Nest, state: State) -> None:
-    """The statements one after the other, each for all points: iterations are independent."""
+    """Run the statements one after the other, each for all points: iterations are independent."""
     if loop.guard is not None:
         changes = any(read in written_by(loop.body) for read in state.reads(loop.guard))
         guard = guard_values(loop.guard, nest, state) if changes else loop.guard
@@ -282,7 +282,7 @@ def execute(s: Assign, nest: Nest, state: State) -> None:
 
 
 def _begin_tally(s: Assign, state: State) -> Tally | None:
-    """Return what measures a reduction of floats; None for another one, or where nothing is measured.
+    """Return the tally that measures a reduction of floats; None for another one, or where nothing is measured.
 
     What an earlier one left may have been rounded to the operand's type before this one goes on.
     """

@@ -57,7 +57,7 @@ class _Work:
     # --- floats -------------------------------------------------------------------------------------------
 
     def floats(self, e: Expr) -> Array:
-        """Sums of absolute values."""
+        """Return the sum of absolute values over an expression of floats."""
         match e:
             case Const() | IndexValue() | Scalar():
                 return size_of(self.value(e))

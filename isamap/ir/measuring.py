@@ -184,7 +184,7 @@ def _vague_products(
 
 
 def _terms(s: Assign, env: Env, cells: Cells, by_products: bool) -> Array:
-    """Sums of the absolute values of what is added up."""
+    """Return the absolute values of the terms of a sum."""
     if not by_products:
         return size_of(evaluate_expr(s.value, env))
     rank = len(cells.box.names)

@@ -87,7 +87,7 @@ def is_impossible(terms: Iterable[Index], facts: Facts) -> bool:
 
 
 def _division_near_zero(division: FloorDiv | Mod, name: str, names: Names) -> str:
-    """Return what holds of `v / d` or `v % d` for a d that is a symbol: its value where -d <= v < 2*d.
+    """Return constraints on `v / d` or `v % d` for a symbol d: the value where -d <= v < 2*d.
 
     A positive d is no number of isl's, so that a quotient other than -1, 0 and 1 only has a sign.
     """
@@ -299,7 +299,9 @@ def _modulo(value: Index, multiple: Index) -> Index:
 
 
 def _min_max(atom: MinMax, c: Index, rest: Index, search: _Search, deep: int) -> Iterator[Index]:
-    """The value is one of the two sides: both must do, or one where the sign makes it the worse one.
+    """Yield the sides of a minimum or maximum that remain to be proved.
+
+    Both must be proved, or one where the sign makes it the worse one.
 
     Then it is no worse than their mean, either: one of i - p and p - i is at least 0.
     """

@@ -181,7 +181,7 @@ def _name(output: str, kernel: Kernel, shown: dict[str, str]) -> str:
 
 
 def _lagging(written: list[Assign], axis: str, kernel: Kernel) -> Iterator[Read]:
-    """Reads of an output where earlier iterations wrote it."""
+    """Yield the reads of elements that earlier iterations wrote."""
     places: dict[str, set[tuple[Index, ...]]] = {}
     for assign in written:
         if kernel.operand(assign.target.buffer).role in ("out", "inout"):

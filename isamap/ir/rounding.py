@@ -93,7 +93,7 @@ _LARGE, _SMALL = 2.0**900, 2.0**-900
 
 
 def _with_extremes(result: Array, x: Array, y: Array, z: Array) -> Array:
-    """`result` with x*y + z computed in fractions where the errors of float64 overflow or vanish."""
+    """Return `result` with x*y + z computed in fractions where the errors of float64 overflow or vanish."""
     x, y, z, result = np.broadcast_arrays(x, y, z, result)
     size = np.abs(x * y)
     large = (size > _LARGE) | (np.maximum(np.abs(x), np.abs(y)) > _LARGE) | (np.abs(z) > _LARGE)
@@ -120,17 +120,14 @@ def _nearest(value: Fraction) -> float:
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """a + b rounded, and what the rounding lost. Source: Knuth."""
+    """Return a + b rounded, and the error of the rounding. Source: Knuth."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)
 
 
 def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
-    """Return the rounded product of a and b, and its rounding error.
-
-    Source: Dekker, with Veltkamp's splitting.
-    """
+    """Return the rounded product of a and b, and its rounding error. Source: Dekker, with Veltkamp's splitting."""
     product = a * b
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)
@@ -144,7 +141,10 @@ def _split(a: Array) -> tuple[Array, Array]:
 
 
 def _add_to_odd(a: Array, b: Array) -> Array:
-    """a + b; where inexact, the neighbour whose last bit is one, so that a second rounding is harmless."""
+    """Return a + b rounded to odd, so that a second rounding is harmless.
+
+    An inexact sum becomes the neighbour whose last bit is one.
+    """
     total, lost = _two_sum(a, b)
     even = (np.asarray(total, np.float64).view(np.int64) & 1) == 0
     towards = np.where(lost > 0, np.inf, -np.inf)

@@ -74,7 +74,7 @@ def layout(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text with canonical spaces and no line ends: what names things must not depend on a width."""
+    """Return the text with canonical spaces on one line: names derived from it must not depend on a width."""
     return _spaced(_words(text))
 
 

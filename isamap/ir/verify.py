@@ -137,7 +137,7 @@ def check_view(view: MemoryDecl, base: MemoryDecl, constants: tuple[Param, ...])
 
 
 def _bytes_of(memory: MemoryDecl) -> dict[str, Index]:
-    """Return what the bytes of a memory are counted by, outermost first: registers, rows, bytes."""
+    """Return the coordinates that address the bytes of a memory, outermost first: registers, rows, bytes."""
     given = {name: value for name, value in memory.attributes if isinstance(value, Index)}
     count = {"register": given.get("count", ONE)}
     if "bytes" in given:
@@ -221,7 +221,7 @@ def _is_sound(accesses: _Accesses) -> bool:
 
 
 def _accesses_of(routine: Routine, constants: tuple[Param, ...]) -> _Accesses | None:
-    """Return what every check but that of casts looks at; None where a guard, whose values count, takes part."""
+    """Return the accesses that all checks but that of casts use; None where a guard's values matter."""
     body = tuple(_statement(s) for s in routine.body)
     if None in body:
         return None
@@ -294,7 +294,7 @@ Masks = dict[str, "np.ndarray"]
 
 
 def check_definitions(routine: Routine, constants: tuple[Param, ...]) -> Iterator[Diagnostic]:
-    """Outputs never or partly written, and elements read before they are written."""
+    """Yield findings on outputs that are not fully written, and on elements read before they are written."""
     never = list(_never_written(routine))
     yield from never
     if never or not any(o.role in ("out", "temp") for o in routine.operands):

@@ -293,7 +293,7 @@ def _fits(argument: Argument, parameter: Parameter, kernel: Kernel) -> bool:
 
 
 def _argument(word: str, kernel: Kernel) -> Argument | None:
-    """Return what a word stands for in a kernel; None for nothing."""
+    """Return the part of a kernel that a word stands for; None for no part."""
     if _NUMBER.fullmatch(word):
         return Argument("address", word[1:]) if word[0] == "&" else Argument("number", word)
     if (stride := _STRIDE.fullmatch(word)) is not None:

@@ -47,7 +47,7 @@ def _hoisted(nodes: Nodes, machine: Machine, addressed: frozenset[str]) -> Nodes
 
 
 def _candidates(body: Nodes) -> Iterator[Block]:
-    """Copies that stand by themselves in a loop, and those that the nests in it begin with."""
+    """Yield copies that stand by themselves in a loop, and those that the nests in it begin with."""
     for node in body:
         if isinstance(node, Block):
             if node.is_copy:

@@ -59,7 +59,7 @@ def pack_apart(
 
 
 def layout_digest(operand: OperandTile, tile: Tile, loops: tuple[LoopStep, ...], machine: Machine) -> str:
-    """Return what tells layouts apart, as hexadecimal digits: equal where the same elements lie at the same places.
+    """Return a hexadecimal digest that is equal for layouts with the same elements at the same places.
 
     Loops that the operand does not follow, and sizes of axes that it does not have, are no part of it.
     """

@@ -33,7 +33,7 @@ from isamap.transform import Statement, in_ordered_loops, statements
 
 
 def names_of(kernel: Kernel) -> Names:
-    """The names that a program may give."""
+    """Return the names that a program may use."""
     ordered = {a.name for s in statements(kernel) for a in s.sequence}
     return Names({p.name for p in kernel.params} | {o.name for o in kernel.operands} | ordered)
 
@@ -122,7 +122,7 @@ Pass = TreePass | Expansion | ProgramPass
 
 
 def states(trees: Trees, setting: Setting, passes: Sequence[Pass]) -> Iterator[tuple[str, State]]:
-    """Yield what each pass leaves, with its name, judged; one of them makes the program that others change."""
+    """Yield the name of each pass with the verified trees or program that it leaves."""
     program: LoweredProgram | None = None
     for one in passes:
         match one:
@@ -181,7 +181,7 @@ def pipeline(program: LoweredProgram, setting: Setting) -> LoweredProgram:
 
 
 def hoist(program: LoweredProgram, setting: Setting) -> LoweredProgram:
-    """Copies in front of ordered loops whose iterations would make them alike."""
+    """Move copies that are equal in all iterations of an ordered loop in front of that loop."""
     return with_copies_in_front(program, setting.machine)
 
 

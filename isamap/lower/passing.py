@@ -94,7 +94,7 @@ def kept(
     *,
     held: bool,
 ) -> tuple[Node, ...]:
-    """Return what fills buffers that hold for all tiles what they read on their way out, before the first one."""
+    """Return nodes that fill, in front of the first tile, the buffers that all tiles read on their way out."""
     way = (held_way_out if held else stored_way_out)(operand, written, tile, home, search)
     if way is None or not any(between.kept for between in way.buffers):
         return ()

@@ -269,7 +269,7 @@ class Lengths:
     tables: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     def at(self, number: int) -> dict[str, Index | int]:
-        """Return what the names stand for at one of the values, by its number."""
+        """Return the meaning of the names at one of the values, by its number."""
         return {self.name: self.values[number], **{name: row[number] for name, row in self.tables}}
 
 
@@ -335,7 +335,7 @@ class Names:
                 return name
 
     def exactly(self, name: str) -> str:
-        """This name, or one made from it where something else has it."""
+        """Return this name, or a new one made from it if it is taken."""
         if name in self.taken:
             return self.fresh(name)
         self.taken.add(name)

@@ -141,7 +141,7 @@ def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brough
 
 
 def _assign(nest: Nest, result: OperandTile, place: Place, emitter: Emitter) -> None:
-    """A statement without accumulation: its value goes to its target."""
+    """Write the value of a statement without accumulation to its target."""
     nest.results.write(result, value_of(nest.tile), place, emitter)
 
 
@@ -196,7 +196,7 @@ def _out_of_registers(nest: Nest, scope: Scope, acc: OperandTile, held: Held, pl
 
 
 def _begin(nest: Nest, scope: Scope, acc: OperandTile, places: list[Place], emitter: Emitter) -> OperandTile:
-    """Return what accumulators are brought in from; where that is their array, it begins as a companion says."""
+    """Return the source of initial accumulators. An array as source is initialised by a compensation term."""
     first = nest.finish.first
     if first is not None and nest.finish.begins_held:
         return first[0]
@@ -243,7 +243,7 @@ def _take_back(
     written: tuple[Written, ...],
     emitter: Emitter,
 ) -> None:
-    """An accumulator into its staging buffer, or what is to be written of it to where that belongs."""
+    """Store an accumulator in its staging buffer, or its result in its target."""
     results, staged = nest.results, scope.staged.get(acc.name)
     if staged is not None:
         results.store_tile(acc, staged, staged.offset(place.trips), value, emitter)
@@ -307,7 +307,7 @@ def _looped(axis: Axis, body: tuple[Node, ...], machine: Machine) -> tuple[Node,
 
 
 def _kept(axis: str, body: tuple[Node, ...], machine: Machine) -> list[_Kept]:
-    """Return what stays in registers. All of the body has to be issues, whose order is the order of its effects."""
+    """Return values that stay in registers. The body has to consist of issues, in the order of their effects."""
     if not all(isinstance(node, Declare | Issue) for node in body):
         return []
     issues = [node for node in body if isinstance(node, Issue)]

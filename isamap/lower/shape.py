@@ -26,7 +26,7 @@ def hold(tree: Tree) -> Tree:
 
 
 def stage(tree: Tree) -> Tree:
-    """Copies of operands, around what reads them.
+    """Insert copies of operands around the loops that read them.
 
     An engine that fills scratchpads works in order: what a later iteration reads comes behind what this one
     waits for.

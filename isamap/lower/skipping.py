@@ -55,7 +55,7 @@ def _adding(assign: Assign) -> Expr | None:
 
 
 def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
-    """Return what holds, over a statement's axes, of the elements of its target that are ever looked at.
+    """Return the condition, over a statement's axes, under which elements of its target are ever read.
 
     None where it is not known.
     """
@@ -77,7 +77,7 @@ def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
 
 
 def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Iterator[Condition]:
-    """Yield what holds of a block if the guard, over axes of the statement, holds somewhere in it."""
+    """Yield conditions on a block that hold if the guard, over axes of the statement, holds somewhere in it."""
     match guard:
         case Call("and", (left, right)):
             yield from _conditions(left, axes, place)

@@ -165,7 +165,7 @@ def file_of(machine: Machine, memory: str) -> str:
 
 
 def _free_registers(issues: tuple[Issue, ...], loop: For, machine: Machine) -> Iterator[tuple[str, int]]:
-    """Yield what values from outside the loop leave of each register memory that its own values lie in."""
+    """Yield the number of registers that outside values leave free in each register memory of the loop."""
     own = locals_of(loop)
     names = {value.name for value in own}
     outside: dict[str, tuple[str, int]] = {}
@@ -204,7 +204,7 @@ def in_pipeline(nodes: tuple[Node, ...], pipeline: Pipeline, machine: Machine) -
 
 
 def _order_only(loop: For, machine: Machine) -> Steady:
-    """Return what the order of a loop has to keep whatever the machine costs: results there before they are read."""
+    """Return the order constraints of a loop for any costs: results are ready before they are read."""
     steady = steady_of(loop, machine)
     waits = tuple(replace(wait, delay=min(wait.delay, 1)) for wait in steady.dependences)
     return replace(steady, dependences=waits, units=(), registers=())

@@ -45,7 +45,7 @@ class Results:
     def store_tile(
         self, acc: OperandTile, staged: Staged, offset: Index, value: Value, emitter: Emitter
     ) -> None:
-        """A whole accumulator into a buffer of tiles."""
+        """Store a whole accumulator in a buffer of tiles."""
         found = find_operand_store(
             self.search, staged.elements(), acc.held, acc.memory, acc.dtype, acc.request({})
         )
@@ -55,7 +55,7 @@ class Results:
     def deliver(
         self, acc: OperandTile, written: Written, place: Place, value: Value, emitter: Emitter
     ) -> bool:
-        """Return whether what is written of an accumulator goes there from its register."""
+        """Return whether the result of an accumulator is stored directly from its register."""
         partial = partial_axes(self.tile.axes, place)
         if partial.keys() & acc.scattered:
             return False
@@ -67,7 +67,7 @@ class Results:
         return found is not None
 
     def write(self, result: OperandTile, written: Written, place: Place, emitter: Emitter) -> None:
-        """A value that depends on no accumulator to its target, element by element at edges."""
+        """Write a value that depends on no accumulator to its target, element by element at edges."""
         partial = partial_axes(self.tile.axes, place)
         found = self.find_value(result, written, partial)
         if found is not None:
@@ -97,7 +97,7 @@ class Results:
 
 
 def value_of(tile: Tile) -> Written:
-    """Return what a statement without accumulation writes, and where."""
+    """Return the value that a statement without accumulation writes, and its target."""
     target, where = tile.target_elements, tile.target_positions
     value, made = tile.value_elements, tile.value_positions
     assert target is not None, "a statement that only assigns has a target"
@@ -118,7 +118,7 @@ def copy_of_result(
 
 
 def symbols_of(partial: dict[str, Index]) -> dict[str, Index]:
-    """Valid parts by name, so that one load serves all places with the same parts; numbers stay numbers."""
+    """Return valid parts by symbol, so that one load serves all places with the same parts. Numbers stay numbers."""
     return {a: n if n.value is not None else Index.of(f"#{a}") for a, n in partial.items()}
 
 

@@ -66,7 +66,7 @@ def check_touched(
     *,
     every_turn: bool = False,
 ) -> tuple[str, ...]:
-    """Return what a program touches outside of its tensors and buffers, a sentence each; () when it is right.
+    """Return accesses outside of a program's tensors and buffers, a sentence each; () when there are none.
 
     `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`,
     loops are performed in their first, last but one and last iteration: what grows with their counters is at
@@ -88,7 +88,7 @@ def check_touched(
 
 
 def _promised(program: LoweredProgram) -> Iterator[tuple[Index, str, Index]]:
-    """Yield what callers promise: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
+    """Yield the callers' promises: strides are called `A.s0` in programs, and `stride(A,0)` in kernels."""
     yield from program.checks
     named = {f"stride({t.name},{n})": s for t in program.tensors for n, s in enumerate(t.strides)}
     for where in program.kernel.where:
@@ -173,7 +173,7 @@ class _Walk:
     found: dict[str, None]
 
     def nodes(self, nodes: tuple[Node, ...], points: _Points) -> None:
-        """What nodes touch, performed at all points."""
+        """Record the accesses of nodes, performed at all points."""
         if not points.count:
             return
         for node in nodes:
@@ -216,7 +216,7 @@ class _Walk:
         return inside
 
     def issue(self, node: Issue, points: _Points) -> None:
-        """What an issue touches, for every value that its parameters have."""
+        """Record the accesses of an issue for every value of its parameters."""
         if not any(isinstance(ref, MemoryRef) for _, ref in node.operands):
             return
         numbers = {n: Index.of(v).value for n, v in node.params if isinstance(v, int | Index)}
@@ -230,7 +230,7 @@ class _Walk:
             self.operands(node, tuple((n, v) for n, v in chosen.items() if v is not None), here)
 
     def operands(self, node: Issue, params: tuple[tuple[str, int], ...], points: _Points) -> None:
-        """What an issue's operands in memory touch."""
+        """Record the accesses of an issue's operands in memory."""
         instruction = self.machine.instructions[node.instruction].instruction
         touched = dict(touched_elements(instruction, params))
         items = {i.name: i.dtype.size_bytes for i in (*self.program.tensors, *self.program.buffers)}

@@ -80,7 +80,7 @@ def has_loop(nodes: Nodes) -> bool:
 
 
 def issues_in(nodes: Nodes) -> Iterator[Issue | Configure]:
-    """Yield what nodes issue, each once, in the order of the text."""
+    """Yield the issues of nodes, each once, in the order of the text."""
     return (node for node in walk(nodes) if isinstance(node, Issue | Configure))
 
 

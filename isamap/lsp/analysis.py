@@ -164,7 +164,7 @@ def _memories(parent: Machine | None, own: Mapping[str, Definition]) -> tuple[st
 
 
 def _keys(root: YamlMapping, key: str, what: str) -> dict[str, Definition]:
-    """Return what the keys of a mapping define."""
+    """Return the definitions made by the keys of a mapping."""
     node = root.get(key)
     entries = node.entries if isinstance(node, YamlMapping) else ()
     return {

@@ -155,7 +155,7 @@ class Server(LanguageServer):
 
 
 def _strict_converter() -> Converter:
-    """Return what reads parameters; a fraction is no whole number, and a number is no text."""
+    """Return a converter of parameters that accepts no fraction as a whole number, and no number as a text."""
     converter = default_converter()
     for kind in (int, str, bool):
         converter.register_structure_hook(kind, _of_kind)
@@ -208,7 +208,7 @@ def _analysis(server: LanguageServer, uri: str) -> Analysis:
 
 
 def _tell_findings(server: LanguageServer) -> None:
-    """Findings are published when a text is opened, and a moment after its last change."""
+    """Publish findings when a text is opened, and a moment after its last change."""
 
     async def tell(uri: str, pause: float) -> None:
         opened = server.workspace.text_documents
@@ -230,7 +230,7 @@ def _tell_findings(server: LanguageServer) -> None:
 
 
 def _answer_places(server: LanguageServer) -> None:
-    """What a name is, where it is declared, and what may be written at a place."""
+    """Register the answers about places: hover, definition and completion."""
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
     def hover(params: types.HoverParams) -> types.Hover | None:
@@ -306,7 +306,7 @@ def _diagnostic(d: Diagnostic, source: Source) -> types.Diagnostic:
 
 
 def _first_line(span: Span) -> Span:
-    """Return what is underlined: of an instruction its head, not all of it."""
+    """Return the span to underline: the head of an instruction, and not all of it."""
     end = span.source.text.find("\n", span.start)
     return span if not span.start <= end < span.end else Span(span.source, span.start, end)
 

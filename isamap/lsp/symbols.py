@@ -45,7 +45,7 @@ def find_uses(declarations: Sequence[ast.DeclarationSyntax], known: Scope) -> li
 
 
 def defined_in(declarations: Sequence[ast.DeclarationSyntax]) -> dict[str, Definition]:
-    """Return what a text declares, by its name."""
+    """Return the declarations of a text by name."""
     return {d.name.text: Definition(d.name.text, _head(d.span), d.name.span) for d in declarations}
 
 

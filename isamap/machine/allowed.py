@@ -190,7 +190,7 @@ def features() -> tuple[str, ...]:
 
 
 def attributes() -> tuple[str, ...]:
-    """Return what functions may be marked with."""
+    """Return the attributes that functions may have."""
     return tuple(attribute for family in families() for attribute in family.attributes)
 
 
@@ -225,7 +225,7 @@ def emulators() -> dict[str, Runs]:
 
 
 def permission_numbers() -> dict[str, int]:
-    """Return what the operating system grants on request: the number of the state component for arch_prctl."""
+    """Return the state components that the operating system grants on request, by their number for arch_prctl."""
     return {name: number for family in families() for name, number in family.permissions.items()}
 
 

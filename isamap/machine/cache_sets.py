@@ -17,7 +17,7 @@ FEW_PLACES = 4
 
 
 def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
-    """Return what should lie between rows so long: a line, or nothing where they crowd no cache. Units: bytes."""
+    """Return the padding between rows so long that avoids conflict misses: a line, or nothing. Units: bytes."""
     way, line = _way_bytes(machine), line_bytes(machine)
     if not way or not line or not row_bytes or row_bytes % line:
         return 0
@@ -25,7 +25,7 @@ def uncrowding_bytes(row_bytes: int, machine: Machine) -> int:
 
 
 def _way_bytes(machine: Machine) -> int:
-    """Return what a way of the nearest cache holds; 0 where it is not stated."""
+    """Return the bytes of one way of the nearest cache; 0 where they are not stated."""
     for name in caches_from_nearest(machine)[:1]:
         memory = machine.memories[name]
         ways = dict(memory.decl.attributes).get("ways")

@@ -124,10 +124,7 @@ def _check_number(value: EmitValue, word: Word, instruction: Instruction | None)
 
 
 def check_c_types(instruction: Instruction, memories: Mapping[str, Memory], span: Span) -> None:
-    """Refuse operands in the compiler's registers that have no C type, one of each type.
-
-    Raises: SpecProblem.
-    """
+    """Refuse operands in the compiler's registers that have no C type, one of each type. Raises: SpecProblem."""
     found: dict[tuple[str, str], Diagnostic] = {}
     for operand in instruction.operands:
         memory = memories.get(operand.memory or "")
@@ -260,7 +257,7 @@ def _configured(instruction: Instruction) -> tuple[str, ...]:
 
 
 def operand_attributes(operand: Operand, memory: Memory) -> tuple[str | None, ...]:
-    """Return what may stand behind an operand's name; None for nothing."""
+    """Return the suffixes that may follow an operand's name; None stands for no suffix."""
     if memory.kind == "registers":
         return (None, "ref") if memory.named == "compiler" else ("index",)
     extra = ("value",) if not operand.shape else ()
@@ -298,7 +295,7 @@ def _unknown(name: str, span: Span, what: str, known: Iterable[str]) -> SpecProb
 def forgotten_by(
     call: EmitCall | EmitSteps, instruction: Instruction, around: Surroundings, span: Span
 ) -> Iterator[SpecProblem]:
-    """Yield what of an instruction does not appear in its call, or in none of its calls."""
+    """Yield findings on parts of an instruction that its calls do not mention."""
     results = {call.result} if isinstance(call, EmitCall) else call.results
     arguments = call.names
     for operand in _passed_operands(instruction):

@@ -108,7 +108,7 @@ def _read(path: Path, name: str) -> File:
 
 
 def _extends(file: File, stop_before: str | None) -> Scalar | None:
-    """Return what the key `extends` says; other findings are left to the reading of the whole file."""
+    """Return the value of the key `extends`; the reading of the whole file reports other findings."""
     value = read_tree(file.source, stop_before).get("extends")
     return value if isinstance(value, Scalar) and value.text.strip() else None
 
@@ -170,7 +170,7 @@ Given = Mapping[str, tuple[int, ...]]
 
 
 def split_word(word: str) -> tuple[str, dict[str, tuple[int, ...]]]:
-    """Return what a word names, and the values of constants behind its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
+    """Return the name in a word, and the values of constants behind its `@`: `Q=8`, `Q=2,4,8` or `Q=any`."""
     found = _GIVEN.match(word)
     if found is None:
         return word, {}

@@ -134,7 +134,7 @@ def load_summary(name_or_path: str) -> MachineSummary:
 
 
 def _read(stamp: Path) -> MachineSummary | None:
-    """Return what a stamp remembers; None when there is none, or not one that this program wrote whole."""
+    """Return the summary in a stamp; None when there is none, or not one that this program wrote whole."""
     try:
         stored: Any = read_json(read_limited(stamp, MOST_STAMP_BYTES), finite=False)
         fields = cast("dict[str, Any]", stored["summary"])

@@ -154,7 +154,7 @@ def find_flaw(expr: Expr, ranges: Ranges, where: tuple[Constraint, ...]) -> Flaw
 
 
 def _flaw_at(expr: Expr, values: Mapping[str, int]) -> tuple[str, str] | None:
-    """Return what is wrong with a cost at one instance, and the next step; None where nothing is."""
+    """Return the flaw of a cost at one instance, and the next step; None where it has none."""
     try:
         with np.errstate(all="ignore"):
             value = cost_value(expr, values)

@@ -40,7 +40,7 @@ def _twin(slower: MachineInstruction, faster: MachineInstruction) -> Diagnostic:
 
 
 def _meaning(instruction: Instruction) -> str:
-    """Return what an instruction does, whatever it and its operands, parameters and loops are called."""
+    """Return an instruction's meaning with canonical names of it, its operands, parameters and loops."""
     own = {o.name for o in instruction.operands} | {p.name for p in instruction.params}
     own |= {let.name for let in instruction.lets} | {a for s in instruction.body for a in _axes(s)}
     numbers = count()

@@ -208,7 +208,7 @@ Template = CallTemplate | StepsTemplate | EmitSemantics | EmitNothing
 
 
 def parse_emit(text: Scalar) -> Template:
-    """Return what an `emit` writes: calls, or one of the words `semantics` and `none`. Raises: SpecProblem."""
+    """Return the template of an `emit`: calls, or the word `semantics` or `none`. Raises: SpecProblem."""
     match text.text.strip():
         case "semantics":
             return EmitSemantics()

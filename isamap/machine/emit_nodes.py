@@ -87,7 +87,7 @@ EmitValue = EmitArg | EmitArithmetic | EmitCall
 
 
 def leaves(value: EmitValue) -> Iterator[EmitArg]:
-    """Yield what an argument is computed of, but for calls."""
+    """Yield the arguments inside an argument, other than calls."""
     match value:
         case EmitArg():
             yield value

@@ -117,7 +117,7 @@ def _with_least(field: BitField, instruction: Instruction) -> BitField:
 
 
 def _entries(spec: EncodingSpec, row: Row, tables: Mapping[str, int]) -> tuple[tuple[str, Word], ...]:
-    """Return what stands in tables, each of which the machine has. Raises: SpecProblem."""
+    """Return the table entries of an encoding; the machine has each of the tables. Raises: SpecProblem."""
     for name, _ in spec.entries:
         if name.text not in tables:
             said = f"there is no table called `{name.text}`"

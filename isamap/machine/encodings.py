@@ -72,7 +72,7 @@ class BitField:
         return 0, self.limit - 1
 
     def number(self, word: int) -> int:
-        """Return what the field says in a word, negative where it may be."""
+        """Return the number in a field of a word, negative where it may be."""
         found, (_, largest) = self.get(word), self.holdable
         return found if found <= largest else found - self.limit
 
@@ -100,7 +100,7 @@ class Encoding:
         return " ".join(f"[{', '.join(map(str, word))}]" for word in self.words)
 
     def unit_of(self, operand: str) -> int:
-        """Return what the address of an operand has to be a multiple of, for its fields to hold it. Units: bytes."""
+        """Return the unit that the address of an operand has to be a multiple of for its fields. Units: bytes."""
         held = (f.holds for f in self.fields if isinstance(f.holds, Quantity))
         return lcm(*(q.unit for q in held if (q.kind, q.name) == ("address", operand)))
 

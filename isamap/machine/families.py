@@ -163,7 +163,7 @@ def _read_types(node: Mapping, findings: Findings) -> _Types:
 
 
 def _check_references(table: _Table, findings: Findings) -> None:
-    """What sets of types refer to are types, or variables of the row that stand for types."""
+    """Check that sets of types refer to types, or to variables of the row that stand for types."""
     from isamap.ir import DTYPES  # brings numpy, which detection does without
 
     of_types = [name for name, values in table.items() if all(v in DTYPES for v in _listed(values))]

@@ -108,7 +108,7 @@ def _is_fixed(o: Operand, memories: Mapping[str, Memory]) -> bool:
 
 
 def _bits(o: Operand, env: Mapping[str, int]) -> int:
-    """Return what an operand needs: a predicate's element may be one bit of a mask register."""
+    """Return the bits of an operand: a predicate's element may be one bit of a mask register."""
     one = 1 if o.dtype.kind == "bool" else o.dtype.bits
     return one * prod(int(extent.evaluate(env)) for extent in o.shape)
 
@@ -184,7 +184,7 @@ def extend_instructions(
 
 
 def _template(spec: InstructionSpec, findings: Findings) -> Template | None:
-    """Return what `emit` writes; None when it was refused."""
+    """Return the template of `emit`; None when it was refused."""
     if spec.emit is not None:
         with findings.collect():
             return parse_emit(spec.emit)

@@ -235,7 +235,7 @@ def _copied(instruction: Instruction) -> tuple[Operand, Operand] | None:
 
 
 def _values(statement: Stmt) -> Iterator[Expr | None]:
-    """Yield what is assigned, without its conversion; None where it is added up."""
+    """Yield the assigned values, without their conversions; None stands for an accumulation."""
     if isinstance(statement, Loop):
         for inner in statement.body:
             yield from _values(inner)

@@ -79,7 +79,7 @@ def _machine(sources: tuple[Source, ...], digest: str, word: str) -> Machine:
 
 @lru_cache(maxsize=128)
 def _world(sources: tuple[Source, ...]) -> World:
-    """Return what a chain of texts, nearest first, adds up to."""
+    """Return the declarations of a chain of texts, nearest first, joined."""
     source, *parents = sources
     parent = _world(tuple(parents)) if parents else World()
     findings = Findings()

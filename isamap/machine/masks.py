@@ -90,7 +90,7 @@ class _Setter:
 
 
 def _setter_of(entry: MachineInstruction) -> _Setter | None:
-    """Return what an instruction sets, where it does nothing but switch on the first lanes of a predicate."""
+    """Return the setter of an instruction that only switches on the first lanes of a predicate; else None."""
     own = entry.instruction
     if len(own.operands) != 1 or len(own.body) != 1 or not isinstance(own.body[0], Loop):
         return None
@@ -116,7 +116,7 @@ def _setter_of(entry: MachineInstruction) -> _Setter | None:
 
 
 def _call_for(mask: Operand, setters: list[_Setter]) -> Emission | None:
-    """Return what switches all lanes of a predicate on; None where nothing does."""
+    """Return the call that switches all lanes of a predicate on; None where nothing does."""
     for setter in setters:
         own = setter.mask
         alike = (own.memory, own.shape, _placed(own)) == (mask.memory, mask.shape, _placed(mask))

@@ -259,7 +259,7 @@ class Machine:
 
 
 def caches_from_nearest(machine: Machine) -> tuple[str, ...]:
-    """Caches in the order in which data reaches the registers, the last one before them first.
+    """Return the caches, the one nearest to the registers first.
 
     Links are acyclic, as loading has checked. Of memories that no link orders, the first name comes first.
     """

@@ -72,7 +72,7 @@ def _number(path: Path) -> int | None:
 
 
 def _text(path: Path) -> str:
-    """Return what a file of the system holds; nothing where there is none, or none that may be read."""
+    """Return the text of a system file; "" where there is none, or none that may be read."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:
@@ -207,7 +207,7 @@ class Cpu:
 
 @lru_cache(maxsize=1)
 def this_cpu() -> Cpu:
-    """This computer's first processor, as the kernel describes it."""
+    """Return this computer's first processor, as the operating system describes it."""
     facts = cpu_facts()
     name = next((facts[key] for key in _NAMES if facts.get(key)), platform.machine() or "unknown")
     numbers = tuple((key, facts[key]) for key in _KEYS if key in facts)
@@ -215,7 +215,7 @@ def this_cpu() -> Cpu:
 
 
 def cpu_facts() -> dict[str, str]:
-    """Return what the kernel says of the first processor, by its names; nothing where it says nothing."""
+    """Return the operating system's facts about the first processor by their names; {} without any."""
     facts: dict[str, str] = {}
     try:
         text = CPUINFO.read_text(encoding="utf-8", errors="replace")

@@ -25,7 +25,7 @@ from isamap.source.records import replace
 
 
 def resolve_program(spec: ProgramSpec, units: Collection[str]) -> ProgramFormat:
-    """Return what all programs of a machine share. Raises: SpecProblem."""
+    """Return the format that all programs of a machine share. Raises: SpecProblem."""
     begin = resolve_words(spec.begin, {}, spec.word_bits) if spec.begin is not None else ()
     issue = spec.issue.text if spec.issue is not None else ""
     check_issued(begin, issue, "`begin`", spec.begin.span if spec.begin is not None else None)

@@ -59,7 +59,7 @@ class _Row:
 
 
 def _row_of(instruction: Instruction, memories: Mapping[str, Memory]) -> _Row | None:
-    """Return what a move of a row is made of; None for all other instructions."""
+    """Return the parts of a move of a row; None for all other instructions."""
     if (
         len(instruction.operands) != 2
         or len(instruction.params) != 1

@@ -144,7 +144,7 @@ _LENGTH = re.compile(
 
 
 def _read_lengths(node: Node | None, findings: Findings) -> tuple[Length, ...]:
-    """Return what a program asks the hardware for constants by: `Q: __riscv_vlenb() / 8 in 2, 4, 8`."""
+    """Return the constants that a program reads from the hardware: `Q: __riscv_vlenb() / 8 in 2, 4, 8`."""
     found: list[Length] = []
     for name, value in read_names(node, "`lengths`", findings):
         text = read_text(value, f"`{name.text}` of `lengths`", findings)

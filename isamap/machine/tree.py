@@ -205,7 +205,7 @@ def _problem(code: str, message: str, span: Span | None, advice: str | None = No
 
 
 def _translated(error: Any, source: Source) -> SpecProblem:
-    """Return what the YAML parser says, at its place, without its own layout."""
+    """Return the YAML parser's error at its place, without its own layout."""
     mark = error.problem_mark or error.context_mark
     # At the end of the text there is nothing to underline: the last character stands in for it.
     last = max(0, len(source.text.rstrip()) - 1)

@@ -310,7 +310,7 @@ _OF_CACHES = (
 
 
 def _check_link(spec: LinkSpec, memories: Mapping[str, Memory], findings: Findings) -> None:
-    """What a link says of rows and streams is about what a cache misses."""
+    """Check that only a link behind a cache states parameters of rows and streams."""
     source, target = memories.get(spec.source_memory.text), memories.get(spec.target_memory.text)
     stated = [s for s in (spec.rows, spec.streams) if s is not None]
     if not stated or source is None or target is None:

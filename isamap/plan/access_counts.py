@@ -95,7 +95,7 @@ def _of_operand(nest: LoopNest, operand: Counted, convention: Convention) -> Ite
 def levels_of(
     operand: Counted, moved: Sequence[Any], sums: Any, whole: Any, *, first_read: bool = True
 ) -> Iterator[tuple[str, str, str, Any, Any, Any, Any, int]]:
-    """Yield what `Accesses` holds of each level, where so much is moved into the levels and the datapath.
+    """Yield the rows of `Accesses` for each level, given the traffic into the levels and the datapath.
 
     Fused statements change the first read and the last write of all `sums`, in a buffer of `whole` tiles.
     """
@@ -262,7 +262,7 @@ def _configurations(part: _Part, outer: tuple[Turn, ...]) -> Iterator[tuple[Rang
 
 
 def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -> int:
-    """Return what the tiles before and after all iterations of one loop have in common, summed over these.
+    """Return the elements that the tiles before and after each iteration of one loop share, summed over these.
 
     When a loop turns, those outside it stay, and those inside it go from their last iteration to their first.
     """

@@ -26,7 +26,7 @@ def lives(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, i
 
 
 def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int] | None = None) -> list[int]:
-    """Return what lives at each place, of (begin, end, bytes), and what each place needs itself. Units: bytes."""
+    """Return the live bytes at each place, from (begin, end, bytes) and from the place's own needs. Units: bytes."""
     change = [0] * (places + 1)
     for begin, end, size in sizes:
         change[begin] += size
@@ -54,7 +54,7 @@ def cost_ns(problem: GraphProblem, order: Sequence[int], near: Iterable[str]) ->
 
 
 def far_ns(problem: GraphProblem, tensor: str) -> float:
-    """Return what reading a tensor from beyond the near cache adds to a kernel's price.
+    """Return the added time to read a tensor from beyond the near cache.
 
     The price of a kernel has it already for a tensor that no cache of this size holds.
     """

@@ -37,7 +37,7 @@ class FlooredModel(Protocol):
     """A cost model with a fast lower bound of an option, so that hopeless mappings need not be built."""
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
-        """Return what `expression` of the option is never below, nor of one with larger figures or more operands.
+        """Return a lower bound of `expression` for the option, also with larger parameters or more operands.
 
         In parts on threads it may cost that much divided by their number. Units: nanoseconds.
         """
@@ -89,5 +89,5 @@ class DependentEvaluator(Protocol):
     """An evaluator whose answers depend on more than its trial and the version of this program."""
 
     def depends_on(self, machine: Machine) -> Mapping[str, str]:
-        """Return what else has to be the same for an answer to be still valid: the compiler, the processor."""
+        """Return further facts that an answer depends on: the compiler, the processor."""
         ...

@@ -174,7 +174,7 @@ def _filled(operand: Counted, outer: tuple[Turn, ...], extents: Extents) -> Expr
 
 
 def _image(subscript: Subscript, outer: tuple[Turn, ...], extents: Extents) -> Expr | None:
-    """Return what all tiles of one tensor axis hold together; None unless each of them has no gaps.
+    """Return the elements that all tiles hold along one tensor axis; None unless each of them has no gaps.
 
     Pieces of lengths a and b of two axes that move it by one element each touch a + b - 1 elements. The sum
     over all pairs of pieces is A·(pieces of B) + B·(pieces of A) - (pieces of A)·(pieces of B).

@@ -97,7 +97,7 @@ def workspace_lines(program: LoweredProgram) -> Iterator[str]:
 
 
 def _unshared_bytes(program: LoweredProgram) -> int:
-    """Return what the workspace's buffers of known size would take each for itself."""
+    """Return the bytes of the workspace's buffers of known size if none shared its place."""
     return sum(padded_bytes(b) or 0 for b in program.buffers if not b.memory)
 
 
@@ -255,7 +255,7 @@ def gap_text(schedule: Schedule) -> str:
 
 
 def cost_lines(schedule: Schedule, figures: str) -> Iterator[str]:
-    """Yield what is known of a schedule's cost, a line each; `figures` says where the machine's come from."""
+    """Yield the known parts of a schedule's cost, a line each; `figures` names the source of the parameters."""
     if schedule.cost_ns is None:
         yield f"schedule: {schedule.status}"
         return

@@ -92,7 +92,7 @@ def _spent(time: NestTime, mapping: str, machine: Machine) -> Spent:
 
 
 def _words(share: TimeShare, mapping: str, machine: Machine) -> str:
-    """Return what people call a part: units and instructions by the machine's own names."""
+    """Return a readable name of a part: units and instructions by the machine's own names."""
     instruction = mapping.split(maxsplit=1)[0]
     known = machine.instructions.get(instruction)
     if known is None and "{units}" in share.words:

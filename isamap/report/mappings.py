@@ -64,7 +64,7 @@ def _together(axes: tuple[str, ...]) -> str:
 
 
 def operands_text(mapping: Mapping) -> str:
-    """Return what each operand stands for: the array where it is the only element of it, else the expression."""
+    """Return the subject of each operand: the array where it is the only element of it, else the expression."""
     arrays = [is_read_of(b.subject) for b in mapping.bindings]
     shown: list[str] = []
     for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
@@ -156,7 +156,7 @@ def unmoved_text(matched: Matched, *, every: bool = False) -> str:
 
 
 def _group_lines(groups: Sequence[GroupMapping], few: int | None) -> Iterator[str]:
-    """Mappings of instructions of several statements or outputs, or whose lanes have predicates."""
+    """Yield lines on mappings of instructions with several statements or outputs, or with predicated lanes."""
     counts = counts_text(tally_groups(groups))
     yield f"instructions of several statements or outputs, or under predicates: {counts}"
     for group in groups[:few]:
@@ -214,7 +214,7 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
 
 
 def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
-    """Yield what is said where none of a statement's moves is carried out: why, of a few instructions."""
+    """Yield lines on a statement whose operands no instruction moves: the reasons of a few instructions."""
     if reasons:
         yield "  none of them is carried out:"
         yield from (f"    {reason}" for reason in reasons[:_REASONS])
@@ -223,7 +223,7 @@ def _uncarried_lines(reasons: Sequence[str]) -> Iterator[str]:
 
 
 def _without_own(matched: Matched, number: int) -> str:
-    """Return what is said of a statement that no instruction of one plain statement performs."""
+    """Return a remark on a statement that no instruction of one plain statement performs."""
     if any(number in g.statements for g in matched.groups):
         return f"performed below: {counts_text(total(matched.counts_of(number).values()))}"
     own = matched.of_statement(number)

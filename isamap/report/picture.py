@@ -97,7 +97,7 @@ def labelled(
 
 
 def stripes(picture: str) -> str:
-    """Return what `told_apart` refers to; names in a page are of one picture each."""
+    """Return the stripe patterns that `told_apart` refers to; each picture of a page has its own names."""
     line = '<path d="M0 0V6" style="stroke: var(--ink); stroke-width: 2"/>'
     size = 'width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"'
     return f'<defs><pattern id="{picture}-stripes" {size}>{line}</pattern></defs>'

@@ -213,7 +213,7 @@ def _room(t: Tensor, sizes: Mapping[str, int]) -> Passed:
 
 
 def _pass(t: Tensor, given: object, sizes: Mapping[str, int], in_place: bool) -> Passed:
-    """Return what a caller gives for a tensor, as it is passed. Raises: UsageProblem."""
+    """Return the caller's array for a tensor in the form in which it is passed. Raises: UsageProblem."""
     array = _array(t, given, _shape(t, sizes))
     why_not = _why_not(array) or _gaps_in(t, array)
     if why_not and in_place:
@@ -235,7 +235,7 @@ def _passed(t: Tensor, array: NDArray[Any], sizes: Mapping[str, int]) -> Passed:
 
 
 def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
-    """Return what a caller gives for a tensor, where it is an array of its type and shape. Raises: UsageProblem."""
+    """Return the caller's array for a tensor, which has its type and shape. Raises: UsageProblem."""
     dtype, expected = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
     given = given if (foreign := as_numpy(given, t.name)) is None else foreign
     if not isinstance(given, np.ndarray):
@@ -354,7 +354,7 @@ def _check_names(
 
 
 def _near(extra: list[str], known: list[str]) -> str | None:
-    """Return what was probably meant by the first name that is not taken."""
+    """Return the known name that is nearest to the first unknown one."""
     if not extra:
         return None
     same = [name for name in known if name.casefold() == str(extra[0]).casefold()]
@@ -388,7 +388,7 @@ def dlpack_code(dtype: DType) -> int:
 
 
 def capsule_of(value: Any) -> Any:
-    """Return what DLPack says of a tensor of torch, in a fraction of a microsecond; None for all else."""
+    """Return the DLPack capsule of a tensor of torch, in a fraction of a microsecond; None for all else."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(value, torch.Tensor):
         return None

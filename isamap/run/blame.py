@@ -95,7 +95,7 @@ def _faults(says: str, files: Mapping[str, str], emissions: Emissions) -> Iterat
 
 
 def _finding(compiler: str, fault: _Fault, emissions: Emissions, last: tuple[str, ...]) -> Diagnostic:
-    """Return what is said of one instruction."""
+    """Return the diagnostic of one instruction."""
     notes = [fault.message[:300]]
     if fault.others:
         shown = ", ".join(fault.others[:_MOST])

@@ -100,7 +100,7 @@ def emulator_for(machine: Machine, named: Emulator | None = None) -> Emulator | 
 
 
 def ended_by(code: int) -> int:
-    """Return what a process reports that an emulator ended with `code`: minus a signal's number, as of a child.
+    """Return the exit code of a process whose emulator ended with `code`: minus the number of a signal.
 
     Emulators that start what they run as a child of theirs say 128 and the number, as shells do.
     """
@@ -149,7 +149,7 @@ class Subject:
 
 @contextmanager
 def shared_file(size: int) -> Generator[IO[bytes]]:
-    """A file without a name that a child can map, and cannot make shorter while others have it mapped."""
+    """Open an unnamed file that a child can map, and cannot shorten while others have it mapped."""
     import fcntl  # here, for reports and tests read this module where no code runs
 
     with os.fdopen(os.memfd_create("isamap", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING), "w+b") as file:
@@ -220,7 +220,7 @@ def _judged(answer: dict[str, Any] | None, inherited: dict[str, int], subject: S
 
 
 def _inherited(job: dict[str, Any]) -> dict[str, int]:
-    """Return what this process may not grant in full of the limits of a job, and how much of it it may."""
+    """Return the limits of a job that this process may not grant in full, with the amount that it may."""
     found: dict[str, int] = {}
     cpu_seconds, memory_bytes = most_allowed("RLIMIT_CPU"), most_allowed("RLIMIT_AS")
     # One second less: the child gets a signal that tells what it was, and a second later one that does not.
@@ -274,7 +274,7 @@ def _as_json(job: dict[str, Any], answer: int, nonce: str) -> bytes:
 
 @contextmanager
 def _unnamed(content: bytes) -> Generator[IO[bytes]]:
-    """A file without a name to read a job from: unlike a pipe it needs no writer meanwhile."""
+    """Open an unnamed file to read a job from: unlike a pipe it needs no writer meanwhile."""
     with os.fdopen(os.memfd_create("isamap-job"), "w+b") as file:
         file.write(content)
         file.seek(0)
@@ -282,7 +282,7 @@ def _unnamed(content: bytes) -> Generator[IO[bytes]]:
 
 
 def _read(child: Process[bytes], most: dict[IO[bytes], int], deadline: float) -> tuple[bytes, ...] | None:
-    """Return what a child wrote to each of some pipes until it ended, up to so many bytes; None when it did not.
+    """Return the output of a child on each of some pipes, up to so many bytes; None when it did not end.
 
     `deadline` is on the monotonic clock. What is too much is read, for a full pipe holds the writer up.
     """

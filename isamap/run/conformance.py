@@ -166,7 +166,7 @@ def _read_by_compiler(machine: Machine, forms: tuple[Form, ...]) -> str:
 
 
 def _architecture(machine: Machine) -> tuple[str, ...]:
-    """Return what tells a compiler of the processor's family; nothing for that of this computer.
+    """Return compiler flags for the processor's family; none for the family of this computer.
 
     Raises: MissingTool for another one that no compiler is known to make code for.
     """

@@ -144,7 +144,7 @@ def _drawn(
 
 
 def _divisors(kernel: Kernel) -> dict[str, float]:
-    """Return what floats of `random` are divided by, of the inputs that are divided at all."""
+    """Return the divisors of floats in `random`, by the input that is divided."""
     sums = [(site, n) for site in find_sites(kernel) if (n := _terms_in_turn(site)) > 1]
     floats = [o.name for o in kernel.operands if o.role != "temp" and o.dtype.is_float]
     if iterations_apart(kernel) is None:
@@ -512,7 +512,7 @@ def _compared(kernel: Kernel, operand: Operand) -> Array:
 
 
 def _factor_of(e: Expr, name: str, scalars: Mapping[str, tuple[DType, int]]) -> float:
-    """Return what an element of an input is multiplied with in an expression; 0 where it is anything else."""
+    """Return the factor of an input's element in an expression; 0 where the expression is not a product."""
     match e:
         case Cast(value):
             return _factor_of(value, name, scalars)

@@ -77,7 +77,7 @@ def run_program(
     emulator: Emulator | None = None,
     processor_time: bool = False,
 ) -> RunResult:
-    """Return what the program does with arrays, which stay as they are; `repeat` more calls are timed.
+    """Run a program on arrays, which stay as they are, and time `repeat` more calls.
 
     By the clock on the wall; `processor_time` is what the calling thread takes of its processor instead.
 
@@ -124,7 +124,7 @@ def _place(tensors: tuple[Passed, ...]) -> tuple[list[int], int]:
 
 
 def _on_threads(compiled: Compiled, threads: int, job: dict[str, Any]) -> dict[str, Any]:
-    """Return what a job needs besides for running on several threads."""
+    """Return further entries of a job that runs on several threads."""
     if threads == 1 or compiled.pool is None:
         return {"threads": 1}
     return {

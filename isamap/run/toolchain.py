@@ -173,7 +173,9 @@ def compile_together(
     compiler: str | None = None,
     target: tuple[str, ...] | None = None,
 ) -> tuple[Compiled, ...]:
-    """Emitted C of several programs, of other names each, as one library; with a `target`, of one program.
+    """Compile the emitted C of several programs with distinct names into one library.
+
+    With a `target`, the library has one program.
 
     Raises: as `compile_library`.
     """
@@ -300,7 +302,7 @@ def _served_steps(flags: Sequence[str], target: Sequence[str], main: str) -> Ite
 
 
 def _lack_of(compiler: str, result: subprocess.CompletedProcess[str], folder: str) -> MissingTool | None:
-    """Return what a compiler that failed lacked of this computer, by its own words."""
+    """Return the problem that a failed compiler lacks something on this computer, by its own words."""
     # Words of the code that it shows are not its own.
     lines = [line for line in result.stderr.splitlines() if not _SHOWN_CODE.match(line)]
     if result.returncode < 0:
@@ -406,7 +408,7 @@ def _accepts(compiler: Compiler, flags: tuple[str, ...]) -> bool:
 
 
 def _asked(name: str, words: Sequence[str]) -> str | None:
-    """Return what a compiler answers, None where it refuses. Raises: MissingTool where it lacks something."""
+    """Return the answer of a compiler; None where it refuses. Raises: MissingTool where it lacks something."""
     result = run_compiler(list(words), None)
     if result.returncode == 0:
         return result.stdout

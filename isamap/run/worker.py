@@ -304,7 +304,7 @@ def _perform_program(job: dict[str, Any], shared: mmap.mmap | None) -> dict[str,
 
 
 def _answer(job: dict[str, Any]) -> dict[str, Any]:
-    """Return what comes of a job, or what this process could not get for it."""
+    """Return the result of a job, or the resource that this process could not get for it."""
     try:
         return _main(job)
     except MemoryError:

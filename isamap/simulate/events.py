@@ -209,7 +209,7 @@ class _Walk:
         return found
 
     def _steady(self, times: Sequence[float], steps: int, fastest: float, least: float) -> float | None:
-        """Return what further iterations take, each, when the last ones say so; None while they do not.
+        """Return the time of each further iteration when the last ones are steady; None while they are not.
 
         An iteration is steady when no clock gains on the others: `fastest` is what one gained most, `least`
         the work of the busiest unit or link.
@@ -302,7 +302,7 @@ def _groups(turns: range) -> Iterator[range]:
 
 
 def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
-    """Return what the issues of a body touch, from the first to the last turn of the loops around them."""
+    """Yield the accesses of a body's issues over all iterations of the loops around them."""
     for item in body:
         match item:
             case Counted():

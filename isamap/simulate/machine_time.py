@@ -94,11 +94,11 @@ class Watcher(Protocol):
     """A listener for simulation events, called as they happen. Units: nanoseconds."""
 
     def issued(self, step: Step, booked: float, start: float, end: float) -> None:
-        """An issue whose unit is kept busy from `booked` on, whose operands are there at `start`."""
+        """Record an issue: its unit is busy from `booked` on, and its operands are ready at `start`."""
         ...
 
     def crossed(self, step: Step, start: float, end: float) -> None:
-        """An issue that keeps a link busy which units share."""
+        """Record an issue that keeps a link busy which several units use."""
         ...
 
     def moved(self, link: int, start: float, end: float) -> None:
@@ -108,7 +108,7 @@ class Watcher(Protocol):
     def repeated(
         self, since: int, now: float, by_ns: float, times: int, more: Iterable[tuple[Step, int]]
     ) -> None:
-        """What happened since the mark `since`, up to `now`, happens so often again, and is not told.
+        """Record that the events from the mark `since` up to `now` occur `times` again without being recorded.
 
         All times together have so many `more` of some issues, or fewer.
         """
@@ -269,7 +269,7 @@ class MachineTime:
         return [*done[:first], *(lines * each for lines, each in moved)]
 
     def work_of(self, issues: Iterable[tuple[Step, int]]) -> list[float]:
-        """Return what so many of these issues do, as `done` counts it; lines and banks are left out."""
+        """Return the work of so many of these issues, as `done` counts it, without lines and banks."""
         found = [0.0] * len(self.done)
         for step, count in issues:
             found[step.unit] += count * step.work_ns
@@ -281,7 +281,7 @@ class MachineTime:
         return found
 
     def time_of(self, by_ns: float, work: Sequence[float], mean: Sequence[float]) -> float:
-        """Return what iterations take that do `mean`, where one takes `by_ns` and does `work`.
+        """Return the time of iterations with the work `mean`, where one with `work` takes `by_ns`.
 
         Time goes with the work of what is busiest, and is no less than any unit or link needs.
         """

@@ -268,7 +268,7 @@ class _Builder:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
     def _fill(self, node: Fill, loop: Turn | None) -> list[Run]:
-        """Stores one after the other, as a loop of its own."""
+        """Return stores one after the other, as a loop of its own."""
         self.loops += 1
         size = node.elements * self.item_bytes[node.buffer]
         trips = size.ceildiv(FILL_BYTES)

@@ -91,7 +91,7 @@ def record(
     profile: Mapping[str, int] | None = None,
     most: int = MOST_EVENTS,
 ) -> Recorded:
-    """Return what one call does; `profile` has values for sizes that are left open."""
+    """Return the recorded events of one call; `profile` has values for sizes that are left open."""
     prepared = prepare(program, machine, profile or {})
     recorder = _Recorder(prepared, link_names(problem), most)
     simulation = simulate_prepared(prepared, problem, recorder)

@@ -96,7 +96,7 @@ class Reuse:
             self._by_array.setdefault(access.array, []).append(access)
 
     def weights(self, access: Access, turned: int) -> Weights:
-        """Return what an access needs from behind the nearest cache.
+        """Return the parts of an access that each level behind the nearest cache serves.
 
         `turned` has the bits of the loops that are past their first iteration.
         """

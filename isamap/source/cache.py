@@ -196,7 +196,7 @@ class Cache:
 def recall_or_make(
     kind: str, key: str, read: Callable[[bytes], T | None], make: Callable[[], T], write: Callable[[T], bytes]
 ) -> T:
-    """Return what `read` makes of the content under a key; else what `make` returns, which is then kept.
+    """Return the cached value that `read` decodes; else the value that `make` returns, which is then cached.
 
     A folder that cannot be used only costs time. `read` returns None for content that `write` has not made.
     """
@@ -215,7 +215,7 @@ def recall_or_make(
 
 
 def _named(key: Path) -> str:
-    """Return what a key holds, the name of an object. Raises: OSError, UnicodeDecodeError."""
+    """Return the object's name that a key file holds. Raises: OSError, UnicodeDecodeError."""
     return read_limited(key, DIGEST_CHARACTERS).decode("ascii")
 
 
@@ -283,7 +283,7 @@ def damaged() -> tuple[Path, ...]:
 
 
 def clear(name: str | None = None) -> tuple[Kind, ...]:
-    """Return what was in the kinds that are gone now: one, or all."""
+    """Delete the results of one kind, or of all, and return the kinds as they were before."""
     found = tuple(kind for kind in kinds() if name in (None, kind.name))
     for kind in found:
         for part in PARTS:  # keys first: none of them names an object that is gone

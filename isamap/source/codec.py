@@ -195,7 +195,7 @@ Judge = Callable[[Any], bool]
 
 @cache
 def _judge(hint: Any) -> Judge:
-    """Return what tells values of an annotation from others."""
+    """Return a predicate that accepts exactly the values of an annotation."""
     origin, args = get_origin(hint), get_args(hint)
     if hint is Any or hint is object:
         return lambda value: True

@@ -28,7 +28,7 @@ class IsamapError(Exception):
         self.diagnostics = diagnostics
 
     def __str__(self) -> str:
-        """Return what a caller in Python reads behind the class: the notes and the next step, too."""
+        """Return the rendered diagnostics: Python shows them after the class, with notes and the next step."""
         return self.render()
 
     def render(self) -> str:

@@ -134,7 +134,7 @@ def map_file(file: BufferedReader) -> memoryview:
 
 
 def read_json(text: str | bytes, *, finite: bool = True) -> Any:
-    """Return what a text of JSON says, in UTF-8 where it is bytes.
+    """Return the value of a text of JSON, which is UTF-8 where it is bytes.
 
     Raises: ValueError for what is no JSON, a key that an object has twice, and lists that are nested too
     deeply to be read; with `finite` also for NaN, infinities, and numbers beyond all floats.

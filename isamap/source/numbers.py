@@ -55,7 +55,7 @@ def real_number(value: object) -> float | None:
 
 
 def truth_value(value: object) -> bool | None:
-    """True or False where a value is one of these; None for what is neither."""
+    """Return the truth value of a Python or numpy bool; None for any other value."""
     if isinstance(value, bool):
         return value
     is_single = getattr(value, "shape", None) == ()

@@ -28,7 +28,7 @@ class Access:
 
 
 def accesses(command: Command, instruction: Instruction) -> Iterator[Access]:
-    """Yield what a command touches; a register is the one byte of a memory of its own."""
+    """Yield the accesses of a command; a register is the one byte of a memory of its own."""
     bound = bound_instruction(instruction, integers(instruction, command.params))
     where = dict(command.operands)
     for operand in bound.operands:

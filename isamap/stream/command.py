@@ -81,7 +81,7 @@ def tokens_in(found: Mapping[Quantity, int]) -> frozenset[tuple[str, str]]:
 
 
 def _held(param: Param, found: Mapping[Quantity, int]) -> int:
-    """Return what a field holds of a parameter, or the one value that it may have."""
+    """Return the value of a parameter in a field, or the one value that it may have."""
     if (held := found.get(Quantity("param", param.name))) is not None:
         return held
     only = param.low.value if param.low is not None else None

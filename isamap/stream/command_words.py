@@ -146,7 +146,7 @@ def _steps_in(found: Mapping[Quantity, int]) -> Steps:
 
 
 def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> dict[Quantity, int] | str:
-    """Return what the fields hold, those of entries too; where they say nothing whole, what is wrong."""
+    """Return the values of the fields, those of entries too, or the fault where they are inconsistent."""
     found: dict[Quantity, int] = {}
     if not all(
         _take(field, value, found) for value, w in zip(words, encoding.words, strict=True) for field in w
@@ -166,7 +166,7 @@ def read_fields(encoding: Encoding, words: tuple[int, ...], tables: Tables) -> d
 
 
 def _take(field: BitField, value: int, found: dict[Quantity, int]) -> bool:
-    """Return whether what a field holds of a word is added to what was found, and is no other number than there."""
+    """Add the value of a field in a word, and return whether it agrees with the values found before."""
     if not isinstance(held := field.holds, Quantity):
         return True
     number = field.number(value) * held.unit

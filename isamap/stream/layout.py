@@ -64,7 +64,7 @@ def main_memory(machine: Machine) -> str:
 
 
 def _main_step(machine: Machine, memory: str) -> int:
-    """Return what arrays in main memory begin at multiples of, so that fields can hold where. Units: bytes."""
+    """Return the alignment of arrays in main memory that lets fields hold their addresses. Units: bytes."""
     units = (
         item.encoding.unit_of(operand.name)
         for item in machine.instructions.values()

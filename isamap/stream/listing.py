@@ -101,7 +101,7 @@ def _shown(
 
 
 def _tokens(command: Command) -> list[str]:
-    """Return what a command waits for, and which units it tells that it is done."""
+    """Return the tokens that a command waits for, and those that it gives to other units when it is done."""
     signs = {"pop": "<", "push": ">"}
     return [f"{signs[kind]}{unit}" for kind, unit in sorted(command.tokens)]
 

@@ -103,7 +103,7 @@ class QueueRun:
         return None
 
     def _start(self, number: int, unit: str, known: Clock) -> Clock:
-        """Return what the unit knows when a command is done, which takes its tokens and gives others."""
+        """Return the unit's clock after a command, which takes its tokens and gives others."""
         tokens = self.placed[number].command.tokens
         for other in (other for kind, other in tokens if kind == "pop"):
             giver = self.given[other, unit][len(self.pairs[other, unit])]

@@ -116,7 +116,7 @@ class _Known:
         return max(first, written) if access.is_read else first
 
     def note(self, access: Access, read_ns: float, done_ns: float) -> None:
-        """An access of a command that has read, and is done, at these times."""
+        """Record when an access of a command has read, and when it is done."""
         for noted, is_so, at_ns in (
             (self.read, access.is_read, read_ns),
             (self.written, access.is_written, done_ns),

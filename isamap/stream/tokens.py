@@ -39,7 +39,7 @@ class _Assignment:
     pairs: Pairs = field(default_factory=lambda: defaultdict(list[tuple[int, int]]))
 
     def add(self, unit: str, needed: dict[int, Access | None]) -> None:
-        """The next command, of a unit, behind those that it needs."""
+        """Append the next command of a unit, after the commands that it needs."""
         number = len(self.clocks)
         known = self.clocks[self.last[unit]] if unit in self.last else (NEVER,) * len(self.units)
         for other in sorted(needed, reverse=True):

@@ -72,7 +72,7 @@ class _Walk:
     values: dict[str, Value] = field(default_factory=dict[str, Value])
 
     def nodes(self, nodes: Sequence[Node]) -> Iterator[Command]:
-        """Yield what nodes issue, in order."""
+        """Yield the commands of nodes, in order."""
         for node in by_one_thread(nodes):
             match node:
                 case Issue():
@@ -101,7 +101,7 @@ class _Walk:
         self.env.pop(variable, None)
 
     def _command(self, issue: Issue) -> Command | None:
-        """Return what an issue is here; None where it has no elements, as beyond a ragged end."""
+        """Return the command of an issue; None where it has no elements, as beyond a ragged end."""
         item = self.machine.instructions[issue.instruction]
         decided = dict(issue.params)
         params = tuple((p.name, self._param(decided[p.name], p.dtype, item)) for p in item.instruction.params)

@@ -48,18 +48,18 @@ _REMARKS = {"pow": "for positive bases"}
 
 
 def written_as(name: str, args: tuple[ast.ExprSyntax, ...]) -> str | None:
-    """Return what a call of another language's function is here; None where there is nothing."""
+    """Return the equivalent of a call from another language; None where there is none."""
     arity, text = FUNCTIONS.get(name, (-1, ""))
     return text.format(*(a.span.text for a in args)) if len(args) == arity else None
 
 
 def remark(name: str) -> str:
-    """Return what is to be known about that form, in brackets, or nothing."""
+    """Return a remark about that spelling in brackets, or nothing."""
     return f" ({_REMARKS[name]})" if name in _REMARKS else ""
 
 
 def sign_hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple[Edit, ...]]:
-    """Return what to write instead of a sign or a word that other languages have, and the edit that does it."""
+    """Return the replacement for a sign or word of another language, and the edit that makes it."""
     before = span.source.text[: span.start].rstrip()
     behind = span.source.text[span.end :]
     match token:

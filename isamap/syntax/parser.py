@@ -83,7 +83,7 @@ def _restored(data: dict[str, Any], memo: dict[int, Any]) -> Lark:
 
 
 def made_from(grammar: str) -> str:
-    """Return what tables depend on."""
+    """Return the digest of all inputs of the parser's tables."""
     return f"lark {lark.__version__}, grammar {hashlib.sha256(grammar.encode()).hexdigest()}"
 
 
@@ -263,7 +263,7 @@ def _hint(token: str, span: Span, expected: set[str]) -> tuple[str | None, tuple
 
 
 def _expected(terminals: set[str] | None) -> str:
-    """Return what may stand somewhere, in words: `` `,` or `)` ``, never lark's own names."""
+    """Return the allowed tokens in words: `` `,` or `)` ``, never lark's own names."""
     words: list[str] = []
     for terminal in sorted(terminals or ()):
         word = _word(terminal)

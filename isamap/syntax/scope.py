@@ -76,7 +76,7 @@ class Scope:
         )
 
     def symbol(self, name: str) -> Index:
-        """Return what a name in an index stands for: axes run from 0, and begin where their loop says."""
+        """Return the index that a name stands for: axes count from 0, and begin where their loop says."""
         start = self.starts.get(name)
         return Index.of(name) if start is None else Index.of(name) + start
 

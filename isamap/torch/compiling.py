@@ -18,7 +18,7 @@ Seen = Callable[[str, Program], None]
 
 
 def backend(module: Any, inputs: Sequence[Any], *, options: dict[str, Any] | None = None, **_: Any) -> Any:
-    """Return what `torch.compile(model, backend="isamap")` calls for each graph of a model.
+    """Compile a graph of a model: the backend of `torch.compile(model, backend="isamap")`.
 
     Raises: UsageProblem for an option that is not there.
     """
@@ -95,7 +95,7 @@ def _sized(module: Any, given: Sequence[Any], options: Options) -> Program:
 
 
 def _decompositions() -> dict[Any, Any]:
-    """Return what is written as simpler operations, as no kernel has it as a whole."""
+    """Return the decompositions of operations that no kernel computes as a whole."""
     torch: Any = import_module("torch")
     aten = torch.ops.aten
     return import_module("torch._decomp").get_decompositions(

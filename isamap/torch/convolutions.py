@@ -27,7 +27,7 @@ def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
 
 
 def convolution(node: Any, to: Writer, at: Axes, element: str) -> None:
-    """A convolution, of any number of dimensions and groups."""
+    """Write a convolution, of any number of dimensions and groups."""
     x, w, bias, stride, padding, dilation, is_transposed, _, groups = node.args
     shape, filters = tuple(x.meta["val"].shape), tuple(w.meta["val"].shape)
     if is_transposed:
@@ -50,7 +50,7 @@ def convolution(node: Any, to: Writer, at: Axes, element: str) -> None:
 
 
 def convolution_backward(node: Any, to: Writer) -> None:
-    """What image, filters and bias are worth, as far as that is wanted."""
+    """Write the gradients of image, filters and bias, as far as they are needed."""
     grad, x, w, _, _, _, _, is_transposed, _, groups, needed = node.args
     if is_transposed:
         raise NotTaken("the gradient of a transposed convolution has no kernel here")

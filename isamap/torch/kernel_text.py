@@ -120,7 +120,7 @@ class _Made:
         self._further[result] = element
 
     def loop(self, axes: Mapping[str, int], *statements: str) -> None:
-        """A nest with its statements."""
+        """Append a loop nest with its statements."""
         head = ", ".join(f"{name} in {size}" for name, size in axes.items())
         body = " ".join(statements)
         self.statements.append(f"for {head} {{ {body} }}" if axes else body)
@@ -128,7 +128,7 @@ class _Made:
     # --- nodes ---
 
     def put_anchor(self, node: Any) -> None:
-        """The statements of an anchor; its value is rounded where another reads it."""
+        """Write the statements of an anchor; its value is rounded where another node reads it."""
         if name_of(node) in SEVERAL:
             SEVERAL[name_of(node)](node, self)
             return
@@ -155,7 +155,7 @@ class _Made:
             self.loop(own_axes(node), f"{target} = {cast(found, lying(node).dtype).text};")
 
     def put(self, node: Any) -> None:
-        """The statement of an operation on single elements."""
+        """Write the statement of an elementwise operation."""
         name, result = name_of(node), lying(node).dtype
         terms = terms_of(node, name)
         given = [self._term(term, tuple(node.meta["val"].shape)) for term in terms]
@@ -169,7 +169,7 @@ class _Made:
         self._values[node] = Term(target, result)
 
     def _keep(self, node: Any, found: Term) -> None:
-        """The value of an anchor, rounded to its type; written out where another needs it."""
+        """Keep the value of an anchor, rounded to its type; write it out where another kernel needs it."""
         rounded = cast(found, lying(node).dtype)
         self._values[node] = rounded
         if is_used_outside(node, self.group) and rounded != found:

@@ -253,7 +253,7 @@ def _stack(to: Translation, node: Any) -> None:
 
 
 def _cut(to: Translation, node: Any, axis: int, first: int, end: int, *, whole: bool = True) -> None:
-    """A part of a node's argument along an axis, which goes where it is not `whole`."""
+    """Write a part of a node's argument along an axis, to its place where it is not `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
     sizes = [to.integers(number) for number in (first, end, axis)]
     part = to.put(node, "Slice", to.name(x), *sizes, result="" if whole else f"{node.name}.part")

@@ -176,7 +176,7 @@ def terms_of(node: Any, name: str) -> list[Any]:
 
 
 def value_of(node: Any, name: str, given: Sequence[Term], promoted: str, result: str) -> Term:
-    """Return what a node computes of its terms, in the type of its result.
+    """Return a node's value, computed from its terms, in the type of its result.
 
     `promoted` is the type in which torch compares them. Raises: NotTaken.
     """

@@ -101,7 +101,7 @@ def _performed(group: Group, text: Text, kernel_request: KernelRequest) -> Perfo
 
 @contextmanager
 def _noted(group: Group, refused: dict[Any, str]) -> Generator[None]:
-    """What is refused inside is noted of all nodes of a group."""
+    """Record a refusal inside for all nodes of a group."""
     try:
         yield
     except NotTaken as reason:

@@ -60,7 +60,7 @@ class _Layer:
         return f"{sums}[{number}, {self.n}, {self.j}]"
 
     def gate_now(self, sums: str, number: int | str) -> str:
-        """That of products with the input, at this step."""
+        """Return the value of a gate's product with the input, at this step."""
         return (
             f"{sums}[{self.step}, {number}, {self.n}, {self.j}]" if self.is_ahead else self.gate(sums, number)
         )
@@ -117,7 +117,7 @@ class _Layer:
         return [f"{self.of(self.seen)} = {self.stored}({self.of(self.h)});"]
 
     def done(self, statements: Sequence[str], *states: tuple[str, Any]) -> None:
-        """The whole: states begun, the loop over the steps, and where results are."""
+        """Write the whole recurrence: initial states, the loop over the steps, and the places of results."""
         begun = [f"{self.of(s)} = {self.to.read(first, (self.n, self.j))};" for s, first in states]
         self.to.loop({}, self.each({}, *begun, *self.rounded()))
         shown = f"{self.y}[{self.t}, {self.n}, {self.j}] = {self.of(self.h)};"

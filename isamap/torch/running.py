@@ -144,7 +144,7 @@ def _arena(units: Sequence[Any], last: dict[Any, int]) -> tuple[dict[Any, int], 
 
 
 def as_foretold(node: Any) -> Callable[[Any], Any]:
-    """Return what gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
+    """Return a function that copies a tensor unless it already has the predicted layout."""
     torch: Any = import_module("torch")
     found = lying(node)
 
@@ -218,7 +218,7 @@ def _like(passed: Passed) -> NDArray[Any]:
 
 
 def making(node: Any) -> Callable[[], Any]:
-    """Return what makes a tensor of the size of a node's, of no particular content."""
+    """Return a function that makes an uninitialised tensor with the size of a node's."""
     torch: Any = import_module("torch")
     found, dtype = lying(node), node.meta["val"].dtype
     if node.meta["val"].is_contiguous():

@@ -19,6 +19,6 @@ TYPES = {
 
 
 def first_of(node: Any) -> Any:
-    """Return what is known of the result of a node, or of the first of several that are there."""
+    """Return the known facts about the result of a node, or about the first of several that are there."""
     value: Any = node.meta["val"]
     return next(v for v in value if v is not None) if type(value) in (tuple, list) else value

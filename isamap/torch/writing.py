@@ -35,7 +35,7 @@ class Writer(Protocol):
         ...
 
     def loop(self, axes: Mapping[str, int], *statements: str) -> None:
-        """A nest with its statements."""
+        """Append a loop nest with its statements."""
         ...
 
 

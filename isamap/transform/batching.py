@@ -77,7 +77,7 @@ def _runs(given: Sequence[Statement], group: list[int]) -> Iterator[list[int]]:
 
 
 def _skeleton(s: Statement) -> object:
-    """Return what alike statements have in common: everything but the names of axes and arrays, and constants."""
+    """Return a statement without the names of axes and arrays, and without constants."""
     names = {name: f"axis{i}" for i, name in enumerate(_axes_in_order(s))}
     own = rename_axes(s, names)
     axes = frozenset(names.values())
@@ -103,7 +103,7 @@ def _axes_in_order(s: Statement) -> list[str]:
 
 
 def _offset(index: Index, axes: frozenset[str]) -> Index:
-    """Return what a subscript has besides axes: numbers and sizes."""
+    """Return a subscript without its axes: numbers and sizes."""
     kept = ((m, c) for m, c in index.terms if not Index(((m, 1),)).symbols & axes)
     return sum((Index((term,)) for term in kept), ZERO)
 

@@ -51,7 +51,7 @@ class Samples:
 def check_blocks(
     before: Kernel, after: Kernel, rows: Mapping[str, int], samples: Samples | None = None
 ) -> tuple[str, ...]:
-    """Return what the kernel in blocks does otherwise; nothing where it does the same.
+    """Return the differences of the kernel in blocks from the kernel; nothing where both compute the same.
 
     `rows` says of arrays that both write which dimension their rows are; others have none. All rows are
     looked at where there are no `samples`.
@@ -163,7 +163,7 @@ class _Trace:
     # --- what is read -------------------------------------------------------------------------------------
 
     def _parts(self, e: Expr, extents: Mapping[str, int]) -> Iterator[object]:
-        """Yield what a value is computed from, in order."""
+        """Yield the parts that a value is computed from, in order."""
         match e:
             case Const() | Scalar() | IndexValue():
                 yield e

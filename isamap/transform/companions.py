@@ -70,7 +70,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
 
 
 def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
-    """Return what the sum `number` writes with the companions chosen, which have all that they need."""
+    """Return the result of the sum `number` with the chosen compensation terms and all that they need."""
     given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target
     taken = [c for c in companions(kernel, number) if c.number in chosen]
@@ -99,7 +99,7 @@ def _is_needed(
 def _carried(
     given: Sequence[Statement], number: int, taken: Sequence[Companion], of: Conflicts
 ) -> tuple[Read, ...]:
-    """Return what an iteration of ordered loops reads, over the sum's axes: earlier ones may have written it."""
+    """Return reads in an iteration of ordered loops, over the sum's axes, that earlier ones may have written."""
     s = given[number]
     if not s.sequence:
         return ()
@@ -194,7 +194,7 @@ def _follower(
 
 
 def _value_of(c: Statement, of: Conflicts) -> Expr | None:
-    """Return what an elementwise statement assigns: `C += b` assigns C + b; None where it rounds in between."""
+    """Return the value of an elementwise statement: C + b for `C += b`; None where it rounds in between."""
     a = c.assign
     if a.op is None:
         return a.value

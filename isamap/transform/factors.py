@@ -270,7 +270,7 @@ class _Factoring:
         return Call(self.product.times, (a, b), self.statement.assign.value.dtype)
 
     def _part(self, tree: Tree, outside: frozenset[str]) -> Expr:
-        """Return what stands for one side of a product: a factor, or a temporary with its sum."""
+        """Return the expression for one side of a product: a factor, or a temporary with its sum."""
         own = self._own(tree)
         axes = self._in_order(tree)
         for g in parts(self.statement.assign.guard):

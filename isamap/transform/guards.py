@@ -189,7 +189,7 @@ class _Builder:
         return found
 
     def forget(self, buffer: str) -> None:
-        """Padded copies of an array that has been written are out of date."""
+        """Forget the padded copies of an array, which are out of date once it is written."""
         self.known = {key: name for key, name in self.known.items() if key[0].buffer != buffer}
 
     def plain(self, expr: Expr, kernel: Kernel, extents: dict[str, Index]) -> Expr:

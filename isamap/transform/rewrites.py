@@ -42,7 +42,7 @@ def rewrites(kernel: Kernel) -> tuple[Rewrite, ...]:
 
 
 def refused_rewrites(kernel: Kernel) -> tuple[Refusal, ...]:
-    """Return what would be merged if arrays were declared otherwise, and temporaries that are not inlined."""
+    """Return merges that other declarations of arrays would allow, and temporaries that are not inlined."""
     if not is_rewritable(kernel):
         return ()
     merged = (r for r in batchings(kernel) if isinstance(r, Refusal))

@@ -44,7 +44,7 @@ class Conflicts:
 
     @staticmethod
     def of(kernel: Kernel, *, in_order: bool = False) -> Conflicts:
-        """Return what is asked about a kernel."""
+        """Return the context for questions about conflicts in a kernel."""
         frame = replace(kernel, name="", body=(), span=None)
         wide = [o.name for o in kernel.operands if is_wide(o)]
         whole = frozenset(n for n in wide if not _sums_once(kernel, frame, n))

@@ -94,7 +94,7 @@ T = TypeVar("T")
 def in_ordered_loops(
     items: Sequence[tuple[Statement, T]], build: Callable[[Axis, tuple[T, ...]], T], depth: int = 0
 ) -> tuple[T, ...]:
-    """Return what belongs to statements, put back into the ordered loops that they share: `build` makes one loop."""
+    """Return items of statements inside the ordered loops that they share: `build` makes one loop."""
     found: list[T] = []
     for number, group in groupby(items, lambda i: (i[0].ordered_loops[depth:] or (None,))[0]):
         members = list(group)

@@ -67,7 +67,7 @@ def calibrate(
     watch: Watch = lambda _: None,
     compiler: str | None = None,
 ) -> Profile:
-    """Return what was measured of a machine's instructions, or of those named, and of its memories.
+    """Return the measured profile of a machine's memories and instructions, or of the named instructions.
 
     Units: `budget_s` is for sampling; compiling comes on top. Raises: MissingTool where this processor cannot
     run the machine, UsageProblem for unknown names.
@@ -174,7 +174,7 @@ def _with_streams(machine: Machine, profile: Profile, rng: np.random.Generator, 
 def caches_here(
     machine: Machine, compiler: Compiler, budget_s: float, rng: np.random.Generator, watch: Watch
 ) -> tuple[CacheFigure, ...]:
-    """Return what each cache of a machine has here: what the system reports, and of the last one what is usable."""
+    """Return the sizes of the machine's caches here: as the system reports, and the usable part of the last one."""
     system = system_caches()
     figures = list(reported_caches(machine, system))
     tried = probes(machine, system)
@@ -214,7 +214,7 @@ def _plan(
 def packing_figures(
     machine: Machine, rng: np.random.Generator, watch: Watch
 ) -> Iterator[PackingFigure | UnmeasuredPacking]:
-    """Yield what packing takes, or why it is unknown; nothing of types that are not copied. Raises: MissingTool."""
+    """Yield the measured time of packing by type, or the reason why it is unknown. Raises: MissingTool."""
     for copy in copies():
         watch(f"packing: {copy.way} of {copy.dtype}")
         try:

@@ -83,7 +83,7 @@ class Choices:
 
     @staticmethod
     def open() -> Choices:
-        """That in the user's data folder."""
+        """Open the choices in the user's data folder."""
         return Choices(data_path() / NAME)
 
     def find(self, key: str) -> Choice | None:

@@ -73,7 +73,7 @@ class Clocked:
     def calls_ns(
         self, library: Compiled, arrays: Mapping[str, NDArray[Any]], calls: int, limit_s: float
     ) -> list[float]:
-        """Return what each of some calls took; together they may take `limit_s`.
+        """Return the time of each of some calls; together they may take `limit_s`. Units: nanoseconds.
 
         Raises: RunProblem where they crash, take longer, or refuse their operands.
         """

@@ -171,7 +171,7 @@ def evaluate_all(
     *,
     again: bool = False,
 ) -> tuple[Evaluated, ...]:
-    """Return what an evaluator says of each trial; with `again` it is asked also what it has said before.
+    """Return the evaluation of each trial; with `again` logged trials are evaluated once more.
 
     Each answer is in the log before the next group is looked at, where that can be used. Raises: whatever the
     evaluator raises.

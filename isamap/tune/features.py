@@ -93,7 +93,7 @@ class _Nest:
 
 
 def described(trial: Trial, model: CostModel) -> Described:
-    """Return what evaluations are logged with, and what learned models predict from."""
+    """Return the features of a trial, which the log holds and learned models predict from."""
     problem, chosen = trial.problem, {nest.statement: nest for nest in trial.schedule.nests}
     nests: list[_Nest] = []
     is_priced = True
@@ -209,7 +209,7 @@ def _axes(nest: _Nest) -> dict[str, float]:
 
 
 def _operands(problem: Problem, nest: _Nest) -> dict[str, float]:
-    """Return what is decided about the operands of each role, and how large the pieces are; the largest of each."""
+    """Return the decisions about operands by role, and the sizes of the pieces; the largest of each."""
     near_bytes = problem.caches[0].capacity_bytes if problem.caches else 1 << 15
     columns = {axis.name for axis in nest.option.axes if _role(axis, nest.option) == "columns"}
     found: dict[str, float] = {}

@@ -44,8 +44,9 @@ class Asked:
 
 
 def ask(machine: Machine, entries: Sequence[MachineInstruction]) -> tuple[Asked, ...]:
-    """Return what to time of each instruction: with its parameters as large as they may be, and where its stated
-    cost depends on them also as small.
+    """Return the timings to take of each instruction.
+
+    Its parameters are as large as they may be, and also as small where its stated cost depends on them.
     """
     found: list[Asked] = []
     number = 0
@@ -136,7 +137,7 @@ def _scalar(dtype: DType, rng: np.random.Generator) -> bytes:
 
 
 def figure(asked: Asked, results: Sequence[Spread | str]) -> InstructionFigure:
-    """Return what the results of the timings of one instruction say."""
+    """Return the measured time of an instruction, from the results of its timings."""
     params = highest(asked.form) if asked.form is not None else ()
     by_kind = dict(zip((t.kind for t in asked.timings), results, strict=True))
     interval, latency = by_kind.get("apart"), by_kind.get("chain")

@@ -176,7 +176,7 @@ def _content(profile: Profile) -> dict[str, Any]:
 
 
 def _known(profile: Profile) -> dict[str, object]:
-    """Return what not every profile has: one from before there were any keeps its digest."""
+    """Return the optional parts of a profile. A part that is empty is omitted, so that old digests stay valid."""
     found: dict[str, object] = {
         "caches": [_cache_json(c) for c in profile.caches],
         "unmeasured_packing": [asdict(p) for p in profile.unmeasured_packing],

@@ -48,7 +48,7 @@ PARTS = 16  # where the system does not say how many ways a cache has
 
 
 def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[CacheFigure, ...]:
-    """Return what the system says of each cache of a description, the nearest one first."""
+    """Return the size of each cache of a description as the system reports it, the nearest one first."""
     names = caches_from_nearest(machine)
     known = [
         CacheFigure(name, cache.size_bytes, cache.ways, cache.line_bytes, cache.size_bytes, "as reported")
@@ -62,7 +62,7 @@ def reported_caches(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[
 
 
 def probes(machine: Machine, system: tuple[SystemCache, ...]) -> tuple[Stream, ...]:
-    """Reads that show how much of the system's last cache can be used, as `usable_bytes` wants them.
+    """Return the reads from which `usable_bytes` finds the usable part of the system's last cache.
 
     None where the description does not have that cache, or nothing to read it with.
     """
@@ -196,7 +196,7 @@ def kept_ns(
 
 
 def _behind(memory: str, machine: Machine, bandwidths: Sequence[BandwidthFigure]) -> float | None:
-    """Return what a byte takes out of the memory behind a cache: None where it was not measured. Units: ns."""
+    """Return the time of a byte from the memory behind a cache; None where it was not measured. Units: ns."""
     caches = caches_from_nearest(machine)
     read = {b.memory: b.ns_per_byte.middle for b in bandwidths if b.access == "read"}
     farther = [*caches[caches.index(memory) + 1 :], *(name for name in read if name not in caches)]

@@ -96,7 +96,7 @@ def row_figures(
 
 
 def _of_many(readings: Sequence[RowReading]) -> dict[int, float]:
-    """Return what a piece takes that many rows are multiplied by, by how many rows are read together."""
+    """Return the time of a piece that many rows are multiplied by, by the number of rows read together."""
     return {r.together: r.piece_ns for r in readings if r.computed == MANY and r.together and not r.hinted}
 
 
@@ -124,8 +124,7 @@ def _measured(
 
 
 def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """Return what register blocks wait that read B out of sets into which the one before has stored rows of C, where
-    rows of both begin in one set of the nearest cache.
+    """Return the time that register blocks wait for rows of B in cache sets that stored rows of C occupy.
 
     None where its sets are unknown, they hold as many rows as there are of C, or pieces are not of one size.
 
@@ -140,7 +139,7 @@ def _crowded_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> 
 
 
 def _crowded_piece_ns(size_bytes: int, machine: Machine, rng: np.random.Generator) -> float | None:
-    """Return what each further piece of a line takes of more rows of B than one set of the nearest cache holds.
+    """Return the time of a further piece when one cache set holds fewer lines than there are rows of B.
 
     None where its sets are unknown, there is room for no more rows, or pieces are not of one size.
 
@@ -182,17 +181,14 @@ def _in_one_set(
 
 
 def crowded_ns(crowded: Took, apart: Took, together: int) -> float | None:
-    """Return what each register block waits, of which there are several for so many rows of B; None where both are
-    not read in pieces of one size.
-    """
+    """Return the wait of each register block for so many rows of B; None where pieces differ in size."""
     if crowded.piece_bytes != apart.piece_bytes:
         return None
     return max(0.0, crowded.per_piece_ns - apart.per_piece_ns) * together * FEW / MANY
 
 
 def crowded_piece_ns(taken: Mapping[int, tuple[Took, Took]], few: int, many: int) -> float | None:
-    """Return what each register block takes for a further piece, of products whose rows begin in one set and of
-    others, by how many rows are read together.
+    """Return the time that each register block takes for a further piece of rows that share one cache set.
 
     What beginning with a block's rows takes is in all of them. 0 where pieces take hardly longer than those
     of rows that begin in sets of their own, None where they are not of one size.

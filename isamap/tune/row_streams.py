@@ -90,7 +90,7 @@ def of_streams(
     watch: Callable[[str], None],
     measure: Callable[[str, StreamTimes, int], T],
 ) -> T | Unmeasured | None:
-    """Return what is measured of the memory beyond all caches with so many bytes of it, or why it cannot be.
+    """Return a measurement of the memory beyond all caches, in so many bytes, or the reason why there is none.
 
     None where the machine says of no memory that it streams. Raises: MissingTool.
     """
@@ -112,7 +112,7 @@ def of_streams(
 def figure_of(
     memory: str, stated: StreamTimes, rows: int, took: dict[tuple[int, bool], Took]
 ) -> StreamFigure:
-    """Return what the times of products say, by rows of A (few and many) and whether rows of B are hinted.
+    """Return the measured parameters of streams, from times of products with few and many rows of A.
 
     Raises: Infeasible where more computing takes no longer by the model.
     """

@@ -67,7 +67,7 @@ class Near:
     far_lines_ns: float
 
     def in_time_ns(self, together: int, computing_factor: float) -> float:
-        """Return what a piece takes from farther on whose lines come in time, with what of computing shows."""
+        """Return the time of a piece whose lines arrive in time, with the exposed part of computing."""
         computing_ns = self.computing_ns(together, computing_factor)
         return max(self.piece_ns[together], computing_ns + self.far_lines_ns)
 
@@ -84,7 +84,7 @@ def row_figure(
     ns_per_byte: float = 0.0,
     near: Near | None = None,
 ) -> RowFigure:
-    """Return what the times of products say of rows.
+    """Return the measured parameters of rows, from times of products.
 
     `found` are products of many rows, columns among them, and pieces with hints where there are any; `less`
     are products of few: the `best` one of `found`, and columns with hints where there are any.
@@ -156,8 +156,7 @@ def _hinted_traffic_shown(
 
 
 def _late(found: Mapping[Product, Took], in_time_ns: Mapping[int, float]) -> tuple[float, float]:
-    """Return what a piece takes longer than in time, of so many rows together: not hinted, and hinted;
-    the same where hints save next to nothing.
+    """Return the delay of a piece that is not hinted, and of one that is; equal where hints save next to nothing.
 
     The middle of all counts of rows, as which of them is fast is by chance.
     """

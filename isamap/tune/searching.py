@@ -55,7 +55,7 @@ Measure = Callable[[Sequence[Point]], Sequence[float]]
 def search(
     searcher: Searcher, space: SearchSpace, budget: int, measure: Measure, stop: float = inf
 ) -> tuple[Told, ...]:
-    """Return what was measured, the first schedule first, which counts as one of the budget.
+    """Return the measured schedules, the first schedule first, which counts as one of the budget.
 
     Units: `stop` on the monotonic clock: no group of measurements begins later.
     """

@@ -181,7 +181,7 @@ PATIENCE_S = 30.0
 def opened(
     path: Path, tables: str, version: int, refuse: Callable[[Path, str], Unkept]
 ) -> Generator[sqlite3.Connection]:
-    """A connection to the file, which is made with its tables where it is missing.
+    """Open a connection to the file, and create the file with its tables where it is missing.
 
     `version` is that of the tables; `refuse` makes the error from a path and a reason. Raises: that one;
     UsageProblem when others may write to the folder.

@@ -53,7 +53,7 @@ class Tournament:
         return self.evaluate_together((trial,))[0].cost_ns
 
     def evaluate_together(self, trials: Sequence[Trial]) -> tuple[Evaluation, ...]:
-        """Return what all rounds say of each trial, once they are played.
+        """Play all rounds, and return the evaluation of each trial.
 
         Raises: MissingTool where the machine is not here.
         """
@@ -120,7 +120,7 @@ def standing(rounds: Rounds, first: str) -> Standing | None:
 
 
 def schedule_digest(trial: Trial) -> str:
-    """Return what names a schedule in the rounds: schedules that are the same code have one name."""
+    """Return the name of a schedule in the rounds: schedules with the same code have one name."""
     return hashlib.sha256(schedule_text(trial.schedule).encode()).hexdigest()
 
 

@@ -136,7 +136,7 @@ def judged(
 
 
 def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
-    """Return what is predicted of each sample by a model of all families but its own; 0 where there is one only."""
+    """Return predictions of each sample by a model of the other families; 0 where there is only one family."""
     found = [0.0] * len(samples)
     for family in {sample.family for sample in samples}:
         rest = [sample for sample in samples if sample.family != family]
@@ -149,7 +149,7 @@ def _left_out(samples: Sequence[Sample], names: Sequence[str]) -> list[float]:
 
 
 def _lost(samples: Sequence[Sample], residuals: Sequence[float]) -> float:
-    """Return what the first choice takes over the best, on average; 1 where there are too few of each row."""
+    """Return the mean ratio of the first choice to the best; 1 where there are too few samples of each row."""
     learned = judged(samples, residuals)[1]
     return learned.first_over_best if learned is not None else 1.0
 
@@ -264,7 +264,7 @@ class Judgement:
 
     @staticmethod
     def of(cases: Iterable[tuple[Sequence[float], Sequence[float]]]) -> Judgement | None:
-        """That of predicted and measured costs of each; None of no case."""
+        """Return the judgement of predicted and measured costs of each case; None without cases."""
         known = list(cases)
         if not known:
             return None

@@ -173,7 +173,7 @@ def _winner(row: tuple[Any, ...]) -> Winner:
 
 
 def unusable(path: Path, why: str) -> Unkept:
-    """That a file of the tuning database cannot be used, and why."""
+    """Return the warning that a file of the tuning database cannot be used, with the reason."""
     return Unkept(
         Diagnostic(
             "tuning-unusable",

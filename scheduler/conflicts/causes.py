@@ -269,7 +269,7 @@ CAUSES: Sequence[Callable[[Space], Cause | None]] = (
 
 
 def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
-    """Return what to say where not even one issue has its registers, of the mapping that lacks fewest."""
+    """Return the diagnostic where no mapping has registers for one issue; it names the nearest one."""
     space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
     short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
     block = {axis.name: 1 for axis in space.register_axes}
@@ -294,7 +294,7 @@ def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
 
 
 def _one_issue(space: Space) -> dict[str, int]:
-    """Registers that one issue needs of each memory whose size is known."""
+    """Return the registers that one issue needs of each memory whose size is known."""
     demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
     between = dict(space.option.between)
     return {m: _count(parts) + between.get(m, 0) for m, parts in demand.items() if m in space.registers}
@@ -312,7 +312,7 @@ def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
 
 
 def unloadable(space: Space) -> Diagnostic:
-    """Return what to say where an operand of every mapping is out of reach."""
+    """Return the diagnostic where every mapping has an operand that no move brings."""
     operand = next(o for o in space.option.operands if not space.stage_values(o))
     return Diagnostic(
         "no-supply",

@@ -167,7 +167,7 @@ def _minimal(question: Question, option: NestOption, fixed: Assignment) -> dict[
 def _reliefs(
     question: Question, option: NestOption, fixed: Assignment, conflict: Assignment
 ) -> Iterator[str]:
-    """Changes of one decision after which there is a schedule: the nearest other value, or none at all."""
+    """Yield changes of one decision after which there is a schedule: the nearest other value, or none at all."""
     left = list[str]()
     for name in conflict:
         others = {other: value for other, value in fixed.items() if other != name}

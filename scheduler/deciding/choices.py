@@ -107,7 +107,7 @@ class Boxes:
     floors: Numbers
 
     def taken(self, numbers: Places | NDArray[np.bool_]) -> Boxes:
-        """Some of them."""
+        """Return the boxes of these numbers."""
         made = {name: values[numbers] for name, values in self.made.items()}
         return Boxes(self.owner[numbers], made, self.floors[numbers])
 

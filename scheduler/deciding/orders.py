@@ -86,7 +86,7 @@ def order_clauses(space: Choices) -> Iterator[Facts]:
 
 
 def runs_once(space: Choices, axis: TileAxis, *, sweep: bool) -> AtMost:
-    """The loop over blocks of an axis runs once, or that over register blocks within."""
+    """Return the constraint that the loop over an axis' blocks runs once, or the loop over its register blocks."""
     if sweep:
         return AtMost(Decision(space.block(axis)), times(axis.tile, Decision(space.unroll(axis))))
     return whole(space.block(axis), axis.extent)

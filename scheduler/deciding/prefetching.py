@@ -77,8 +77,9 @@ def _asked_or(name: str, facts: Facts, why: str) -> Constraint:
 
 
 def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
-    """That a loop goes on to other elements of an input: over its register blocks, or over blocks of a sum;
-    of pieces of rows the loop from row to row as well.
+    """Yield the conditions that a loop goes on to other elements of an input.
+
+    These are the loops over its register blocks, over blocks of a sum, and for pieces of rows from row to row.
     """
     for axis in space.axes_of(operand):
         if axis.is_reduction:

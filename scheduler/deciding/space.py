@@ -111,7 +111,7 @@ class Space:
         return all(is_met(constraint.facts, assignment) for constraint in self.rules.constraints)
 
     def fits_scratchpads(self, assignment: Assignment) -> bool:
-        """Return whether what is staged in scratchpads fits into them."""
+        """Return whether the staged operands fit into their scratchpads."""
         return all(is_met((capacity,), assignment) for capacity in self.rules.capacities)
 
     def is_feasible(self, assignment: Assignment) -> bool:

@@ -74,8 +74,10 @@ def made_beside(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
 
 
 def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) -> Cost:
-    """Return what beginning pieces of rows takes that a copy in the order of the buffer comes back to: of each row
-    one for the columns of every register block. By rows there is one for each of the `parts` of it.
+    """Return the time to start pieces of rows again in copies.
+
+    In the order of the buffer each row has one for every register block; by rows it has one for each of the
+    `parts`.
 
     Out of memory `residence` prices what copies begin by rows. Units: nanoseconds.
     """
@@ -153,7 +155,7 @@ def moved(tiling: Tiling) -> dict[str, Sequence[Cost]]:
 
 
 def waits(tiling: Tiling, computing: Cost) -> Cost:
-    """Computing with all that it waits for of what flows."""
+    """Return the time of computing and of waiting for operands that are loaded during it."""
     again = {o.name: _again(tiling, o) for o in tiling.space.option.operands}
     return waiting(tiling, computing, again)
 

@@ -52,7 +52,7 @@ class Context:
 
     @classmethod
     def of(cls, problem: Problem, nest: NestProblem, option: NestOption) -> Context:
-        """Return what is the same for all effects of a statement under one option."""
+        """Return the context that all effects of a statement under one option share."""
         tiling = tile(Space(nest.statement, option, dict(problem.registers), {}))
         brought = (
             Part(cost, operand.name)

@@ -72,8 +72,9 @@ def busy_ns(tiling: Tiling, operand: TileOperand, unit: str, again: Sequence[Cos
 
 
 def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]) -> Cost:
-    """Return what is computed, with all that it waits for, or the busiest unit with what comes before and behind its
-    work; 0 where nothing flows.
+    """Return the time of computing with all waits, or of the busiest unit; 0 where nothing flows.
+
+    A unit counts with the fills before its work and the results behind it.
     """
     operands = tiling.space.option.operands
     flows = flowing(operands)
@@ -132,7 +133,7 @@ def _of_block(tiling: Tiling) -> Cost:
 
 
 def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]) -> Cost:
-    """Filling a buffer of one copy, with what is computed while that waits; 0 where it has two."""
+    """Return the time to fill a single buffer with the computing that waits for it; 0 where it has two copies."""
     option = tiling.space.option
     axes = [a for a in option.axes if a.name in operand.axes and a.name in tiling.block]
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
@@ -155,8 +156,10 @@ def _swept(tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, ag
 def _filled_early(
     tiling: Tiling, operand: TileOperand, flow: Flow, computing: Cost, again: Sequence[Cost]
 ) -> Cost:
-    """Filling a buffer of two copies: each filling begins when the block before last is read, and register
-    blocks share what is issued for it; of more than are on their way at once, what is computed waits.
+    """Return the time to fill a double buffer.
+
+    Each fill begins when the block before last is read, and register blocks share its issues. Computing waits
+    for issues beyond those that may be outstanding.
     """
     turns = times(*(tiling.turns[axis.name] for axis in tiling.space.register_axes))
     axes = _moved_axes(tiling, operand)
@@ -199,8 +202,10 @@ def _in_queues(tiling: Tiling, operand: TileOperand, flow: Flow, few: Cost, many
 
 
 def _swept_windows(tiling: Tiling, operand: TileOperand, flow: Flow, filled: Cost, computing: Cost) -> Cost:
-    """Filling a buffer of one copy of which several taps read: what a register block reads is read to its
-    end, so that each filling waits for as long, and what is computed for its first ones.
+    """Return the time to fill a single buffer that several taps read.
+
+    A register block reads its part to the end, so that each fill waits for as long, and the block's first
+    issues with it.
     """
     option = tiling.space.option
     reaches = {w.along: reaches_of(w, option) for w in operand.windows}
@@ -232,8 +237,9 @@ def _refilled(
     computing: Cost,
     again: Mapping[str, Sequence[Cost]],
 ) -> Cost:
-    """Filling two buffers of one copy each, one behind the other by one unit; 0 where either has two, or
-    where no loop fills both anew.
+    """Return the time to fill two single buffers, one after the other, by one unit.
+
+    It is 0 where either has two copies, or where no loop fills both anew.
 
     The first is filled while the last sweep over it goes on, of several taps the last one, and what reads the
     second waits for both.
@@ -291,8 +297,9 @@ def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
 
 
 def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) -> Cost:
-    """Return what is computed when all is brought: a register block, or where one sweep reads each block of an
-    input, and uses a tile when it comes, the issues on the last one.
+    """Return the computing time after the last fill: a register block, or only the issues on the last tile.
+
+    The latter holds where one sweep reads each block of an input and uses a tile when it comes.
     """
     space, found = tiling.space, _of_block(tiling)
     unrolled = [Decision(space.unroll(axis)) for axis in space.register_axes]
@@ -317,7 +324,9 @@ def _first_fills(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
 
 
 def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[Cost]) -> Cost:
-    """Sums of one copy: each register block is read and begun anew before the next one goes on there.
+    """Return the time of sums in a single buffer.
+
+    Each register block is read and filled anew before the next one goes on there.
 
     Of a block of several tiles the first is read while the others are computed for the last time.
     """
@@ -349,7 +358,9 @@ def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, til
 
 
 def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: Cost) -> Cost:
-    """Sums of two copies: one cannot begin before that of the block before last is computed and read.
+    """Return the time of sums in a double buffer.
+
+    One block cannot begin before the block before last is computed and read.
 
     `meanwhile` is what is computed, with what else the engine fills that takes them out.
     """

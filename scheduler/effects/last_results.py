@@ -14,9 +14,7 @@ from isamap.scheduler.effects.parted_sums import longest_ns
 
 
 def last_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
-    """Yield what leaves behind the last sum: of a register block what is not taken out while its last tiles are
-    computed.
-    """
+    """Yield the times of stores behind the last sum that do not overlap the computing of its last tiles."""
     option = tiling.space.option
     tile_ns = _taken_out_ns(tiling, operand, flow)
     yield from _late_results(tiling, operand, flow)

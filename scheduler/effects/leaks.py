@@ -13,9 +13,7 @@ from isamap.scheduler.effects.register_loads import least_loads, shown_hints
 
 
 def leaks(tiling: Tiling, hidden: Cost, missed: Sequence[Misses], problem: Problem) -> Iterator[Cost]:
-    """Yield what shows of what is `hidden`, of hints, and of traffic: less of inputs, which are read in order and
-    fetched ahead.
-    """
+    """Yield the exposed parts of hidden time, of hints and of traffic. Inputs expose less, as they are prefetched."""
     model = problem.model
     yield times(model.leak_factor, hidden)
     operands = tiling.space.option.operands

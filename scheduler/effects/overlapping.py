@@ -36,7 +36,7 @@ def copied(
     repeats: Sequence[Cost],
     problem: Problem,
 ) -> Cost:
-    """Return what copying an operand per block adds on top: `at_once` where nothing crosses iterations.
+    """Return the added time of copying an operand per block: `at_once` without software pipelining.
 
     `repeats` are factors of how often the whole of it is copied, `afar_ns` is what all of that takes longer
     for coming from afar, of results both ways.

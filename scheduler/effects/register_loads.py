@@ -15,7 +15,7 @@ from isamap.source import added
 
 
 def loads(tiling: Tiling, operand: TileOperand) -> Cost:
-    """Loads of an input's tiles: each once per register block that uses it."""
+    """Return the time to load an input's tiles: each once per register block that uses it."""
     return _each_tile(tiling, operand, operand.direct_ns or 0.0, operand.staged_ns or 0.0)
 
 

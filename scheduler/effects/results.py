@@ -72,7 +72,7 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[C
 
 
 def _late(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[Cost]:
-    """Yield what lines take that register blocks of results in place are late for, though rows are followed."""
+    """Yield the times that register blocks of results in place wait for lines, though rows are prefetched."""
     space, line_bytes = tiling.space, line_bytes_of(problem)
     if not line_bytes:
         return

@@ -28,7 +28,7 @@ def line_bytes_of(problem: Problem) -> int:
 
 
 def part_before(piece_bytes: int, pitch_bytes: int, line_bytes: int) -> float:
-    """Return what part of a line lies before a piece, in the middle of all places where pieces of rows begin."""
+    """Return the part of a line that lies before a piece, on average over all places where pieces begin."""
     return 1 - gcd(piece_bytes, pitch_bytes, line_bytes) / line_bytes
 
 

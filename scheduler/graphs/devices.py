@@ -168,7 +168,7 @@ def deal(stretch: Stretch) -> DevicePlan | None:
 
 
 def _need(made: _Model) -> None:
-    """What a kernel needs is in a slot before, or in its own part."""
+    """Constrain the inputs of each kernel to come from an earlier slot, or from its own part."""
     for job, needs in enumerate(needs_of(made.stretch.problem.jobs)):
         for other in needs:
             when = [sum(s * v for (s, _), v in made.at[n].items()) for n in (other, job)]
@@ -180,7 +180,7 @@ def _need(made: _Model) -> None:
 
 
 def _times(made: _Model) -> list[Any]:
-    """Return what each slot takes: the slowest of its parts, and to begin where there are several."""
+    """Return the time of each slot: of its slowest part, and of starting several."""
     model, problem = made.model, made.stretch.problem
     whole = sum(round(job.cost_ns * TENTHS) for job in problem.jobs)
     whole += sum(round(ns * TENTHS) * len(problem.jobs) for ns in problem.crossing_ns.values())
@@ -230,7 +230,7 @@ def _crossing(made: _Model) -> list[tuple[int, int, Any]]:
 
 
 def _hint(made: _Model) -> None:
-    """The start, as far as there are slots for its phases."""
+    """Hint the start to the solver, as far as there are slots for its phases."""
     where: dict[int, tuple[int, int]] = {}
     slot = 0
     for phase in made.stretch.start:

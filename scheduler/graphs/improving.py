@@ -144,7 +144,7 @@ def _far_ns(problem: GraphProblem, plan: GraphPlan, stretch: range) -> float:
 
 
 def _possible(problem: GraphProblem, free: set[int], before: set[str]) -> tuple[int, ...]:
-    """Groups of these roots whose reads may be there: of the model, from before, or of another root."""
+    """Return the groups of these roots whose reads the model, earlier groups or another root can provide."""
     found = [g for root in sorted(free) for g in problem.by_root.get(root, ())]
     written = {t for root in free for t in problem.nodes[root].writes}
     return tuple(

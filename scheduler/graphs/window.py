@@ -255,7 +255,7 @@ class _Room:
         self.demands: list[int] = []
 
     def add(self, begin: Any, length: Any, end: Any, runs: Any, size_bytes: int) -> None:
-        """A life."""
+        """Add a live range."""
         if size_bytes:
             self.intervals.append(self.made.model.new_optional_interval_var(begin, length, end, runs, ""))
             self.demands.append(min(-(-size_bytes // SCALE), self.capacity + 1))

@@ -167,7 +167,7 @@ class _Search:
         return found
 
     def valleys(self) -> list[tuple[int, int]]:
-        """Runs of one height between higher walls; where nothing more is to come, there is a wall."""
+        """Return runs of one height between higher walls. A wall closes the end where no more buffers come."""
         found: list[tuple[int, int]] = []
         level, left = -1, 0
         sections = self.instance.sections

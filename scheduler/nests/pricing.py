@@ -68,7 +68,7 @@ def read_nest(
 def readings(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[Assignment, NestSchedule]]:
-    """Assignments that may have led to a nest, each with the nest that it leads to, in its normal form."""
+    """Yield assignments that may have led to a nest, each with its nest in normal form."""
     space = Space(nest.statement, option, dict(problem.registers), {}, problem.room(option))
     for assignment in _readings(space, within(chosen, option)):
         yield assignment, normal_form(build_nest(space, assignment), option)
@@ -119,7 +119,7 @@ def part_read(option: NestOption, nest: NestSchedule) -> NestOption | None:
 
 
 def _readings(space: Space, nest: NestSchedule) -> Iterator[Assignment]:
-    """Assignments that may have led to the nest; few of them, as most decisions can be read off."""
+    """Yield assignments that may have led to the nest; they are few, as most decisions can be read off."""
     single = {step.axis for step in nest.loops} - {step.axis for step in nest.loops if step.counts}
     loops = [step for step in nest.loops if step.counts or (step.is_dealt and step.axis in single)]
     unrolled = {step.axis for step in nest.loops if step.is_unrolled}
@@ -180,7 +180,7 @@ def _why(problem: Problem, nest: NestProblem, chosen: NestSchedule) -> str:
 def _differences(
     problem: Problem, nest: NestProblem, option: NestOption, chosen: NestSchedule
 ) -> Iterator[tuple[int, str]]:
-    """Yield what differs from each nest that it may stand for, with how far the two agree."""
+    """Yield the difference from each nest that it may stand for, with how far the two agree."""
     normalised = normal_form(chosen, option)
     loops = Counter(loop.axis for loop in normalised.loops if loop.counts)
     axis, count = max(loops.items(), key=lambda pair: pair[1], default=("", 0))

@@ -106,7 +106,7 @@ def start_early(command: Command = COMMAND) -> None:
 
 @contextmanager
 def borrowed(command: Command = COMMAND) -> Generator[Child]:
-    """A child for the caller alone, kept afterwards where it is sound. Raises: ChildLost for none at all."""
+    """Borrow a child for the caller alone, and keep it afterwards where it is sound. Raises: ChildLost."""
     child = _borrow(command)
     try:
         yield child

@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def limit_memory(size_bytes: int) -> None:
-    """What this process may take from now on, where the system can limit it. Units: bytes.
+    """Limit the memory of this process from now on, where the system can do so. Units: bytes.
 
     Where a lower limit was set before it started, that one stays.
     """

@@ -96,7 +96,7 @@ def open_options(
 def _priced(
     problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
 ) -> tuple[Cost, float]:
-    """Return what an option costs, and at least. Where nothing is fixed, what was found last is known."""
+    """Return an option's cost and lower bound. Where nothing is fixed, the last answer is cached."""
     alone = NestProblem(nest.statement, (space.option,), turns=nest.turns)
     own = replace(problem, nests=(alone,))
     if space.fixed or getattr(model, "__hash__", None) is None:

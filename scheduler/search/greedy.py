@@ -69,7 +69,7 @@ class Greedy:
 def first_candidate(
     nest: NestProblem, options: Sequence[OpenOption], fixed: Mapping[str, int], stop: float = inf
 ) -> Candidate:
-    """Return what greedy finds by `stop` on the monotonic clock: the first that can be had where that is over.
+    """Return greedy's schedule by `stop` on the monotonic clock; after that time the first feasible one.
 
     Raises: Infeasible when nothing agrees with what is fixed.
     """
@@ -240,7 +240,7 @@ def all_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
 
 
 def _double_moves(option: OpenOption, current: Assignment) -> Iterator[Assignment]:
-    """Changes that pay together: a cache block and a stage, then each alone."""
+    """Yield changes that pay together: a cache block and a stage, then each alone."""
     space = option.space
     for axis in space.axes:
         for size in space.blocks(axis, current.get(space.unroll(axis), 1)):

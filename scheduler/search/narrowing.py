@@ -124,7 +124,7 @@ class _Judge:
     def floor_and_best(
         self, option: NestOption, limit_ns: float, *, splits: bool
     ) -> tuple[float, Candidate | None]:
-        """Return what the mapping costs at least once all of it is known, and what greedy makes of it.
+        """Return the mapping's lower bound once all of it is known, and greedy's schedule of it.
 
         None where that is not below the limit, which is then not worth looking for. With `splits`, the floor
         is raised towards the limit.
@@ -197,7 +197,7 @@ def _start(place: int, best: Candidate) -> Start:
 
 
 def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
-    """Return what a closer look tells: of copies what one costs, or what all do, so that looks come to more."""
+    """Return a closer outline: with the price of one more copy, or of all copies `at_once`."""
     more = outline.further() if outline.further is not None else outline
     while at_once and more is not None and more.is_priced_in_part and more.further is not None:
         more = more.further()
@@ -205,7 +205,7 @@ def looked_at(outline: Outline, *, at_once: bool) -> Outline | None:
 
 
 def _plain(given: Sequence[Outline], judge: _Judge) -> tuple[list[_Waiting], list[_Waiting]]:
-    """Some mappings that may be cheap, and all others, each with what it costs at least."""
+    """Return some mappings that may be cheap, and all others, each with its lower bound."""
 
     def waiting(outline: Outline) -> _Waiting:
         return judge.least_ns(outline.option), outline.number, outline

@@ -89,7 +89,7 @@ class Rules:
 
 
 def whole(block: str, extent: int) -> AtMost:
-    """An axis of this extent is not cut into blocks."""
+    """Return the constraint that an axis of this extent is not cut into blocks."""
     return AtMost(Const(extent), Decision(block))
 
 

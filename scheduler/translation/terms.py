@@ -177,7 +177,7 @@ def equal(model: cp_model.CpModel, branches: Branches) -> Term:
 
 
 def imply(model: cp_model.CpModel, literal: Literal, condition: object) -> None:
-    """The condition holds where the literal does."""
+    """Constrain the condition to hold where the literal does."""
     stated: Any = condition  # the operators of linear expressions are typed as bool, and more
     constraint: Any = model.add(stated)
     constraint.only_enforce_if(literal)

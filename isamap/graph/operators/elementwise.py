@@ -228,7 +228,7 @@ def _gelu(o: Applied) -> Value:
 
 
 def _of_row(op: Op, text: str) -> Lowered:
-    """An operation of the language."""
+    """Return the lowering of an operation of the language."""
     if op.result == "bool" or op.domain == "logical":
         return compared(text)
     return floats(text) if op.domain == "float" else numbers(text)

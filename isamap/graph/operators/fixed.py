@@ -18,7 +18,7 @@ from isamap.ir import DTYPES
 
 
 def _known_only(o: Applied) -> Value:
-    """Return what is computed before the model runs, or not at all."""
+    """Refuse a node whose result is not computed before the model runs. Raises: NotTaken."""
     for number in range(len(o.inputs)):
         o.known(number)
     raise NotTaken("its result is too large to be computed before the model runs, or its inputs are wrong")

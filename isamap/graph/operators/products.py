@@ -22,7 +22,7 @@ def product(
     loops: Mapping[str, int],
     at: Sequence[str],
 ) -> None:
-    """Sums of products onto what the result holds, in its type."""
+    """Write the sums of products onto the result's initial values, in its type."""
     left, right = (cast(x.term(index), into.dtype).text for x, index in ((a, a_at), (b, b_at)))
     text.loop(loops, f"{into.at(at)} += {left} * {right};")
 
@@ -105,7 +105,7 @@ def is_zero(point: Value | None) -> bool:
 
 
 def _taken_out(text: Text, factors: tuple[Value, Value], point: Value, at: Sequence[str], k: str) -> str:
-    """Return what the left factor's zero point takes from each sum: times the sum of a column of known weights.
+    """Return the correction for the left factor's zero point: it times the sum of a column of known weights.
 
     Products are then of bytes as they lie, which machines multiply. Source: Jacob et al. 2018, equation 7.
     """

@@ -216,7 +216,7 @@ class _Way:
         self.body.append(nest(self.units, *statements))
 
     def advance(self, values: Mapping[str, tuple[Operand, str]]) -> None:
-        """New states, which sequences that have ended keep; the result of the step is the one called "h"."""
+        """Write new states, which sequences that have ended keep. The result of the step is called "h"."""
         lengths = self.o.optional(4)
         is_there = ""
         if lengths is not None:

@@ -172,7 +172,7 @@ def _arg(operator: str) -> Lowered:
 
 
 def arg(o: Applied, x: Value, axis: int, over: Over, operator: str, *, is_last: bool) -> Value:
-    """Indices of the largest (`max`) or smallest elements along an axis."""
+    """Return the indices of the largest (`max`) or smallest elements along an axis."""
     text, inside = o.text(), wide(x.dtype)
     y = text.write("i64", over.kept)
     best = text.temp(inside, over.kept)

@@ -140,7 +140,7 @@ def _find(
 
 
 def pairings(pattern: Pattern, statement: Statement, mode: CountMode) -> Iterator[Bindings]:
-    """Return what the operands may stand for: in written order only, unless the mode is complete."""
+    """Yield the possible bindings of the operands: in written order only, unless the mode is complete."""
     if not heads_agree(pattern, statement) or statement.assign.guard is not None:
         return iter(())
     lay = unify_once if mode == "amos" else unify

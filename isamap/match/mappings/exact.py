@@ -136,7 +136,7 @@ class _Writer:
         self.is_exact = True
 
     def pairs(self, sides: Sides, groups: tuple[AxisGroup, ...], *, exact: bool) -> list[str] | None:
-        """Sets of pairs of lanes that break the condition, one for each subscript that may differ.
+        """Return sets of pairs of lanes that break the condition, one for each subscript that may differ.
 
         None when they are not affine. Unless `exact` is asked for, lanes and iterations are only known to
         move together, in any order.
@@ -218,7 +218,7 @@ class _Writer:
         return f"(({own} and {theirs}) or (not ({own}) and not ({theirs})))"
 
     def _ranges(self, second: Mapping[str, str]) -> list[str | None]:
-        """Iterations stay inside their extents; every axis that was named so far is looked at."""
+        """Return the ranges of all axes named so far: iterations stay inside their extents."""
         found: list[str | None] = []
         for axis, extent in self.extents.items():
             for name in (axis, second.get(axis)):
@@ -232,7 +232,7 @@ class _Writer:
         return found
 
     def _known(self) -> list[str | None]:
-        """Return what is known of the sizes that were named, and of those that are named by saying so."""
+        """Return the known facts about the named sizes, and about sizes that these facts name."""
         found: list[str | None] = []
         left = list(self.space.facts)
         while said := [f for f in left if f.symbols & self.parameters.keys()]:

@@ -119,7 +119,7 @@ def _canonical_key(instruction: Instruction, chosen: tuple[int, ...], mapping: G
 
 
 def _useful(instruction: Instruction, patterns: tuple[Pattern, ...]) -> Iterator[tuple[int, ...]]:
-    """Sets of the instruction's statements that may be wanted without the others, the largest first.
+    """Yield sets of the instruction's statements that are useful without the others, the largest first.
 
     All that write one output go together; the others' outputs must be free to be overwritten and unread.
     """

@@ -88,7 +88,7 @@ class Mapping:
 
 @lru_cache(maxsize=4096)
 def _operands(bindings: Bindings) -> str:
-    """Return what the operands of an instruction stand for: the same for all mappings of a pairing."""
+    """Return the subjects of an instruction's operands, equal for all mappings of a pairing."""
     return ", ".join(f"{name} = {print_expr(b.subject)}" for name, b in places(bindings))
 
 

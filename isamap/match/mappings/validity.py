@@ -233,7 +233,7 @@ def _tells_lanes_apart(given: tuple[Index, ...], axes: Sequence[str], space: Spa
 
 
 def _tells_iterations_apart(given: tuple[Index, ...], groups: tuple[AxisGroup, ...], space: Space) -> bool:
-    """Iterations of one issue are no further from each other than its lanes."""
+    """Return whether iterations of one issue are no further apart than its lanes."""
     full = dict(space.extents)
     lengths = dict(space.lengths)
     whole = {x: full[x] for g in groups for x in g.kernel_axes}
@@ -346,7 +346,7 @@ def _follow(required: list[Row], given: list[Row], columns: int) -> bool:
 
 
 def _rows(subscripts: Sequence[Index], axes: tuple[str, ...]) -> list[Row] | None:
-    """Steps of each subscript along the axes; None when one does not step evenly."""
+    """Return the steps of each subscript along the axes; None when one does not step evenly."""
     found: list[Row] = []
     for subscript in subscripts:
         steps = tuple(subscript.coefficient(a) for a in axes)

@@ -148,7 +148,7 @@ def _laid_over(
 
 
 def _same_casts(own: Expr, value: Expr) -> tuple[Read, Read] | None:
-    """Return what two expressions read, when the same is done to it."""
+    """Return the reads in two expressions that apply the same casts; else None."""
     match own, value:
         case Read(), Read(fill=None) if own.dtype == value.dtype:
             return own, value

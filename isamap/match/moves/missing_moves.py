@@ -57,7 +57,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
 
 
 def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
-    """Return what a writer of the operand's memory requires that no program can give it."""
+    """Return a state that a writer of the operand's memory requires and no program can set."""
     for item in search.machine.instructions.values():
         outputs = {(o.memory, o.dtype) for o in item.instruction.operands if o.role != "in"}
         state = unset_state(item.instruction, search.machine)
@@ -67,7 +67,7 @@ def _without_state(operand: OperandTile, search: MoveSearch) -> str | None:
 
 
 def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
-    """Return what an instruction requires of its parameters, and they are not when it writes such a register."""
+    """Return a constraint on parameters that an instruction does not meet when it writes such a register."""
     params = fit_shape(pattern.output, shape)
     whole = tuple(None for _ in shape)
     placed = axis_limits(pattern, params, pattern.target.index, shape, whole) if params is not None else None
@@ -82,7 +82,9 @@ def _unmet(pattern: Pattern, shape: tuple[int, ...]) -> str | None:
 
 
 def _other_shape(operand: OperandTile, machine: str, verb: str, others: Mapping[str, Operand]) -> str | None:
-    """That instructions have registers of other shapes only, and the nearest; None where a shape is the same.
+    """Return the reason that registers have other shapes, with the nearest one.
+
+    None where a shape is the same.
 
     The nearest holds as many elements, or is the first.
     """

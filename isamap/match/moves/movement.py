@@ -75,7 +75,7 @@ def movements(
     *,
     search: MoveSearch | None = None,
 ) -> tuple[Movement, ...]:
-    """Return what moves for every operand of a mapping, inputs first, as it is done when nothing else is decided.
+    """Return the movement of every operand of a mapping, inputs first, as it is without other decisions.
 
     `search` of the same kernel and machine, where many mappings are looked at, remember what was found.
     """

@@ -123,7 +123,7 @@ def held_way_out(
 def _tile_out(
     acc: OperandTile, written: Written, tile: Tile, home: str, search: MoveSearch
 ) -> tuple[Copy, dict[str, Index]]:
-    """Return what is written of a tile of sums in a scratchpad as a copy, and how far its counters go."""
+    """Return the result of a tile of sums in a scratchpad as a copy, and the ranges of its counters."""
     cells = in_tiles(acc, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     copy = copy_by_axes(acc, cells, Index.of(OFFSET), tile, position, back=written)
@@ -206,8 +206,9 @@ def _moves(
     cut: Cut,
     holding: OperandTile | None,
 ) -> tuple[Moves, Moves] | None:
-    """Return what moves take that fill kept buffers, and what each move of a tile takes, out of registers where one
-    is `holding` the sums; None where nothing does some part of it.
+    """Return the moves that fill kept buffers, and those of each tile; None where some part has none.
+
+    With `holding`, sums lie in registers.
     """
     names = [f"{PROBE}:{n}:{b.dtype}:{b.shape}@{b.memory}" for n, b in enumerate(buffers)]
     for name, buffer in zip(names, buffers, strict=True):
@@ -263,8 +264,9 @@ def find_delivered(
     starts: Sequence[Index] | None,
     search: MoveSearch,
 ) -> OperandMove | None:
-    """Return what computes a copy from a buffer of tiles out of the registers that hold one, into the first of the
-    buffers `through` which it goes; None where nothing does.
+    """Return the store that computes a copy from registers into the first of the buffers `through` which it goes.
+
+    None where no instructions do.
     """
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
     if len(own) != 1:

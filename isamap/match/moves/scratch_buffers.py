@@ -308,7 +308,7 @@ def no_clearing(dtype: DType, home: str, what: str, search: MoveSearch) -> NoMap
 def scratch_move(
     operand: OperandTile, tile: Tile, home: str, search: MoveSearch, *, back: bool = False
 ) -> ScratchMove | None:
-    """Return what moves a whole tile into a buffer in a scratchpad, or back; None when nothing does."""
+    """Return the move of a whole tile into a buffer in a scratchpad, or back; None when there is none."""
     buffer = in_tiles(operand, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
     written = own_sum(tile) if back else None
@@ -326,7 +326,7 @@ def scratch_move(
 
 
 def _computed_away(operand: OperandTile, home: str, search: MoveSearch) -> ScratchMove | None:
-    """Return what takes passing sums out of a scratchpad, where all that does computes of them."""
+    """Return the move of passing sums out of a scratchpad by instructions that compute with them."""
     for pattern in _movers(search):
         read = [o for o in pattern.instruction.operands if o.role == "in" and o.memory == home]
         if read and read[0].dtype == operand.dtype:

@@ -53,7 +53,7 @@ def tiles_move(
 
 
 def _along(operand: OperandTile, tile: Tile, axis: str, home: str, search: MoveSearch) -> TilesMove | None:
-    """Return what moves all whole tiles along an axis; None where there are no two, or the run decides."""
+    """Return the move of all whole tiles along an axis; None for fewer than two, or an extent that is not known."""
     extent, step = tile.axis(axis).extent.value, tile.axis(axis).tile
     if extent is None or extent < 2 * step:
         return None

@@ -195,7 +195,7 @@ def find_packing(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Tran
 
 
 def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[tuple[Expr, Expr, int, int]]:
-    """Groups that may move at once, over lanes `%0`: where to, what, how many, and the register's length."""
+    """Yield groups that may move at once, over lanes `%0`: target, value, count, and the register's length."""
     last = copy.counters[-1]
     sizes = dict(zip(copy.counters, shape, strict=True))
     for width, register in widths(search, copy.target.dtype):

@@ -214,7 +214,7 @@ def _source(
     moves: int,
     find: Find,
 ) -> tuple[str, Source] | None:
-    """Return what the operand of a piece is, or is made by."""
+    """Return the operand of a piece, in place or as the load that makes it."""
     value = piece.value
     if not isinstance(value, Read) or value.dtype != subject.dtype:
         return None
@@ -240,7 +240,7 @@ def requested_lanes(
     limits: dict[str, int],
     params: Params,
 ) -> LoadRequest | None:
-    """Return what a register of one coordinate must hold where a subscript reads it; None when that is unclear.
+    """Return the load request for a register in the lanes that a subscript reads; None when that is unclear.
 
     `subject` is over axes `%a`; every axis runs from 0 to its limit.
     """

@@ -284,8 +284,9 @@ class MoveSearch:
         return self.holds_arrays(memory) if home is None else home == memory
 
     def aligned_bytes(self, place: Location, dtype: DType) -> int:
-        """Return what divides the address of a place: buffers of the workspace start where lines do, those of a
-        scratchpad where all of its instructions find them.
+        """Return a divisor of the address of a place.
+
+        Buffers of the workspace start at lines; those of a scratchpad where all of its instructions find them.
         """
         size = max(1, dtype.bits // 8)
         home = self.homes.get(place.buffer)

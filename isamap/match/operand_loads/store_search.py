@@ -132,7 +132,7 @@ def widths(search: MoveSearch, dtype: DType) -> tuple[tuple[int, int], ...]:
 
 
 def least_copy_ns(search: MoveSearch, dtype: DType) -> float:
-    """Return what writing one element of `dtype` to memory takes at least, whatever computes it. Units: ns.
+    """Return a lower bound of the time to store one element of `dtype`, whatever computes it. Units: ns.
 
     Some instruction writes it, and another one has made the register that it comes from; or one moves blocks.
     """

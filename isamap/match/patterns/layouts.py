@@ -27,8 +27,9 @@ def layout_holds(
     aligned_bytes: int,
     params: Mapping[str, int],
 ) -> bool:
-    """Return whether what is required of an operand's layout is met at a place. Units: `aligned_bytes` is a divisor
-    of the address.
+    """Return whether a place meets the layout that an operand requires.
+
+    Units: `aligned_bytes` is a divisor of the address.
     """
     own = {f"stride({operand.name},{axis})": stride for axis, stride in enumerate(place.strides)}
     align = f"align({operand.name})"
@@ -46,14 +47,14 @@ def layout_holds(
 
 
 def _is_of_multiples(constraint: Constraint, align: str) -> bool:
-    """Return whether what holds of an alignment holds of its multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
+    """Return whether a constraint on an alignment holds for its multiples: `align(a) >= 16`, `align(a) % 16 == 0`."""
     if constraint.comparison in (">=", ">"):
         return constraint.left == Index.of(align)
     return constraint.comparison == "==" and constraint.right == Index.of(0)
 
 
 def alignment(place: Location, base_bytes: int, element_bytes: int, steps: Mapping[str, int]) -> int:
-    """Return what divides the address of a place, whatever the loops have come to. Units: bytes.
+    """Return a divisor of the address of a place at all positions of the loops. Units: bytes.
 
     `steps` are symbols that count in so many elements.
     """
@@ -74,7 +75,7 @@ def stated_alignments(kernel: Kernel) -> dict[str, int]:
 
 
 def address_unit(item: MachineInstruction, operand: Operand) -> int:
-    """Return what an instruction requires the address of an operand to be a multiple of. Units: bytes."""
+    """Return the alignment that an instruction requires of an operand's address. Units: bytes."""
     align = Index.of(f"align({operand.name})")
     stated = (_stated(c, align) for c in item.instruction.where)
     return lcm(*stated, item.encoding.unit_of(operand.name) if item.encoding is not None else 1)

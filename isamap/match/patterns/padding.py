@@ -26,7 +26,7 @@ Fills = Mapping[str, Const]
 
 @lru_cache(maxsize=8192)
 def neutral_fills(pattern: Pattern, shown: frozenset[Shown], *, finite: bool = False) -> Fills | None:
-    """Return what padded lanes hold so that they leave the result as it is, for every set of operands in `shown`.
+    """Return values for padded lanes that do not change the result, for every set of operands in `shown`.
 
     None when no choice of the usual constants does it. `finite` takes it that floats in use are no infinity
     and no NaN; else 0 times something in use is not 0.

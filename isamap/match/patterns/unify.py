@@ -69,7 +69,7 @@ def read_twice(bindings: Bindings) -> tuple[str, ...]:
 
 
 def places(bindings: Bindings) -> tuple[tuple[str, Binding], ...]:
-    """Return what each binding is called: the operand's name, with its subscript where others have the name too."""
+    """Return each binding with its name: the operand's, with its subscript where others have that name too."""
     twice = read_twice(bindings)
     return tuple((_read_text(b) if b.name in twice else b.name, b) for b in bindings)
 

@@ -130,7 +130,10 @@ def moving(index: Index, axes: Iterable[str]) -> Index:
 
 
 def within(names: Names, axes: Iterable[str], extents: Mapping[str, Index]) -> list[str | None]:
-    """That axes and the same primed are in their ranges; an extent that is not affine is any number."""
+    """Return the conditions that axes and their primed copies are in range.
+
+    An extent that is not affine is any number.
+    """
     found: list[str | None] = []
     for axis in axes:
         extent = names.text(extents[axis])
@@ -232,7 +235,7 @@ def _holds(
 
 
 def _range(names: Names, axis: str, extent: Index) -> list[str]:
-    """That an axis and its double are within their range; an extent that is not affine is any number."""
+    """Return the conditions that an axis and its copy are in range. An extent that is not affine is any number."""
     end = names.text(extent) or names.of(f"extent of {axis}")
     return [f"0 <= {names.of(a)} < {end}" for a in (axis, primed(axis))]
 
@@ -262,7 +265,7 @@ def _doubled(axes: Sequence[str]) -> dict[str, Index | int]:
 
 
 def _difference(subscript: Index, axes: Mapping[str, Index]) -> Index:
-    """Return what a subscript changes by from one iteration to the other; terms that both share drop out."""
+    """Return the change of a subscript from one iteration to the other; common terms drop out."""
     part = moving(subscript, axes)
     return part - part.substitute(_doubled(tuple(axes)))
 

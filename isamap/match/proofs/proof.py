@@ -180,7 +180,7 @@ def _with_values(
 
 
 def _trees_agree(case: _Case) -> None:
-    """The instruction's tree over what its operands stand for is the kernel's, up to commutativity."""
+    """Check that the instruction's tree over its operands' subjects equals the kernel's, up to commutativity."""
     subjects = {b.name: b.subject for b in case.mapping.bindings}
     if _canonical(_filled(case.pattern.value, subjects)) != _canonical(case.statement.assign.value):
         raise _OpenQuestion("the expressions differ")
@@ -244,7 +244,7 @@ def _all_once(case: _Case) -> None:
 
 
 def _order_is_kept(case: _Case) -> None:
-    """A strict sum of floats runs term by term, in the order of its one axis, and no number is lost."""
+    """Check that a strict sum of floats adds term by term, in the order of its one axis, and loses no number."""
     is_sum = case.statement.assign.op is not None and case.statement.accumulator.is_float
     summed = {a.name for a in case.statement.reduction_axes} if is_sum else set[str]()
     inside = any(case.lanes_of([g]) for g in case.groups if summed & set(g.kernel_axes))

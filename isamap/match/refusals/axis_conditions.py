@@ -68,7 +68,7 @@ def _axes_without_place(pattern: Pattern, statement: Statement, bindings: Bindin
 
 
 def _runs_over(case: Case, axis: Axis, required: Signature, bindings: Bindings) -> str:
-    """`runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
+    """Return words on an axis' uses: `runs over j in b = F[c, r, s] and c = Y[n, c, p, q]`."""
     pattern = case.pattern
     assert pattern is not None
     inputs, is_output = required
@@ -160,7 +160,7 @@ def _utilisation(axes: tuple[Axis, ...]) -> str:
 
 
 def refuse_instruction(case: Case) -> Cause | None:
-    """Outputs, statements, loops and guards of an instruction that is not one plain statement."""
+    """Return the cause for an instruction that is not one plain statement; None for others."""
     if case.pattern is not None:
         return None
     instruction = case.item.instruction

@@ -79,7 +79,7 @@ def _overlap(case: Case, mapping: Mapping, violation: Violation) -> Cause:
 
 
 def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
-    """Return what sizes must obey so that no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
+    """Return conditions on sizes under which no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
     inside = {k for g in mapping.groups for k in g.kernel_axes}
     found: list[str] = []
     for index in case.statement.assign.target.index:

@@ -170,7 +170,7 @@ def _is_alone(case: Case, name: str) -> bool:
 
 
 def _is_possible(own: DType, required: DType) -> bool:
-    """Sums of floats do not become sums of integers by another declaration."""
+    """Return whether a declaration can change one type of sum to the other: floats never become integers."""
     return own.is_float == required.is_float
 
 

@@ -208,7 +208,7 @@ def _covers(found: Improvement, other: Improvement) -> bool:
 
 
 def _gained(found: Improvement) -> dict[str, list[int]]:
-    """Mappings of what gains, by instruction, the most first."""
+    """Return the number of gained mappings by instruction, the largest first."""
     counts: dict[str, list[int]] = {}
     for g in sorted(found.gains, key=lambda g: -g.mappings):
         counts.setdefault(g.instruction, []).append(g.mappings)
@@ -241,7 +241,7 @@ class _Counted:
         return self.known[key]
 
     def gains(self, kernel: Kernel, before: Counts) -> Iterable[Gain]:
-        """Return what instructions gain in a rewritten kernel, by statement and instruction."""
+        """Return the gains of instructions in a rewritten kernel, by statement and instruction."""
         for number, s in enumerate(statements(kernel)):
             for instruction, count in self.of(kernel, s).items():
                 if count > before.get(instruction, 0):

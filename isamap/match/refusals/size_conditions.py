@@ -195,7 +195,7 @@ def refuse_preconditions(case: Case) -> Cause | None:
 
 
 def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
-    """Return what is not met by the values of parameters, or is about a layout; the rest is for isamap to choose."""
+    """Return constraints that parameters do not meet, or that concern a layout; isamap chooses the others."""
     found: list[Constraint] = []
     for c in pattern.instruction.where:
         left, right = c.left.substitute(params), c.right.substitute(params)

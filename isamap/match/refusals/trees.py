@@ -202,7 +202,7 @@ def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
 
 
 def _mirrored(pattern: Expr, subject: Expr) -> Difference | None:
-    """`a < b` over `B > A`: the same written the other way round."""
+    """Return the difference where a comparison is mirrored: `a < b` over `B > A`."""
     if not isinstance(pattern, Call) or not isinstance(subject, Call):
         return None
     if MIRRORED.get(pattern.op) != subject.op or _of_arguments(pattern.args, subject.args[::-1]) is not None:
@@ -236,7 +236,7 @@ def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
 
 
 def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
-    """`a * b` over `A`: one factor short."""
+    """Return the difference where the kernel lacks a factor: `a * b` over `A`."""
     if not isinstance(pattern, Call) or pattern.op != "mul":
         return None
     for mine, other in (pattern.args, pattern.args[::-1]):
@@ -263,7 +263,7 @@ def _one(pattern: Expr) -> str | None:
 
 
 def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
-    """`a + b` over `(A + B) * s`: one factor too many."""
+    """Return the difference where the kernel has one factor more: `a + b` over `(A + B) * s`."""
     if not isinstance(subject, Call) or subject.op != "mul":
         return None
     for own, other in (subject.args, subject.args[::-1]):
@@ -373,7 +373,7 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
 
 
 def _standing_for(pattern: Expr, subject: Expr, required: Read) -> list[Expr]:
-    """Return what an operand stands for where it is read so, operands paired in written order."""
+    """Return the subjects of an operand where it is read so, operands paired in written order."""
     match pattern:
         case Read():
             return [subject] if pattern == required else []

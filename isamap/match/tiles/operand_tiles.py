@@ -184,7 +184,7 @@ def cuts_sum(axis: LoopAxis) -> bool:
 def fills_behind(
     pattern: Pattern, inputs: Iterable[OperandTile], summed: Iterable[LoopAxis], *, finite: bool = False
 ) -> Fills | None:
-    """Return what inputs hold behind the end of axes that are summed over so that the result does not notice.
+    """Return values of inputs behind the end of summed axes that leave the result as it is.
 
     None where nothing does it. `finite` as for `neutral_fills`.
     """
@@ -206,7 +206,7 @@ def zero_of(dtype: DType) -> Const:
 
 
 def _held(statement: Statement) -> Expr:
-    """Return what the accumulator starts from: the target in the accumulator's type."""
+    """Return the initial value of the accumulator: the target in the accumulator's type."""
     target = statement.assign.target
     return target if target.dtype == statement.accumulator else Cast(target, statement.accumulator)
 
@@ -370,7 +370,7 @@ def layouts(kernel: Kernel) -> dict[str, tuple[Index, ...]]:
 
 
 def move_search_of(kernel: Kernel, machine: Machine) -> MoveSearch:
-    """Return what finds chains of moves for a kernel's arrays, and remembers them."""
+    """Return the search for moves of a kernel's arrays, with its caches."""
     return MoveSearch(
         machine,
         layouts(kernel),

@@ -31,7 +31,7 @@ MAX_UNROLLED_ISSUES = 4096
 
 
 def check_schedule(schedule: Schedule, problem: Problem) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a schedule as an answer to a problem; nothing when it may be lowered."""
+    """Return the faults of a schedule as an answer to a problem; nothing when it may be lowered."""
     return (*_check_header(schedule, problem), *_check_nests(schedule, problem))
 
 

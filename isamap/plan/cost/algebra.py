@@ -99,7 +99,7 @@ Cost = Const | Decision | Add | Mul | Max | CeilDiv | Cases | Threshold | OverBl
 
 
 def parts_of(cost: Cost) -> tuple[Cost, ...]:
-    """Return what an expression is made of."""
+    """Return the direct subexpressions of a cost."""
     match cost:
         case Const() | Decision():
             return ()

@@ -84,7 +84,7 @@ def print_stage(stage: Stage) -> str:
 
 
 def parse_stage(reader: Reader, depth: int) -> Stage:
-    """Return what a line says, behind the word `stage`, inside so many loops."""
+    """Return the stage that a line states behind the word `stage`, inside so many loops."""
     stage, then = Stage(reader.take_name("an operand"), depth), FIRST
     while (word := reader.take_one_of((*then, ";"))) != ";":
         stage, then = CLAUSES[word].read(reader, stage), CLAUSES[word].then

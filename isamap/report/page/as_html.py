@@ -123,7 +123,7 @@ def _line(ident: str, line: Line, numbers: dict[str, str]) -> str:
 
 
 def _data(about: Line | Mark, numbers: dict[str, str]) -> str:
-    """Return what a line or a piece of it is about, in attributes."""
+    """Return the attributes that link a line, or a piece of it, to its subject."""
     names = (("o", about.own), ("i", about.inside))
     return "".join(f' data-{kind}="{" ".join(numbers[n] for n in own)}"' for kind, own in names if own)
 

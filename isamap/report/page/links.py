@@ -97,14 +97,14 @@ def _statements(
 def _marks_in(
     start: int, end: int, marks: Mapping[tuple[int, int], tuple[Sequence[str], Sequence[str]]]
 ) -> Iterator[Mark]:
-    """Yield what of the marks lies on a line, given by its place in the text."""
+    """Yield the marks, or parts of them, that lie on a line, given by its place in the text."""
     for (first, last), (own, inside) in sorted(marks.items()):
         if first < end and start < last:
             yield Mark(max(first, start) - start, min(last, end) - start, once(own), once(inside))
 
 
 def _over(axis: str, loop: Loop, nest: Nest) -> Names:
-    """Return what a loop of the kernel is: loops of the schedule, or an ordered one, which the schedule leaves."""
+    """Return the loops of the schedule over a kernel's axis, or the ordered loop, which the schedule omits."""
     return (f"seq.{axis}",) if loop.ordered else tuple(_loops_over(axis, nest))
 
 
@@ -157,7 +157,7 @@ def schedule_lines(text: str, nests: Sequence[Nest]) -> tuple[Line, ...]:
 
 
 def _scheduled(words: str, nest: Nest, counts: dict[str, int]) -> Names:
-    """Return what a line inside a nest is about; `counts` are the loops over each axis so far."""
+    """Return the names in a line inside a nest; `counts` are the loops over each axis so far."""
     if (loop := _LOOP.match(words)) is not None:
         axis = loop["axis"]
         number = counts.get(axis, 0)

@@ -335,7 +335,7 @@ def _bars(window: _Window, bars: tuple[Bar, ...], across: Across) -> Iterator[st
 
 
 def _gaps(timeline: Timeline, across: Across, bottom: float) -> Iterator[str]:
-    """Turns that were counted and not run; loops around others come last, and take more."""
+    """Yield marks for iterations that were counted and not run. Marks of outer loops come last and are longer."""
     for gap in timeline.gaps:
         if gap.start_ns < across.end and gap.end_ns > across.start:
             x, end = across.at(gap.start_ns), across.at(gap.end_ns)
@@ -369,6 +369,6 @@ def _timeline_text(window: _Window, bars: tuple[Bar, ...], across: Across) -> st
 
 
 def _fill(filled: list[float], start: float, end: float) -> None:
-    """Adds to each column how much of it lies between two places."""
+    """Add to each column the part of it that lies between two positions."""
     for column in range(int(start), min(len(filled), int(end) + 1)):
         filled[column] += max(0.0, min(end, column + 1) - max(start, column))

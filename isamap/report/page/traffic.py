@@ -76,7 +76,7 @@ def levels_by_model(
     problem: Problem,
     machine: Machine,
 ) -> tuple[LevelBytes, ...]:
-    """Return what issues read and write in memory, all of the nearest cache; what the model takes from others."""
+    """Return the bytes of each level: counted for the nearest cache, and by the model for the others."""
     nearest = problem.caches[0].name if problem.caches else home_of(machine)
     return (*_count_far_levels(roofs), _nearest(nearest, counted, machine))
 
@@ -98,7 +98,7 @@ def _nearest(level: str, counted: Sequence[StatementAccesses], machine: Machine)
 
 
 def _count_far_levels(roofs: Iterable[Roofline]) -> Iterator[LevelBytes]:
-    """Yield what the model counts from each level behind the nearest cache, the farthest first."""
+    """Yield the modelled bytes of each level behind the nearest cache, the farthest first."""
     found: dict[str, dict[str, float]] = {}
     for roof in roofs:
         for slope in roof.slopes:

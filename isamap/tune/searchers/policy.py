@@ -33,7 +33,7 @@ class Policy:
         self._baseline = 0.0
 
     def propose(self, space: SearchSpace, told: Sequence[Told], count: int) -> Sequence[Point]:
-        """Changes of the fastest ones, drawn by the policy."""
+        """Return changes of the fastest points, drawn by the policy."""
         ratios = {one.point: one.ratio for one in told}
         for point, (origin, chance) in self._tried.items():
             self._learn(origin, point, chance, ratios)
