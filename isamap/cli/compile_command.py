@@ -87,7 +87,8 @@ class CompileOptions(CommandOptions):
     )  # fmt: skip
     stop_after: str = option(
         "--stop-after", "STAGE",
-        f"Print what one of {', '.join(STAGES)} produces instead, or a pass of lowering: "
+        "Stop after one stage and print its result instead of code, for example `--stop-after schedule`. By "
+        f"default all stages run: {', '.join(STAGES)}. Passes of lowering are named likewise: "
         f"{', '.join(PASS_NAMES)}.",
         choice(*STAGES, *PASS_NAMES), default="",
     )  # fmt: skip

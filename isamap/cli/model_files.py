@@ -45,7 +45,9 @@ class OfModel:
 
     constant: tuple[str, ...] = CONSTANTS.field()
     weights: str = option(
-        "--weights", "PLACE", f"Of a model, where its weights lie: {' or '.join(WEIGHTS)}.",
+        "--weights", "PLACE",
+        "Place of a model's weights: inside the library (`embedded`), or in a file of their own, for example "
+        "`--weights file`. Each call is then given the address of the file's content.",
         choice(*WEIGHTS), default="embedded",
     )  # fmt: skip
     fusion: Method = FUSION_RULE.field()

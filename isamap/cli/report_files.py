@@ -29,8 +29,9 @@ class Shown:
 
     report: str | None = one_word(
         "--report", "PATH",
-        "Also show all that is known: FILE.html is a page of linked texts and pictures, FILE.txt or `-` is "
-        "for a terminal, FILE.json has the facts, a FOLDER all of it and each picture as SVG.",
+        "Also write a report on the compilation, for example `--report gemm.html`. The ending selects the format: "
+        ".html is a page with pictures, .txt is text (`-` prints it), .json has the facts; a FOLDER gets all of "
+        "them and each picture as SVG. By default no report is written.",
     )  # fmt: skip
     trace: str | None = one_word(
         "--trace", "FILE",

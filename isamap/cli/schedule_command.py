@@ -47,7 +47,10 @@ class ScheduleOptions(OnMachine):
         "Evaluate all schedules: simulated, measured, learned:FILE; several as above, the first one chooses.",
         plugin("evaluator", many=True), default=(),
     )  # fmt: skip
-    report: bool = flag("--report", "Show the bottleneck, the loop tree, the time in parts, and runners-up.")
+    report: bool = flag(
+        "--report",
+        "Also print the bottleneck, the loop tree, the time in parts, and the next best schedules.",
+    )
     roofline: str | None = one_word("--roofline", "FILE", "Draw its roofline as SVG.")
     overwrite: bool = flag("--overwrite", "Replace the roofline's FILE where it exists.")
     again: bool = flag("--again", "Repeat cached evaluations.")

@@ -323,7 +323,8 @@ class Choices:
     cache: bool = option(
         "--no-cache",
         "",
-        "Neither recall earlier results nor keep new ones. Machines that were checked are recalled all the same.",
+        "Compile anew: read no cached result, and cache none. By default equal requests are answered from the "
+        "cache. Checks of machine descriptions are cached in either case.",
         FLAG,
         default=True,
         commands="compile run schedule graph.show bench.model",
