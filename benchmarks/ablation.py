@@ -19,7 +19,7 @@ from statistics import median
 
 from alternate import program, source, turns
 
-from isamap.bench.turns import ratio
+from isamap.bench.paired_timing import ratio
 from isamap.driver.api import find_mappings
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare

@@ -34,7 +34,7 @@ from ranking_times import Loaded, arrays_of, measure_schedules
 
 from isamap.bench.cases import BF16_F32, F32, S8S8, Form
 from isamap.bench.ceilings import mapped_tile
-from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, kernel_text
+from isamap.bench.product_cases import FORMS_OF_DTYPE, GemmCase, kernel_text
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare

@@ -30,8 +30,8 @@ from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.process.exchange import Limits, Search
 from isamap.scheduler.process.solving import search
-from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.greedy import SAME, first_assignment
+from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.statement_model import Contender
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from small_graphs import NETWORKS
 
-from isamap.graph.compiling import How, compile_program_of
+from isamap.graph.model_library import How, compile_program_of
 from isamap.onnx import CompiledModel, import_model
 
 BRANCHED = ("swiglu_256", "attention_64", "attention_256", "transformer", "gru_2", "lstm_8", "towers")

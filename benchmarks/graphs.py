@@ -22,8 +22,8 @@ import numpy as np
 from models import drawn, in_turns, pairs
 from small_graphs import NETWORKS
 
-from isamap.graph.compiling import How, compile_program_of, partition_of
 from isamap.graph.graph_file import constants_of
+from isamap.graph.model_library import How, compile_program_of, partition_of
 from isamap.graph.partition import METHODS
 from isamap.onnx import CompiledModel, import_model
 

@@ -26,7 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from isamap.bench.products import FORMS_OF_DTYPE, GemmCase, gemm_cases
+from isamap.bench.product_cases import FORMS_OF_DTYPE, GemmCase, gemm_cases
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SCHEMA = "isamap.bench/1"

@@ -24,7 +24,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.pricing import CALL_NS, lines, near_of
+from isamap.graph.group_prices import CALL_NS, lines, near_of
 from isamap.machine import load_machine
 from isamap.plan.graph_check import check_graph_plan
 from isamap.plan.graphs import GraphNode, GraphProblem, Group

@@ -20,7 +20,7 @@ from statistics import median
 
 from isamap.bench.cases import F32
 from isamap.bench.kept_rows import spread
-from isamap.bench.products import gemm_cases, product_source
+from isamap.bench.product_cases import gemm_cases, product_source
 from isamap.driver.inputs import find_profile, machine_of, named_kernel
 from isamap.driver.portfolio import check_ran, contender_of, measured_sizes, ready_calls, with_faster
 from isamap.driver.request import Request
@@ -28,7 +28,7 @@ from isamap.driver.runnable import prepare
 from isamap.libraries.description import shipped_libraries
 from isamap.libraries.installed import find_installed
 from isamap.source import IsamapError
-from isamap.tune.choices import OURS
+from isamap.tune.implementation_choices import OURS
 from isamap.tune.measured import SECONDS
 
 TAKEN = "portfolio"

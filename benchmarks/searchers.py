@@ -18,7 +18,7 @@ from statistics import median
 
 from alternate import prepared_call, program, ratio, source, turns
 
-from isamap.bench.turns import geometric_mean
+from isamap.bench.paired_timing import geometric_mean
 from isamap.driver.inputs import find_profile
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from isamap.bench.turns import geometric_mean
+from isamap.bench.paired_timing import geometric_mean
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request

@@ -20,8 +20,8 @@ from statistics import median
 import numpy as np
 from alternate import Array, prepared_call, program, source, turns
 
-from isamap.bench.turns import Ratio, geometric_mean
-from isamap.bench.turns import ratio as paired
+from isamap.bench.paired_timing import Ratio, geometric_mean
+from isamap.bench.paired_timing import ratio as paired
 from isamap.driver.inputs import find_profile
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request

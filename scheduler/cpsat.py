@@ -14,14 +14,14 @@ from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
-from isamap.scheduler.deciding.crossing import still
+from isamap.scheduler.deciding.software_pipelining import still
 from isamap.scheduler.process.exchange import Found, Limits, Search
 from isamap.scheduler.process.isolate import Answer, ask_apart, failed
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.fusing import solve_all
 from isamap.scheduler.search.greedy import SAME, all_moves, descend, first_candidate, greedy_candidate
+from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import raised_floors
 from isamap.scheduler.statement_model import Contender
 from isamap.source import Diagnostic

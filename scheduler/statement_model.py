@@ -10,14 +10,14 @@ from isamap.scheduler.deciding.orders import canonical
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock
 from isamap.scheduler.search.candidates import Candidate
 from isamap.scheduler.translation.constraints import limit
-from isamap.scheduler.translation.terms import imply
+from isamap.scheduler.translation.linear_terms import imply
 from isamap.scheduler.translation.translate import Literals, Translator
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.translation.terms import Literal
+    from isamap.scheduler.translation.linear_terms import Literal
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ import numpy as np
 
 from isamap.machine import Machine
 from isamap.machine.encodings import Quantity
+from isamap.stream.encoding import decode
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import contents_of
-from isamap.stream.words import decode
 
 
 def corrupted(program: ProgramFile, machine: Machine, seed: int) -> tuple[str, ProgramFile]:

@@ -8,9 +8,9 @@ from typing import Any
 from gemmini_by_hand import File
 from numpy.typing import NDArray
 
+from isamap.driver.encoded_programs import compile_words, program_kernel
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words, program_kernel
 from isamap.ir import Kernel, interpret
 from isamap.run.fills import make_arrays
 from isamap.stream.program_file import read_program, write_program

@@ -11,8 +11,8 @@ import numpy as np
 
 from isamap.graph.graph import Array
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.program import Call
-from isamap.graph.reading import parse_model
+from isamap.graph.model_program import Call
+from isamap.graph.onnx_files import parse_model
 from isamap.ir import interpret
 from isamap.source import Source
 from isamap.syntax import parse_kernel

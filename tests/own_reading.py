@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.driver.streams import program_kernel, verify_program
+from isamap.driver.encoded_programs import program_kernel, verify_program
 from isamap.machine import Machine
 from isamap.source import Source
 from isamap.stream.program_file import read_program

@@ -10,7 +10,7 @@ from isamap.driver.length_versions import compile_request
 from isamap.driver.pipeline import Compilation
 from isamap.driver.reporting import recording_of, report_of
 from isamap.driver.request import Request
-from isamap.report.page.facts import Line, Report
+from isamap.report.page.report_facts import Line, Report
 from isamap.source import Source
 
 EXAMPLES = Path(__file__).parents[1] / "docs" / "examples"

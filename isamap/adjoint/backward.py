@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from itertools import groupby
 
 from isamap.adjoint.arithmetic import adjoint_type, cast, choose, div, mul, number, wide
-from isamap.adjoint.building import refused
 from isamap.adjoint.contributions import Contribution, contribution
 from isamap.adjoint.names import Names
 from isamap.adjoint.partials import Source, depends, partials
 from isamap.adjoint.single_assignment import Built
+from isamap.adjoint.value_storage import refused
 from isamap.ir import Assign, Axis, Call, Const, DType, Expr, Index, Kernel, Operand, Read, Scalar, verify
 from isamap.ir.dtypes import BOOL
 from isamap.ir.index import elements_of, has_elements

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isamap.adjoint.backward import Backward, required_arrays
-from isamap.adjoint.building import refused
 from isamap.adjoint.names import Names
 from isamap.adjoint.partials import depends
 from isamap.adjoint.single_assignment import Built, single_assignment
+from isamap.adjoint.value_storage import refused
 from isamap.ir import Assign, Index, Kernel, Operand, Read
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.records import dataclass, replace

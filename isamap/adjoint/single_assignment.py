@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 
-from isamap.adjoint.building import Building, Place, covers, refused
 from isamap.adjoint.names import Names
+from isamap.adjoint.value_storage import Building, Place, covers, refused
 from isamap.ir import Axis, Index, Kernel, Operand, Read
 from isamap.source.records import dataclass, field, replace
 from isamap.transform.rewrite import accesses, map_accesses

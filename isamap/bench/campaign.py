@@ -20,7 +20,7 @@ from isamap.bench.kept_rows import cores_for, keep_environment, open_rows, rows_
 from isamap.bench.kind import C, Kind, Rules
 from isamap.bench.libraries import HOLDS
 from isamap.bench.measure import Bench, empty_row, measure_row
-from isamap.bench.rows import Row
+from isamap.bench.stored_rows import Row
 from isamap.bench.timed_loops import FLAGS, build_loops
 from isamap.machine.processor import cpu_facts, system_caches, this_cpu
 from isamap.run.toolchain import find_compiler

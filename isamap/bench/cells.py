@@ -14,8 +14,8 @@ import numpy as np
 
 from isamap.bench.cases import BF16, F32, SUITES, Form
 from isamap.bench.kind import Work
+from isamap.bench.paired_timing import Timed
 from isamap.bench.ring import Array, Shared
-from isamap.bench.turns import Timed
 from isamap.driver.deviation import find_deviation
 from isamap.driver.inputs import named_kernel
 from isamap.driver.oracle import expect

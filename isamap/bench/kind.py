@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Generic, TypeVar
 
 from isamap.bench.cases import Case, Form
+from isamap.bench.paired_timing import Timed
 from isamap.bench.ring import Array, Shared
-from isamap.bench.turns import Timed
 from isamap.source import Source
 from isamap.source.records import dataclass
 from isamap.tune.profile import Profile

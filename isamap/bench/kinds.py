@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from isamap.bench import cells, convolutions, products, sparse_products
+from isamap.bench import cells, convolution_cases, product_cases, sparse_products
 from isamap.bench.cells import CellCase
-from isamap.bench.convolutions import ConvCase
+from isamap.bench.convolution_cases import ConvCase
 from isamap.bench.kind import Kind
 from isamap.bench.libraries import (
     TORCH_TYPES,
@@ -284,14 +284,14 @@ def prepare_onnxruntime_cell(mapped: Mapped[CellCase], threads: int) -> Ready:
 PRODUCTS = Kind(
     name="product",
     heading="m x n x k",
-    case_type=products.GemmCase,
-    forms=products.FORMS_OF_DTYPE,
+    case_type=product_cases.GemmCase,
+    forms=product_cases.FORMS_OF_DTYPE,
     weights=("B",),
     written="C",
-    source=products.product_source,
-    values=products.product_values,
-    work=products.product_work,
-    is_right=products.is_product,
+    source=product_cases.product_source,
+    values=product_cases.product_values,
+    work=product_cases.product_work,
+    is_right=product_cases.is_product,
     libraries={
         "isamap": prepare_isamap,
         "torch": prepare_torch,
@@ -319,14 +319,14 @@ CELLS = Kind(
 CONVOLUTIONS = Kind(
     name="convolution",
     heading="images * filters",
-    case_type=convolutions.ConvCase,
-    forms=convolutions.FORMS_OF_DTYPE,
+    case_type=convolution_cases.ConvCase,
+    forms=convolution_cases.FORMS_OF_DTYPE,
     weights=("F",),
     written="Y",
-    source=convolutions.conv_source,
-    values=convolutions.conv_values,
-    work=convolutions.conv_work,
-    is_right=convolutions.is_convolution,
+    source=convolution_cases.conv_source,
+    values=convolution_cases.conv_values,
+    work=convolution_cases.conv_work,
+    is_right=convolution_cases.is_convolution,
     libraries={
         "isamap": prepare_isamap,
         "torch": prepare_torch_conv,

@@ -13,12 +13,20 @@ from typing import Any, Generic
 import numpy as np
 
 from isamap.bench.cases import Form, scale_of
-from isamap.bench.convolutions import Axes, ConvCase, as_grouped, axes_of, conv_values, patches, written_out
-from isamap.bench.convolutions import shapes as conv_shapes
+from isamap.bench.convolution_cases import (
+    Axes,
+    ConvCase,
+    as_grouped,
+    axes_of,
+    conv_values,
+    patches,
+    written_out,
+)
+from isamap.bench.convolution_cases import shapes as conv_shapes
 from isamap.bench.kind import C
+from isamap.bench.product_cases import GemmCase, product_source, product_values
+from isamap.bench.product_cases import shapes as product_shapes
 from isamap.bench.product_check import check_product
-from isamap.bench.products import GemmCase, product_source, product_values
-from isamap.bench.products import shapes as product_shapes
 from isamap.bench.ring import Array
 from isamap.source import Source
 from isamap.source.records import dataclass, replace

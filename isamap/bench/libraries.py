@@ -16,7 +16,7 @@ from time import perf_counter_ns
 from typing import Any
 
 from isamap.bench import packed_libraries
-from isamap.bench.products import GemmCase
+from isamap.bench.product_cases import GemmCase
 from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product, load_loops, pointers
 from isamap.libraries.description import shipped_libraries, shipped_library

@@ -11,10 +11,10 @@ from isamap.bench.ceilings import Bandwidths, Peaks, attainable, mapped_tile, pa
 from isamap.bench.contender import Contender
 from isamap.bench.kind import C, Kind, Rules, Work
 from isamap.bench.packed_libraries import packs_of
+from isamap.bench.paired_timing import Ratio, play, ratio
 from isamap.bench.predictions import predicted_ns
 from isamap.bench.ring import Shared, Task, fastest_bytes_per_ns, readings
-from isamap.bench.rows import Row
-from isamap.bench.turns import Ratio, play, ratio
+from isamap.bench.stored_rows import Row
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.run.arguments import make_call

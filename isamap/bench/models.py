@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from isamap.bench.turns import Ratio, play, ratio
-from isamap.graph.compiling import CompiledModel
+from isamap.bench.paired_timing import Ratio, play, ratio
 from isamap.graph.graph import Array
+from isamap.graph.model_library import CompiledModel
 from isamap.source.records import dataclass
 
 Call = Callable[[], list[Array]]

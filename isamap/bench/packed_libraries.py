@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.bench.products import GemmCase
+from isamap.bench.product_cases import GemmCase
 from isamap.bench.ring import Mapped
 from isamap.bench.timed_loops import Product
 from isamap.run.arguments import make_call

@@ -17,8 +17,8 @@ from isamap.bench.cases import Form
 from isamap.bench.kept_rows import cores_for, keep_environment, open_rows, rows_in_turn
 from isamap.bench.kind import C
 from isamap.bench.layer_kinds import LayerKind
+from isamap.bench.paired_timing import geometric_mean
 from isamap.bench.simulated import SimulatedRow, SimulatedRules, empty_simulated, simulate_row
-from isamap.bench.turns import geometric_mean
 from isamap.machine import load_machine
 from isamap.report.columns import percent_text, table
 from isamap.run.toolchain import find_compiler

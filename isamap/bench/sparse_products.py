@@ -16,8 +16,8 @@ import numpy as np
 
 from isamap.bench.cases import F32, SUITES, Form
 from isamap.bench.kind import Work
+from isamap.bench.paired_timing import Timed
 from isamap.bench.ring import Array, Shared, random_values
-from isamap.bench.turns import Timed
 from isamap.driver.inputs import named_kernel
 from isamap.source import Source
 from isamap.source.records import dataclass

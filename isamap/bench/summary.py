@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from textwrap import wrap
 
+from isamap.bench.paired_timing import WIDE, Ratio, geometric_mean
 from isamap.bench.predictions import FIGURES, Agreement, agreements
-from isamap.bench.rows import Row, classes_of
-from isamap.bench.turns import WIDE, Ratio, geometric_mean
+from isamap.bench.stored_rows import Row, classes_of
 from isamap.report.columns import table
 from isamap.source.records import dataclass
 

@@ -34,6 +34,6 @@ def _main(arguments: Sequence[str] | None) -> int:
 
         prepare_streams()
         return write_answer(f"isamap {__version__}\n", 0)
-    from isamap.cli.running import run
+    from isamap.cli.command_line import run
 
     return run(words)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import OnMachine, one_word
+from isamap.cli.early_words import read_sizes
+from isamap.cli.option_parser import OnMachine, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import read_choice
 from isamap.driver.request import Choices, make_request

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer
 from isamap.cli.model_runs import ModelRun, bench_model
-from isamap.cli.options import SIZES, CommandOptions, argument, one_word
+from isamap.cli.option_parser import SIZES, CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import (
@@ -35,7 +35,7 @@ from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
     from isamap.bench import Campaign
-    from isamap.bench.rows import Row
+    from isamap.bench.stored_rows import Row
 
 _BESIDE = "and compare with the installed libraries; every row is verified first."
 PARTS = ("training", "inference_server", "inference_device", "all")
@@ -69,13 +69,13 @@ def _parts(given: Given) -> tuple[str, ...]:
 
 
 def _gemm(given: Given) -> Sequence[Any]:
-    from isamap.bench.products import gemm_cases
+    from isamap.bench.product_cases import gemm_cases
 
     return gemm_cases(_parts(given))
 
 
 def _transformer(given: Given) -> Sequence[Any]:
-    from isamap.bench.products import transformer_cases
+    from isamap.bench.product_cases import transformer_cases
 
     return transformer_cases()
 
@@ -93,7 +93,7 @@ def _cells(cell: str) -> Callable[[Given], Sequence[Any]]:
 
 def _convolutions(suite: str) -> Callable[[Given], Sequence[Any]]:
     def cases(given: Given) -> Sequence[Any]:
-        from isamap.bench.convolutions import conv_cases
+        from isamap.bench.convolution_cases import conv_cases
 
         return conv_cases(suite, given["layout"] or LAYOUTS[0], _parts(given) if "suite" in given else None)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import CommandOptions, argument
+from isamap.cli.option_parser import CommandOptions, argument
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.source.records import dataclass
-from isamap.tune.choices import Choices
+from isamap.tune.implementation_choices import Choices
 from isamap.tune.winners import Winners
 
 # What is cleared only by its name: it took measuring, and lies in the data folder.

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import CommandOptions, argument, one_word
+from isamap.cli.option_parser import CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import NAMES, option, seconds

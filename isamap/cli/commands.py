@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import help_page, options_of, read_record, read_words
-from isamap.cli.words import GROUPS
+from isamap.cli.early_words import GROUPS
+from isamap.cli.option_parser import help_page, options_of, read_record, read_words
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 
 _HOMES: dict[str, str] = {

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
+from isamap.cli.early_words import read_sizes
 from isamap.cli.model_files import OfModel, compile_whole, is_model
-from isamap.cli.options import (
+from isamap.cli.option_parser import (
     KERNEL_HELP,
     MACHINE_HELP,
     REQUIRE,
@@ -22,7 +23,6 @@ from isamap.cli.options import (
 from isamap.cli.program_files import ENCODED, emit_words
 from isamap.cli.report_files import Shown, check_places, write_reports
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import WORDS, choice, given_flags, option
 from isamap.driver.request import Choices, Request, make_request
@@ -31,7 +31,7 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
-    from isamap.driver.kept import Outcome
+    from isamap.driver.cached_compilations import Outcome
     from isamap.driver.pipeline import Compilation, Seen
     from isamap.libraries.description import Library
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import CommandOptions
+from isamap.cli.option_parser import CommandOptions
 from isamap.report.columns import table
 from isamap.source import IsamapError
 from isamap.version import __version__

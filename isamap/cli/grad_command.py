@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.options import KERNEL, SIZES, CommandOptions, one_word
+from isamap.cli.early_words import read_sizes
+from isamap.cli.option_parser import KERNEL, SIZES, CommandOptions, one_word
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_sizes
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass
 

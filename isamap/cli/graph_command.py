@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.import_command import CONSTANTS, SIZES, imported
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, WORKSPACE, read_graph
-from isamap.cli.options import CommandOptions, argument, flag, one_word
+from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
@@ -37,7 +37,7 @@ class ShowOptions(CommandOptions):
 
 def show_command(asked: ShowOptions) -> Answer:
     """Show how a model's operations become kernels, what these cost, and where tensors lie."""
-    from isamap.graph.compiling import How, partition_of
+    from isamap.graph.model_library import How, partition_of
     from isamap.graph.shown import parted_view, program_view
     from isamap.report.graph_picture import graph_json, graph_page, graph_picture, graph_text
 

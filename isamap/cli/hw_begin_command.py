@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.options import CommandOptions, argument, flag, one_word
+from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import complain
 from isamap.driver.options import WORDS, option
 from isamap.machine.templates import KINDS, asked_of, begin, read_figure

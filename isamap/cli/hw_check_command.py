@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
+from isamap.cli.early_words import read_emulator
+from isamap.cli.option_parser import EMULATOR, MACHINE_ARGUMENT, CommandOptions, flag
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_emulator
 from isamap.driver.inputs import machine_of
 from isamap.run.child import Emulator
 from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem

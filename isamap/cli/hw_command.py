@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import CommandOptions
+from isamap.cli.option_parser import CommandOptions
 from isamap.report.columns import table
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from isamap.cli.answers import Answer
-from isamap.cli.cases import HEURISTIC, JOBS, KERNEL_CASES, read_cases, refuse_standard_input
-from isamap.cli.options import CommandOptions, argument
+from isamap.cli.kernel_sizes import HEURISTIC, JOBS, KERNEL_CASES, read_cases, refuse_standard_input
+from isamap.cli.option_parser import CommandOptions, argument
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
 from isamap.driver.options import declared

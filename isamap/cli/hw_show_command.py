@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, write_text
-from isamap.cli.options import MACHINE_ARGUMENT, CommandOptions, flag, one_word
+from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
 from isamap.report.columns import table
 from isamap.source.records import asdict, dataclass, fields

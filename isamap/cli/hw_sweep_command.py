@@ -20,8 +20,8 @@ from typing import Any
 
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.cases import HEURISTIC, JOBS, read_cases, refuse_standard_input
-from isamap.cli.options import MACHINE_ARGUMENT, CommandOptions, flag, one_word
+from isamap.cli.kernel_sizes import HEURISTIC, JOBS, read_cases, refuse_standard_input
+from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.cli.ranges import Setting, read_setting
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
@@ -31,7 +31,7 @@ from isamap.driver.side_by_side import all_jobs
 from isamap.hw_specs import shipped_machines
 from isamap.machine import load_machine, machine_digest
 from isamap.machine.chain import File, read_chain
-from isamap.machine.variants import edited
+from isamap.machine.parameter_changes import edited
 from isamap.report.sweeps import Line, Sweep, sweep_text
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import digest

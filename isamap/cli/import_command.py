@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
-from isamap.cli.options import CommandOptions, argument, flag, one_word
+from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, Option
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
-    from isamap.graph.fusing import Fuse
+    from isamap.graph.elementwise_fusion import Fuse
     from isamap.graph.importing import Imported
 
 SIZES = Option(("-D",), "NAME=VALUE", "Sizes that the model leaves open.", WORDS, ())
@@ -65,7 +65,7 @@ def imported(
     model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None = None
 ) -> Imported:
     """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
-    from isamap.graph.fusing import fused
+    from isamap.graph.elementwise_fusion import fused
     from isamap.graph.graph_file import constants_of
     from isamap.graph.importing import import_model
 

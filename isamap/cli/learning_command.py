@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, check_new, write_text
-from isamap.cli.options import SIZES, CommandOptions, argument, flag
+from isamap.cli.early_words import read_sizes
+from isamap.cli.option_parser import SIZES, CommandOptions, argument, flag
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_sizes
 from isamap.driver.options import WORD, option, seconds
 from isamap.report.columns import table
 from isamap.source import Diagnostic, UsageProblem

@@ -11,9 +11,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.options import KERNEL_HELP, MACHINE_HELP, SIZES, CommandOptions, argument, flag, one_word
+from isamap.cli.early_words import read_sizes
+from isamap.cli.option_parser import (
+    KERNEL_HELP,
+    MACHINE_HELP,
+    SIZES,
+    CommandOptions,
+    argument,
+    flag,
+    one_word,
+)
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import WORDS, choice, given_flags, option
 from isamap.driver.request import BEST_FORM

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.options import CommandOptions, argument, one_word
+from isamap.cli.option_parser import CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import read_file
 from isamap.driver.options import BYTES, option, seconds

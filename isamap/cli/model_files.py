@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
-from isamap.cli.options import one_word
+from isamap.cli.option_parser import one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.options import Option, choice, count, option, read_count
 from isamap.driver.request import Choices
@@ -16,11 +16,11 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
-    from isamap.graph.compiling import How, Library
-    from isamap.graph.devices import Dealt
-    from isamap.graph.fusing import Fuse
+    from isamap.graph.device_assignment import Dealt
+    from isamap.graph.elementwise_fusion import Fuse
+    from isamap.graph.model_library import How, Library
+    from isamap.graph.model_program import Program
     from isamap.graph.partition import Method
-    from isamap.graph.program import Program
 
 FUSION = "greedy"
 FUSIONS = ("none", "greedy", "cpsat")
@@ -75,7 +75,7 @@ def compile_whole(
     """Return the files of a model's library in their folder."""
     from isamap.driver.artifacts import check_replaceable, manifest_text, write_folder
     from isamap.driver.request import ortools_version
-    from isamap.graph.compiling import compile_program_of, fuse_of, warnings_of
+    from isamap.graph.model_library import compile_program_of, fuse_of, warnings_of
     from isamap.graph.partition import no_room
 
     how, method, room = how_of(machines, choices, asked.devices), asked.fusion, asked.workspace
@@ -106,7 +106,7 @@ def compile_whole(
 
 def how_of(machines: Sequence[str], choices: Choices, devices: str = "1") -> How:
     """Return how kernels are compiled, as the words of a command say. Raises: UsageProblem."""
-    from isamap.graph.compiling import MAX_DEVICES, How, refuse_both
+    from isamap.graph.model_library import MAX_DEVICES, How, refuse_both
 
     if len(machines) > 1:
         said = f"a model is compiled for one machine, and `--hw` names {len(machines)}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported, read_pairs
 from isamap.cli.model_files import FUSION, FUSION_RULE, GRAPH, how_of, is_model, read_graph
-from isamap.cli.options import KERNEL_HELP, CommandOptions, refuse
+from isamap.cli.option_parser import KERNEL_HELP, CommandOptions, refuse
 from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, count, given_flags, option
 from isamap.driver.request import Choices
@@ -20,12 +20,12 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from isamap.graph.compiling import CompiledModel, How
     from isamap.graph.graph import Array
     from isamap.graph.importing import Imported
     from isamap.graph.layers import Compared, Layer
+    from isamap.graph.model_library import CompiledModel, How
+    from isamap.graph.model_program import Port
     from isamap.graph.partition import Method
-    from isamap.graph.program import Port
 
 KERNEL_OR_MODEL = f"{KERNEL_HELP}; a model's .onnx file, or a graph.json."
 WIDE = 56
@@ -78,10 +78,10 @@ class _Ready:
 def _prepare(word: str, sizes: Sequence[str], how: How, asked: ModelRun, progress: Progress) -> _Ready:
     """Return a model compiled to a library whose steps can be watched. Raises: UsageProblem."""
     from isamap.driver.inputs import find_profile, machine_of, with_profile
-    from isamap.graph.compiling import CompiledModel, compile_program_of, fuse_of
     from isamap.graph.graph_file import constants_of
     from isamap.graph.importing import Imported
     from isamap.graph.layers import draw_inputs, layers_of
+    from isamap.graph.model_library import CompiledModel, compile_program_of, fuse_of
     from isamap.machine import at_one_length, load_machine
 
     progress("import")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.options import refuse
+from isamap.cli.option_parser import refuse
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
@@ -35,7 +35,7 @@ def refuse_beside_program(asked: Any) -> None:
 def emit_words(request: Request, kind: str, output: str | None, force: bool) -> Answer:
     """Return a program or its listing, in a file; a listing is printed where none is named."""
     from isamap.driver.compiling import schedules_of
-    from isamap.driver.streams import compile_words
+    from isamap.driver.encoded_programs import compile_words
     from isamap.stream.listing import list_program
     from isamap.stream.program_file import read_program, write_program
 
@@ -115,7 +115,7 @@ def read_cases(
 
     Raises: UsageProblem where file, kernel, machine and sizes do not belong together.
     """
-    from isamap.driver.streams import load_program, program_cases, program_kernel
+    from isamap.driver.encoded_programs import load_program, program_cases, program_kernel
     from isamap.machine import load_machine
     from isamap.stream.execute import count_instructions
     from isamap.stream.timing import stream_time

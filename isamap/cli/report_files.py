@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import write_text
-from isamap.cli.options import one_word
+from isamap.cli.option_parser import one_word
 from isamap.cli.terminal import takes_unicode
 from isamap.source import Diagnostic, UsageProblem, open_regular, unwritable
 from isamap.source.records import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from isamap.driver.pipeline import Compilation
     from isamap.driver.request import Request
-    from isamap.report.page.facts import Report
+    from isamap.report.page.report_facts import Report
 
 ENDINGS = (".html", ".txt", ".json")
 SHOWN = "-"

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
+from isamap.cli.early_words import read_sizes
 from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, run_model
-from isamap.cli.options import PROGRAM, REQUIRE, OnMachine, Portfolio, argument
+from isamap.cli.option_parser import PROGRAM, REQUIRE, OnMachine, Portfolio, argument
 from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_command import case_json
-from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Choices, Size, make_request
 from isamap.report.mappings import time_text

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, check_new, with_proof, write_text
-from isamap.cli.options import REQUIRE, CommandOptions, OnMachine, argument, flag, one_word, refuse
+from isamap.cli.early_words import read_sizes
+from isamap.cli.option_parser import REQUIRE, CommandOptions, OnMachine, argument, flag, one_word, refuse
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_sizes
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import option, plugin
 from isamap.driver.request import Choices, make_request, refuse_cold

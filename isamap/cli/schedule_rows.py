@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding
+from isamap.cli.early_words import read_pair
 from isamap.cli.terminal import Progress
-from isamap.cli.words import read_pair
 from isamap.driver.inputs import read_file
 from isamap.report.columns import table
 from isamap.source import Diagnostic, Source, UsageProblem

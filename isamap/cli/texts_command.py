@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from isamap.cli.answers import Answer, Finding, write_text
-from isamap.cli.options import CommandOptions, argument, flag
+from isamap.cli.option_parser import CommandOptions, argument, flag
 from isamap.driver.inputs import STDIN, read_file, read_kernel
 from isamap.driver.options import WORDS
 from isamap.source import Diagnostic, UsageProblem, did_you_mean, read_codes

@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
-from isamap.cli.options import CommandOptions, flag
+from isamap.cli.option_parser import CommandOptions, flag
 from isamap.report.columns import table
 from isamap.source.records import asdict, dataclass
 

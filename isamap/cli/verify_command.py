@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer, Finding, with_proof
+from isamap.cli.early_words import read_emulator, read_size_sets, read_sizes, read_sizes_file
 from isamap.cli.model_runs import KERNEL_OR_MODEL, ModelRun, is_whole_model, verify_model
-from isamap.cli.options import (
+from isamap.cli.option_parser import (
     EMULATOR,
     MACHINE_HELP,
     PROGRAM,
@@ -23,7 +24,6 @@ from isamap.cli.options import (
 from isamap.cli.program_files import read_cases, refuse_beside_program
 from isamap.cli.terminal import Progress
 from isamap.cli.verify_matrix import Compared, Kept, verify_matrix
-from isamap.cli.words import read_emulator, read_size_sets, read_sizes, read_sizes_file
 from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import option, plugin
 from isamap.driver.request import Choices, Size, make_request

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from isamap.bench.kept_rows import append_row, open_rows
 from isamap.cli.answers import Answer
-from isamap.cli.cases import JOBS, refuse_standard_input
-from isamap.cli.options import flag, one_word
+from isamap.cli.kernel_sizes import JOBS, refuse_standard_input
+from isamap.cli.option_parser import flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.options import Kind, given_names, option, read_choice, read_names

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, SupportsIndex
 
 from isamap.adjoint import derivative
+from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.compiling import compile_program
 from isamap.driver.inputs import given_text, load_machine, machine_of, named_kernel, read_file
-from isamap.driver.kept import key_of, recall_emitted
 from isamap.driver.options import given_choice, given_flag, given_names, given_word
 from isamap.driver.request import Request, given_sizes, make_request, take_choices
 from isamap.driver.runnable import CompiledKernel, prepare

@@ -6,7 +6,15 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from isamap.driver.kept import Outcome, Warned, key_of, recall, recall_emitted, remember, remember_emitted
+from isamap.driver.cached_compilations import (
+    Outcome,
+    Warned,
+    key_of,
+    recall,
+    recall_emitted,
+    remember,
+    remember_emitted,
+)
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.source import Source
 from isamap.source.records import dataclass, replace

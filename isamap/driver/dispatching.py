@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from isamap.driver.cached_compilations import Outcome
 from isamap.driver.compiling import describe, manifest
-from isamap.driver.kept import Outcome
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request, ortools_version, sha256
 from isamap.driver.stages import Watch

@@ -14,8 +14,8 @@ from math import inf
 from pathlib import Path
 
 from isamap.formulate.estimate import open_compute_ns
-from isamap.formulate.layout import subscript_of
 from isamap.formulate.matches import chosen_tile
+from isamap.formulate.tensor_layout import subscript_of
 from isamap.ir import Call, Expr, Index, IndexValue, Kernel
 from isamap.ir.atoms import Mod
 from isamap.ir.index import has_elements
@@ -45,7 +45,7 @@ from isamap.plan.problem import NestOption, Problem
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import Diagnostic, replace_file, unwritable
 from isamap.source.records import dataclass
@@ -269,11 +269,7 @@ def statement_extents(kernel: Kernel, sizes: Mapping[str, int | str]) -> tuple[M
 
 
 def explain(
-    schedule: Schedule,
-    problem: Problem,
-    machine: Machine,
-    cost_model: str,
-    ranked: Sequence[Schedule] = (),
+    schedule: Schedule, problem: Problem, machine: Machine, cost_model: str, ranked: Sequence[Schedule] = ()
 ) -> Explained:
     """Return the views of a schedule; `ranked` are the cheapest ones, with which it is compared.
 

@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Literal
 
 from isamap.driver.blocking import of_nests
+from isamap.driver.cached_schedules import problem_key, recall_problem, remember_problem
 from isamap.driver.matching import forms_of
-from isamap.driver.recalled import problem_key, recall_problem, remember_problem
 from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
 from isamap.driver.row_room import with_row_room
 from isamap.driver.stages import Clock
 from isamap.formulate.build import build_problem
 from isamap.formulate.matches import Matches, find_matches
 from isamap.ir import Kernel, Range, bind
-from isamap.ir.samples import sample_sizes
+from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import Machine
 from isamap.match import improving_rewrites
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin

@@ -9,11 +9,17 @@ from collections.abc import Callable, Mapping
 
 from isamap.driver.block_choice import form_in_blocks
 from isamap.driver.blocking import of_nests
+from isamap.driver.cached_schedules import (
+    question_of,
+    recall_schedule,
+    remember_schedule,
+    replayed,
+    schedule_key,
+)
 from isamap.driver.explaining import form_warnings, scalar_warnings
 from isamap.driver.formulation import Extent, Questions, choose_form, extent_of
 from isamap.driver.inputs import with_profile
 from isamap.driver.printers import Artifact, emit_artifact
-from isamap.driver.recalled import question_of, recall_schedule, remember_schedule, replayed, schedule_key
 from isamap.driver.request import Request
 from isamap.driver.sizes import complete_sizes
 from isamap.driver.stages import Clock, Watch

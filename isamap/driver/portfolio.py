@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from math import prod
 from typing import Any
 
+from isamap.driver.cached_compilations import Warned
 from isamap.driver.compiling import Program, manifest
-from isamap.driver.kept import Warned
 from isamap.driver.runnable import Prepared
 from isamap.driver.sizes import complete_sizes, whole_sizes
 from isamap.driver.stages import Watch
@@ -35,9 +35,9 @@ from isamap.source import Diagnostic, MissingTool, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
-from isamap.tune.choices import OURS, Choice, Choices
+from isamap.tune.alternation import play
+from isamap.tune.implementation_choices import OURS, Choice, Choices
 from isamap.tune.measured import FEWEST_CALLS, LIMITS, SECONDS, Contender
-from isamap.tune.turns import play
 
 Sizes = Mapping[str, int]
 PATIENCE_NS = 20_000_000_000
@@ -291,10 +291,7 @@ def check_ran(name: str, contender: Contender) -> None:
 
 
 def _told(
-    prepared: Prepared,
-    winner: Theirs | None,
-    found: Sequence[Compared],
-    findings: tuple[Diagnostic, ...],
+    prepared: Prepared, winner: Theirs | None, found: Sequence[Compared], findings: tuple[Diagnostic, ...]
 ) -> Prepared:
     """Return the winning implementation, with the findings in its report, summary and manifest."""
     threads = prepared.request.threads
@@ -322,10 +319,7 @@ def _told(
 
 
 def _lines(
-    prepared: Prepared,
-    winner: Theirs | None,
-    found: Sequence[Compared],
-    told: Mapping[str, Any],
+    prepared: Prepared, winner: Theirs | None, found: Sequence[Compared], told: Mapping[str, Any]
 ) -> list[str]:
     """Return the text of the report."""
     name = prepared.compiled.interface.name

@@ -13,11 +13,11 @@ from math import inf, prod
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from isamap.driver.cached_schedules import question_of
 from isamap.driver.cluster import done_on_cluster
 from isamap.driver.formulation import extent_of
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel, find_schedule
-from isamap.driver.recalled import question_of
 from isamap.driver.request import Request, Size
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.formulate.estimate import estimate, numbered

@@ -24,9 +24,9 @@ from isamap.report.columns import Row, percent_text
 from isamap.report.explained import Explained
 from isamap.report.mappings import time_text
 from isamap.report.page.code_links import code_lines, listing_lines
-from isamap.report.page.facts import Line, Pane, Report
-from isamap.report.page.links import Nest, kernel_lines, schedule_lines
+from isamap.report.page.line_links import Nest, kernel_lines, schedule_lines
 from isamap.report.page.memories import memories_of
+from isamap.report.page.report_facts import Line, Pane, Report
 from isamap.report.page.timeline import timeline_of
 from isamap.report.page.trace import trace_json
 from isamap.report.page.traffic import access_rows, levels_by_model, levels_by_program, with_links
@@ -115,10 +115,7 @@ def trace_of(request: Request, compilation: Compilation, recorded: Recorded | No
 
 @full_collection_put_off()
 def report_of(
-    request: Request,
-    compilation: Compilation,
-    found: Recorded | None,
-    watch: Watch = lambda _: None,
+    request: Request, compilation: Compilation, found: Recorded | None, watch: Watch = lambda _: None
 ) -> Report:
     """Return the report. Of several schedules for parts of the sizes it shows the last one."""
     made = Made.of(request, compilation)

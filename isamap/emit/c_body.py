@@ -39,8 +39,8 @@ from isamap.lower.program import (
     Share,
     Value,
 )
-from isamap.lower.shares import Counted, counted
 from isamap.lower.walk import has_loop
+from isamap.lower.work_slices import Counted, counted
 from isamap.machine import Machine
 from isamap.machine.allowed import is_vector_type
 from isamap.source.records import dataclass

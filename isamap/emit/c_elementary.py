@@ -36,7 +36,7 @@ from isamap.ir import BOOL, F32, OPS, Assign, Call, Const, Expr, Index, Instruct
 from isamap.kernels import list_functions
 from isamap.machine import ANSWERS, PARTS, EmitCall
 from isamap.source.records import dataclass, replace
-from isamap.syntax.functions import definition
+from isamap.syntax.function_library import definition
 
 FUNCTIONS = tuple(name for name in list_functions() if name in OPS)
 """The operations of the language that the library defines."""

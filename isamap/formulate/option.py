@@ -11,9 +11,9 @@ from isamap.formulate.flows import with_flows
 from isamap.formulate.frame import Frame
 from isamap.formulate.fusable import fusions
 from isamap.formulate.hierarchy import Memories
-from isamap.formulate.layout import lay_out
 from isamap.formulate.line_crossings import with_crossings
 from isamap.formulate.load_costs import held_of, input_of, read_beside, with_reads
+from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import Expr, Index, Kernel, strict_forbids, typical_value
 from isamap.ir.index import ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes, line_hints
@@ -37,11 +37,7 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
         taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
     taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
     cold = tuple(
-        replace(
-            o,
-            cold=frame.is_cold(number, o.tensor),
-            fresh_bytes=frame.fresh_bytes(number, o.tensor),
-        )
+        replace(o, cold=frame.is_cold(number, o.tensor), fresh_bytes=frame.fresh_bytes(number, o.tensor))
         for o in option.operands
     )
     known = with_streams(replace(option, operands=cold), frame.memories)
@@ -49,12 +45,7 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
 
 
 def option_of(
-    tile: Tile,
-    search: MoveSearch,
-    kernel: Kernel,
-    profile: Mapping[str, int],
-    *,
-    prices_copies: bool = True,
+    tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int], *, prices_copies: bool = True
 ) -> NestOption | None:
     """Return the mapping with its costs; None when an operand can be loaded neither in place nor from a buffer.
 

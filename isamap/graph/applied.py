@@ -14,8 +14,8 @@ import numpy as np
 
 from isamap.graph.graph import Array, Graph, Node
 from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted
+from isamap.graph.model_program import Passed
 from isamap.graph.pending import Pointwise
-from isamap.graph.program import Passed
 from isamap.graph.terms import NotTaken, Term, cast, number, wide
 from isamap.ir import DTYPES, round_to
 

@@ -18,13 +18,13 @@ from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
 from isamap.emit.c_interface import clean
 from isamap.emit.c_names import Names, storage_type
 from isamap.graph.graph_file import weights_of
+from isamap.graph.model_program import Call, Move, Passed, Port, Program
 from isamap.graph.pitches import apart_bytes
 from isamap.graph.planning import LINE_BYTES, Plan
-from isamap.graph.program import Call, Move, Passed, Port, Program
 from isamap.ir import DTYPES
 from isamap.machine import Machine
 from isamap.machine.allowed import told
-from isamap.plan.devices import Phase
+from isamap.plan.device_plan import Phase
 from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
 

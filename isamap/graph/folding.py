@@ -9,8 +9,8 @@ from importlib import import_module
 from math import prod
 from typing import Any
 
-from isamap.graph.functions import to_proto
 from isamap.graph.graph import Array, Graph, Model, Node
+from isamap.graph.onnx_functions import to_proto
 from isamap.graph.terms import NotTaken
 
 MOST_ELEMENTS = 1 << 24

@@ -20,8 +20,8 @@ import numpy as np
 
 from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
+from isamap.graph.model_program import Call, Move, Passed, Port, Program, Step, reads_of, writes_of
 from isamap.graph.moves import MOST_AXES, is_sound
-from isamap.graph.program import Call, Move, Passed, Port, Program, Step, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.source import (

@@ -11,18 +11,18 @@ from pathlib import Path
 
 import numpy as np
 
+from isamap.graph.elementwise_fusion import Fuse, Open, fused, reads_of, writes_of
 from isamap.graph.folding import Room
-from isamap.graph.fusing import Fuse, Open, fused, reads_of, writes_of
 from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
 from isamap.graph.lowering import Lowering, Taken, known_names
 from isamap.graph.making import Making, Value
+from isamap.graph.model_program import Passed, Port, Program
+from isamap.graph.model_program import reads_of as program_reads
+from isamap.graph.model_program import writes_of as program_writes
+from isamap.graph.node_scope import Names, Scope
+from isamap.graph.onnx_files import read_model
 from isamap.graph.pending import Written
-from isamap.graph.program import Passed, Port, Program
-from isamap.graph.program import reads_of as program_reads
-from isamap.graph.program import writes_of as program_writes
 from isamap.graph.quantising import LEAST_OPSET, RUNTIMES, with_integer_operators
-from isamap.graph.reading import read_model
-from isamap.graph.scope import Names, Scope
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import in_type, size_bytes, type_of
 from isamap.source import Diagnostic, MissingWords, UsageProblem, is_device

@@ -22,12 +22,12 @@ from isamap.driver.deviation import Deviation, find_deviation
 from isamap.driver.oracle import Expected
 from isamap.driver.verifying import Judged, comparisons
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.compiling import CompiledModel, Library
 from isamap.graph.graph import Array
+from isamap.graph.group_prices import CALL_NS
 from isamap.graph.importing import Trace
 from isamap.graph.making import Value
-from isamap.graph.pricing import CALL_NS
-from isamap.graph.program import Call, Passed, Program, reads_of, writes_of
+from isamap.graph.model_library import CompiledModel, Library
+from isamap.graph.model_program import Call, Passed, Program, reads_of, writes_of
 from isamap.graph.types import size_bytes, stored
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine

@@ -13,15 +13,15 @@ from itertools import zip_longest
 from typing import Protocol
 
 from isamap.graph.applied import Applied, NeedsConstant
+from isamap.graph.elementwise_fusion import Open, writes_of
 from isamap.graph.folding import Room, fold
-from isamap.graph.functions import check_node, function_of, with_attributes
-from isamap.graph.fusing import Open, writes_of
 from isamap.graph.graph import Array, Function, Graph, Model, Node, Signature
 from isamap.graph.making import Making, OutOfOrder, Value
+from isamap.graph.model_program import Move
+from isamap.graph.node_scope import Names, Scope
+from isamap.graph.onnx_functions import check_node, function_of, with_attributes
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.program import Move
-from isamap.graph.scope import Names, Scope
 from isamap.graph.terms import NotTaken
 from isamap.source import IsamapError
 

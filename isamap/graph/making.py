@@ -15,9 +15,9 @@ from math import prod
 import numpy as np
 
 from isamap.graph.graph import Array
+from isamap.graph.model_program import Move, Passed
 from isamap.graph.moves import is_sound
 from isamap.graph.pending import Border, Pointwise, Written
-from isamap.graph.program import Move, Passed
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import stored, type_of
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from isamap.graph.program import Move, Passed
+from isamap.graph.model_program import Move, Passed
 from isamap.graph.types import size_bytes
 
 Numbers = Sequence[int]

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from isamap.graph.fusing import Open, finished, fused, reads_of, writes_of
-from isamap.graph.grouping import Writer, nodes_of
+from isamap.graph.elementwise_fusion import Open, finished, fused, reads_of, writes_of
+from isamap.graph.group_prices import Prices, lines, near_of, no_kernel
+from isamap.graph.kernel_groups import Writer, nodes_of
+from isamap.graph.model_program import Step
+from isamap.graph.model_program import writes_of as written_by
 from isamap.graph.planning import LINE_BYTES
-from isamap.graph.pricing import Prices, lines, near_of, no_kernel
-from isamap.graph.program import Step
-from isamap.graph.program import writes_of as written_by
 from isamap.graph.types import size_bytes
 from isamap.plan.graph_check import check_graph_plan, lives
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group

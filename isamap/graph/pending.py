@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
+from isamap.graph.model_program import Call, Passed
 from isamap.graph.patterns import Strides, broadcast, merged, reshaped
-from isamap.graph.program import Call, Passed
 
 PLACE = re.compile("«([0-9]+)»")
 

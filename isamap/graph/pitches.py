@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from isamap.graph.program import Call, Passed, Program, reads_of, writes_of
+from isamap.graph.model_program import Call, Passed, Program, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes

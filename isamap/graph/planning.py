@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from isamap.graph.model_program import Call, Program, reads_of, writes_of
 from isamap.graph.pitches import room_bytes
-from isamap.graph.program import Call, Program, reads_of, writes_of
 from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.memory.allocation import pack
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from isamap.graph.group_prices import Prices, lines, near_of
+from isamap.graph.model_program import Call, Program, Step, reads_of, writes_of
 from isamap.graph.partition import Partition, packed
-from isamap.graph.pricing import Prices, lines, near_of
-from isamap.graph.program import Call, Program, Step, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.plan.graphs import GraphNode, GraphProblem, Group
 from isamap.report.graph_picture import GraphView

@@ -13,7 +13,7 @@ from operator import sub
 from isamap.ir.equal_axes import shared_axes
 from isamap.ir.facts import Known, Site, find_sites
 from isamap.ir.nodes import Param, Read, Routine
-from isamap.ir.samples import Access, find_meeting
+from isamap.ir.small_sizes import Access, find_meeting
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 

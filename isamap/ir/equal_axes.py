@@ -18,7 +18,7 @@ from isamap.ir.facts import AxisAt, Known, Site
 from isamap.ir.index import Atom, Index
 from isamap.ir.nodes import Read
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
-from isamap.ir.samples import Access, listed_apart
+from isamap.ir.small_sizes import Access, listed_apart
 from isamap.source.records import dataclass, field, replace
 
 _OTHER = "'"

@@ -44,7 +44,7 @@ from isamap.ir.nodes import (
     Stmt,
 )
 from isamap.ir.prove import Facts, is_impossible, is_nonnegative, smallest_value
-from isamap.ir.samples import evaluate_on, grid, may_hold_on, sample_sizes
+from isamap.ir.small_sizes import evaluate_on, grid, may_hold_on, sample_sizes
 from isamap.ir.walk import reads, symbols_of_values
 from isamap.source import Diagnostic, Edit, Span
 from isamap.source.records import dataclass, field, replace

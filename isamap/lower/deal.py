@@ -21,8 +21,8 @@ from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, Share
-from isamap.lower.shares import counted, positions, share_of_pieces
 from isamap.lower.walk import substituted
+from isamap.lower.work_slices import counted, positions, share_of_pieces
 from isamap.source.records import dataclass, replace
 
 

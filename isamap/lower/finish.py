@@ -13,9 +13,9 @@ from math import gcd
 
 from isamap.ir import Index, Kernel
 from isamap.ir.index import ZERO
-from isamap.lower.passing import kept
 from isamap.lower.place import Place
 from isamap.lower.program import If, Names, Node
+from isamap.lower.scratchpad_epilogue import kept
 from isamap.lower.staging import Staged, copy_tiles
 from isamap.match import (
     MoveSearch,

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from isamap.ir import Kernel, Range, product
 from isamap.lower import shape
-from isamap.lower.chains import side_by_side
+from isamap.lower.chain_interleaving import side_by_side
 from isamap.lower.expand import expand_nest
 from isamap.lower.hoist import with_copies_in_front
 from isamap.lower.packed_operands import packing_program, symbols_of

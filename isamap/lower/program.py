@@ -241,7 +241,7 @@ class Share:
 
     Each part of the body is a loop nest, of which the `depths` outermost loops count its pieces. Iterations
     run in order, and each slice begins at the end of the previous one: counters continue, and nothing is
-    divided. `nth` counts the pieces of a slice that is lowered by itself (`isamap.lower.shares`).
+    divided. `nth` counts the pieces of a slice that is lowered by itself (`isamap.lower.work_slices`).
     """
 
     work: str

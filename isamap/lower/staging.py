@@ -20,12 +20,12 @@ from math import ceil, gcd, prod
 from isamap.ir import Index, Read, index_min
 from isamap.ir.domains import largest_value
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.fills import cleared_tile
+from isamap.lower.cell_fills import cleared_tile
 from isamap.lower.lines import Along, along_rows, by_lines, sunk
 from isamap.lower.place import Place, divides, left_inside
 from isamap.lower.program import Block, Buffer, For, If, Issue, Names, Node
 from isamap.lower.tile_copies import copy_tile
-from isamap.lower.turning import joined_loops, turned_by, turned_tiles
+from isamap.lower.transposed_tiles import joined_loops, turned_by, turned_tiles
 from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
@@ -179,12 +179,7 @@ def copy_tiles(
 
 
 def _windows_filled(
-    staged: Staged,
-    tile: Tile,
-    loops: tuple[LoopStep, ...],
-    place: Place,
-    search: MoveSearch,
-    names: Names,
+    staged: Staged, tile: Tile, loops: tuple[LoopStep, ...], place: Place, search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
     """Loops that copy all that windows hold: of each plane its first tap, as far as its last one reaches."""
     axes = {axis.name: axis for axis in tile.axes}

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from isamap.ir import Index, index_min
+from isamap.lower.cell_fills import cleared_tile, covered
 from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
-from isamap.lower.fills import cleared_tile, covered
-from isamap.lower.passing import passing
 from isamap.lower.place import Place, at_least
 from isamap.lower.program import Condition, If, Names, Node, Value
-from isamap.lower.turning import turned_by
+from isamap.lower.scratchpad_epilogue import passing
+from isamap.lower.transposed_tiles import turned_by
 from isamap.match import (
     OFFSET,
     Copy,

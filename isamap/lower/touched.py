@@ -39,7 +39,7 @@ from isamap.lower.program import (
     Share,
     Tensor,
 )
-from isamap.lower.shares import spelled_out
+from isamap.lower.work_slices import spelled_out
 from isamap.machine import Machine
 from isamap.source.records import dataclass
 from isamap.transform import reads, statements, symbols

@@ -14,7 +14,7 @@ from itertools import product
 from math import prod
 
 from isamap.ir import F64, Const, Index, Instruction, MemoryDecl, Module, Operand, Param
-from isamap.ir.samples import sample_sizes
+from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import allowed
 from isamap.machine.calls import (
     Surroundings,

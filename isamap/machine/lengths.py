@@ -32,7 +32,7 @@ from isamap.machine.emit_nodes import (
 from isamap.machine.emulators import cpu_at
 from isamap.machine.masks import with_masks_set
 from isamap.machine.model import Machine, MachineInstruction, Memory
-from isamap.machine.rows import with_whole_tiles
+from isamap.machine.row_moves import with_whole_tiles
 from isamap.machine.target_fields import Length
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import replace

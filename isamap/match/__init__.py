@@ -4,11 +4,8 @@ from isamap.match.mappings.enumerate import find_mappings, statement_mappings
 from isamap.match.mappings.groups import GroupMapping, find_groups
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Mapping, is_simple, statement_text
 from isamap.match.mappings.validity import Violation, first_violation
-from isamap.match.moves.blocks import find_block, find_tiles_block
 from isamap.match.moves.chains import Movement, issued_ns, steps_of
-from isamap.match.moves.joined import address_steps, joined, tiles_along
-from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
-from isamap.match.moves.passing import (
+from isamap.match.moves.epilogue_moves import (
     Between,
     WayOut,
     beside,
@@ -20,6 +17,8 @@ from isamap.match.moves.passing import (
     through,
     way_out,
 )
+from isamap.match.moves.joined import address_steps, joined, tiles_along
+from isamap.match.moves.movement import choices, in_scratchpad, movements, tile_of
 from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
@@ -46,6 +45,7 @@ from isamap.match.moves.transfers import (
     shown_axes,
     transfer_ns,
 )
+from isamap.match.moves.transposed_blocks import find_block, find_tiles_block
 from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
 from isamap.match.operand_loads.load_request import (
     BlockMove,
@@ -67,15 +67,6 @@ from isamap.match.proofs.proof import Proof, prove
 from isamap.match.refusals.refuse import lacking_abilities, refusals
 from isamap.match.refusals.rejection import LACKING, REASONS, Rejection
 from isamap.match.refusals.remedies import Fix, Gain, fixes, improving_rewrites
-from isamap.match.tiles.held_sums import (
-    Written,
-    in_register,
-    own_sum,
-    start_of_sum,
-    sum_of_lanes,
-    tiles_apart,
-    written_by,
-)
 from isamap.match.tiles.operand_tiles import (
     OFFSET,
     OperandTile,
@@ -91,9 +82,18 @@ from isamap.match.tiles.operand_tiles import (
     sums_can_be_padded,
     tensor_strides,
 )
+from isamap.match.tiles.overlapping_windows import Window, windows_of
 from isamap.match.tiles.sum_starts import begun_by, held_beginning
 from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, walk_of
-from isamap.match.tiles.windows import Window, windows_of
+from isamap.match.tiles.written_values import (
+    Written,
+    in_register,
+    own_sum,
+    start_of_sum,
+    sum_of_lanes,
+    tiles_apart,
+    written_by,
+)
 
 __all__ = [
     "LACKING",

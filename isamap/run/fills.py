@@ -42,7 +42,7 @@ from isamap.ir import (
     iterations_apart,
     typical_value,
 )
-from isamap.ir.arguments import SAMPLES, sample_arguments
+from isamap.ir.argument_samples import SAMPLES, sample_arguments
 from isamap.ir.domains import drawn_values
 from isamap.ir.facts import Site, find_sites
 from isamap.ir.walk import symbols, walk

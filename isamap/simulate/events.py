@@ -16,7 +16,7 @@ from sys import maxsize
 from isamap.ir import Index
 from isamap.lower.lower import lower
 from isamap.lower.program import LoweredProgram
-from isamap.lower.shares import is_met
+from isamap.lower.work_slices import is_met
 from isamap.machine import Machine
 from isamap.machine.timings import IN_FLIGHT
 from isamap.plan.problem import Problem

@@ -24,7 +24,7 @@ from isamap.lower.program import (
     Node,
     RegisterRef,
 )
-from isamap.lower.shares import by_one_thread, dense_numbers
+from isamap.lower.work_slices import by_one_thread, dense_numbers
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import Runs, banks_of
 from isamap.simulate.machine_time import Step, Touch, Varying

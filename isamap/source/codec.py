@@ -35,7 +35,7 @@ OWN_MODULES = (
     "isamap.ir.nodes:",
     "isamap.lower.program:",
     "isamap.machine.",
-    "isamap.match.tiles.windows:",
+    "isamap.match.tiles.overlapping_windows:",
     "isamap.plan.",
     "isamap.scheduler.",
     "isamap.source.diagnostic:",

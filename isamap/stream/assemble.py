@@ -7,12 +7,12 @@ from itertools import islice
 from isamap.lower.program import LoweredProgram
 from isamap.machine import Machine
 from isamap.source import Diagnostic, UsageProblem
-from isamap.stream.layout import ALIGNMENT, aligned, end_of, lay_out, main_memory, memory_sizes
+from isamap.stream.encoding import encode_all, encode_end
+from isamap.stream.memory_layout import ALIGNMENT, aligned, end_of, lay_out, main_memory, memory_sizes
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import lay_out_tables, places_in
 from isamap.stream.tokens import assign_tokens
 from isamap.stream.unroll import MOST_COMMANDS, unroll
-from isamap.stream.words import encode_all, encode_end
 
 
 def assemble(

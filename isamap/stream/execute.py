@@ -21,10 +21,10 @@ from isamap.source.records import dataclass, field
 from isamap.stream.accesses import accesses, bytes_of, span_of
 from isamap.stream.command import Place, Register, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed
+from isamap.stream.encoding import decode, decode_end
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.queues import in_queues
 from isamap.stream.tables import contents_of
-from isamap.stream.words import decode, decode_end
 
 Array = NDArray[Any]
 

@@ -12,10 +12,10 @@ from isamap.ir import Instruction
 from isamap.machine import Machine
 from isamap.stream.bundles import Run
 from isamap.stream.command import Command, Place, Register
-from isamap.stream.layout import StreamArray
+from isamap.stream.encoding import END, decode_end, runs_of
+from isamap.stream.memory_layout import StreamArray
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.tables import contents_of
-from isamap.stream.words import END, decode_end, runs_of
 
 MOST_TEXT = 44
 """Longer lines do not move the comments of all others."""

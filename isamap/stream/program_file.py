@@ -22,7 +22,7 @@ from isamap.ir.dtypes import DTYPES
 from isamap.machine.encoding_fields import LEAST_BITS, MOST_BITS
 from isamap.source import Diagnostic, VerificationFailed, read_json
 from isamap.source.records import dataclass, replace
-from isamap.stream.layout import StreamArray
+from isamap.stream.memory_layout import StreamArray
 from isamap.stream.tables import StreamTable
 
 MAGIC = b"ISAMPROG"
@@ -183,12 +183,7 @@ def _array(entry: dict[str, Any]) -> StreamArray:
     if role not in ("in", "out", "inout", "buffer"):
         raise ValueError(role)
     return StreamArray(
-        str(entry["name"]),
-        role,
-        str(entry["memory"]),
-        DTYPES[entry["type"]],
-        shape,
-        _whole(entry["offset"]),
+        str(entry["name"]), role, str(entry["memory"]), DTYPES[entry["type"]], shape, _whole(entry["offset"])
     )
 
 

@@ -14,9 +14,9 @@ from isamap.source import Diagnostic, VerificationFailed
 from isamap.source.records import dataclass, field
 from isamap.stream.accesses import accesses
 from isamap.stream.command_words import Placed
+from isamap.stream.encoding import END
 from isamap.stream.order import NEVER, Clock, Touched, later
 from isamap.stream.tokens import Pairs, waiting
-from isamap.stream.words import END
 
 
 def in_queues(placed: Sequence[Placed], end: Placed | None, machine: Machine) -> Iterator[Placed]:

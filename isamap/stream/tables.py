@@ -11,7 +11,7 @@ from isamap.machine import Machine
 from isamap.source.records import dataclass
 from isamap.stream.command import Command
 from isamap.stream.command_words import entries_of
-from isamap.stream.layout import ALIGNMENT, aligned
+from isamap.stream.memory_layout import ALIGNMENT, aligned
 
 
 @dataclass(frozen=True, slots=True)

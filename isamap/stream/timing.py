@@ -19,11 +19,11 @@ from isamap.source.records import dataclass, field
 from isamap.stream.accesses import Access, accesses
 from isamap.stream.command import Command, bound_instruction, extents, integers
 from isamap.stream.command_words import Placed
+from isamap.stream.encoding import END, decode, decode_end
 from isamap.stream.order import Touched
 from isamap.stream.program_file import ProgramFile
 from isamap.stream.queues import QueueRun
 from isamap.stream.tables import contents_of
-from isamap.stream.words import END, decode, decode_end
 
 
 @dataclass(frozen=True, slots=True)

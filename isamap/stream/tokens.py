@@ -15,8 +15,8 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field
 from isamap.stream.accesses import Access, accesses
 from isamap.stream.command import Command
+from isamap.stream.encoding import END
 from isamap.stream.order import NEVER, Clock, Touched, later
-from isamap.stream.words import END
 
 Tokens = frozenset[tuple[str, str]]
 Pairs = dict[tuple[str, str], list[tuple[int, int]]]

@@ -27,7 +27,7 @@ from isamap.lower.program import (
     RegisterRef,
     Value,
 )
-from isamap.lower.shares import by_one_thread, dense_numbers, is_met
+from isamap.lower.work_slices import by_one_thread, dense_numbers, is_met
 from isamap.machine import Machine, MachineInstruction
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, field
@@ -41,7 +41,7 @@ from isamap.stream.command import (
     free_axis,
     integers,
 )
-from isamap.stream.layout import StreamArray
+from isamap.stream.memory_layout import StreamArray
 
 MOST_COMMANDS = 1_000_000
 

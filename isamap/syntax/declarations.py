@@ -33,7 +33,7 @@ from isamap.ir.nodes import (
 from isamap.source.records import dataclass, field
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement
-from isamap.syntax.functions import Library, resolve_function
+from isamap.syntax.function_library import Library, resolve_function
 from isamap.syntax.indices import resolve_constraint, resolve_index
 from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
 

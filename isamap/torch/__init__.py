@@ -7,7 +7,7 @@ print(isamap.torch.explain(model, inputs))
 
 from __future__ import annotations
 
-from isamap.torch.compiling import backend
+from isamap.torch.dynamo_backend import backend
 from isamap.torch.explanation import Explanation, explain
 
 __all__ = ["Explanation", "backend", "explain"]

@@ -13,9 +13,9 @@ from math import prod
 from typing import Any
 
 from isamap.graph.terms import NotTaken
-from isamap.torch.convolutions import convolution, convolution_backward
-from isamap.torch.recurrent import RECURRENT
-from isamap.torch.writing import Axes, Filled, Several, Writer, own_axes, shape_of, wide_of
+from isamap.torch.convolution_kernels import convolution, convolution_backward
+from isamap.torch.kernel_statements import Axes, Filled, Several, Writer, own_axes, shape_of, wide_of
+from isamap.torch.recurrent_kernels import RECURRENT
 
 
 def _product(node: Any, to: Writer, at: Axes, element: str, first: int = 0) -> None:

@@ -13,9 +13,9 @@ from importlib import import_module
 from typing import Any
 
 from isamap.source import Diagnostic, UsageProblem
-from isamap.torch.compiling import compiler
+from isamap.torch.dynamo_backend import compiler
 from isamap.torch.kernels import Options
-from isamap.torch.program import Program, Ran
+from isamap.torch.unit_order import Program, Ran
 
 
 @dataclass(frozen=True, slots=True)

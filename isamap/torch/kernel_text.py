@@ -20,10 +20,10 @@ from isamap.ir import print_routine
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.torch.anchors import ANCHORS, SEVERAL
-from isamap.torch.graph import base_of, is_result, lying, name_of, promoted
-from isamap.torch.groups import Group, is_used_outside
+from isamap.torch.fx_groups import Group, is_used_outside
+from isamap.torch.fx_nodes import base_of, is_result, lying, name_of, promoted
+from isamap.torch.kernel_statements import own_axes, wide_of
 from isamap.torch.pointwise import terms_of, value_of
-from isamap.torch.writing import own_axes, wide_of
 from isamap.transform.inlining import inlined
 
 

@@ -10,8 +10,8 @@ from typing import Any
 from isamap.driver import ahead
 from isamap.driver.api import compile as compile_kernel
 from isamap.driver.api import is_kept, kept_key
+from isamap.driver.model_rewrites import has_temporaries
 from isamap.driver.options import given_flag
-from isamap.driver.passes import has_temporaries
 from isamap.driver.runnable import CompiledKernel
 from isamap.driver.side_by_side import all_jobs
 from isamap.source import Diagnostic, IsamapError, UsageProblem

@@ -16,9 +16,9 @@ from isamap.graph.graph import Array, Attribute, Node
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES, OPS
-from isamap.torch.convolutions import for_each_axis
-from isamap.torch.graph import RESHAPES, is_result, lying, name_of
-from isamap.torch.terms import first_of
+from isamap.torch.convolution_kernels import for_each_axis
+from isamap.torch.fx_nodes import RESHAPES, is_result, lying, name_of
+from isamap.torch.node_types import first_of
 
 FLOATS = frozenset(("bf16", "f32", "f64"))
 

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isamap.driver.runnable import CompiledKernel
-from isamap.torch.graph import name_of, seen_through
-from isamap.torch.groups import Group
+from isamap.torch.fx_groups import Group
+from isamap.torch.fx_nodes import name_of, seen_through
 from isamap.torch.kernel_text import Passed, Text
-from isamap.torch.recurrent import RECURRENT
+from isamap.torch.recurrent_kernels import RECURRENT
 
 _MATRICES: Mapping[str, tuple[int, ...]] = {
     "mm.default": (1,),

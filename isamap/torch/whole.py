@@ -19,17 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.compiling import CompiledModel, How, compile_whole
 from isamap.graph.graph import Attribute, Graph, Model, Node, Signature
 from isamap.graph.importing import lower_model
+from isamap.graph.model_library import CompiledModel, How, compile_whole
 from isamap.graph.terms import NotTaken
 from isamap.source import IsamapError
-from isamap.torch.graph import is_result, is_view, lying, name_of, seen_through
+from isamap.torch.fx_nodes import is_result, is_view, lying, name_of, seen_through
 from isamap.torch.kernels import Options
 from isamap.torch.operators import OPERATIONS, PARTS, Translated, Translation, array_of
 from isamap.torch.packing import Contents, version_of, weights_of
-from isamap.torch.program import Program, Ran, make_program, ran_of
-from isamap.torch.running import Values, as_foretold, making
+from isamap.torch.program_runner import Values, as_foretold, making
+from isamap.torch.unit_order import Program, Ran, make_program, ran_of
 
 MOST_MADE = 8
 """The limit on rebuilding a library. Weights that change more often are packed kernel by kernel."""

@@ -21,7 +21,7 @@ from isamap.machine import EmitNothing, Machine, MachineInstruction, caches_from
 from isamap.run.clocking import ARENA, Timed
 from isamap.source.numbers import Spread
 from isamap.source.records import dataclass, replace
-from isamap.tune.figures import BandwidthFigure
+from isamap.tune.measured_parameters import BandwidthFigure
 from isamap.tune.profile import ACCESSES
 
 UNROLLED = 8

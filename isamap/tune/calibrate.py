@@ -27,7 +27,8 @@ from isamap.source.numbers import Spread
 from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, bandwidth_figures, stream_source, streams
 from isamap.tune.clocked import CANNOT, copies, has_two_processors, thread_files, time_copy, timed_threads
-from isamap.tune.figures import (
+from isamap.tune.instruction_times import Asked, ask, figure, timed
+from isamap.tune.measured_parameters import (
     CacheFigure,
     InstructionFigure,
     PackingFigure,
@@ -37,7 +38,6 @@ from isamap.tune.figures import (
     Unmeasured,
     UnmeasuredPacking,
 )
-from isamap.tune.instruction_times import Asked, ask, figure, timed
 from isamap.tune.overlay import lay_over, with_caches
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.real_caches import (

@@ -43,8 +43,8 @@ from isamap.source.numbers import Spread
 from isamap.source.records import dataclass, replace
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
-from isamap.tune.figures import PackingFigure
 from isamap.tune.instruction_times import numbers
+from isamap.tune.measured_parameters import PackingFigure
 
 # What costs a calibration one figure, and not all that was measured before. A missing compiler is for all.
 CANNOT = (NoMapping, Infeasible, RunProblem, CompilerRefused)

@@ -26,7 +26,7 @@ from isamap.run.clocking import Timed
 from isamap.run.conformance_cases import meets
 from isamap.source.numbers import Spread
 from isamap.source.records import dataclass
-from isamap.tune.figures import InstructionFigure
+from isamap.tune.measured_parameters import InstructionFigure
 
 _REGISTER_BYTES = 64
 _MOST_TRIED = 4096

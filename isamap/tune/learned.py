@@ -23,7 +23,7 @@ from isamap.plan.trial import Trial
 from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, shown
 from isamap.source.records import dataclass
 from isamap.tune.features import FEATURES, FEATURES_VERSION, described
-from isamap.tune.trees import Forest, forest_json, read_forest
+from isamap.tune.regression_trees import Forest, forest_json, read_forest
 
 FORMAT = 1
 MOST_BYTES = 16 << 20

@@ -18,7 +18,7 @@ from isamap.report.columns import bytes_text
 from isamap.source import Diagnostic
 from isamap.source.numbers import Spread
 from isamap.source.records import dataclass, replace
-from isamap.tune.figures import CacheFigure, InstructionFigure, Params
+from isamap.tune.measured_parameters import CacheFigure, InstructionFigure, Params
 from isamap.tune.profile import Profile
 
 

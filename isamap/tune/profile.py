@@ -16,7 +16,7 @@ from isamap.machine.processor import Cpu
 from isamap.source import Diagnostic, Source, UsageProblem, read_json, shown
 from isamap.source.numbers import Spread
 from isamap.source.records import asdict, dataclass, fields
-from isamap.tune.figures import (
+from isamap.tune.measured_parameters import (
     BandwidthFigure,
     CacheFigure,
     InstructionFigure,
@@ -154,11 +154,7 @@ def _content(profile: Profile) -> dict[str, Any]:
             for b in profile.bandwidths
         ],
         "packing": [
-            {
-                "way": p.way,
-                "element_bytes": p.element_bytes,
-                "ns_per_element": _spread_json(p.ns_per_element),
-            }
+            {"way": p.way, "element_bytes": p.element_bytes, "ns_per_element": _spread_json(p.ns_per_element)}
             for p in profile.packing
         ],
         **_known(profile),

@@ -34,7 +34,7 @@ from isamap.run.clocking import Timed
 from isamap.source.numbers import Spread
 from isamap.source.records import replace
 from isamap.tune.bandwidth import Stream, widest_moves
-from isamap.tune.figures import BandwidthFigure, CacheFigure
+from isamap.tune.measured_parameters import BandwidthFigure, CacheFigure
 
 # How much of a cache is read in sequence without misses, though the system puts pages of 4 KiB anywhere: of a
 # full one, every other set has more lines than ways. Working sets may take as much of it in the cost model.

@@ -28,8 +28,8 @@ from isamap.scheduler.answer import schedule
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import replace
 from isamap.tune.clocked import CANNOT, Clocked
-from isamap.tune.figures import RowFigure, RowReading, Unmeasured
 from isamap.tune.instruction_times import numbers
+from isamap.tune.measured_parameters import RowFigure, RowReading, Unmeasured
 from isamap.tune.row_times import FEW, MANY, WIDEST, Near, Product, Took, row_figure
 
 # Elements of a row of B, and of A, times odd numbers: rows begin in different sets of caches and of pages. A

@@ -38,12 +38,12 @@ from isamap.scheduler.answer import schedule
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.summing import SWEPT
 from isamap.scheduler.effects.analytic import AnalyticModel
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass, replace
 from isamap.tune.clocked import CANNOT, Clocked
-from isamap.tune.figures import PieceFigure, StreamFigure, Unmeasured
 from isamap.tune.instruction_times import numbers
+from isamap.tune.measured_parameters import PieceFigure, StreamFigure, Unmeasured
 
 T = TypeVar("T")
 K = 2048

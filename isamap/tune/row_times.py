@@ -14,7 +14,7 @@ from statistics import median
 
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass, replace
-from isamap.tune.figures import RowFigure, RowReading
+from isamap.tune.measured_parameters import RowFigure, RowReading
 
 WIDEST = 8  # issues along a piece
 FEW, MANY = 4, 16  # rows of A: what comes from afar counts most, or what is computed

@@ -26,7 +26,7 @@ from isamap.tune.evaluating import Record
 from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
 from isamap.tune.learned import MODEL, Trained
 from isamap.tune.measured import PROCESSOR_TIME
-from isamap.tune.trees import LEAF, Forest, Tree
+from isamap.tune.regression_trees import LEAF, Forest, Tree
 from isamap.version import __version__
 
 # Evaluators that ran the code.

@@ -12,9 +12,9 @@ from isamap.plan.cost.intervals import Boxes
 from isamap.plan.decisions import parallel_of, prefetch_of
 from isamap.plan.problem import TileAxis, TileOperand
 from isamap.scheduler.conflicts.scratch_causes import least_lack, relief_bytes
-from isamap.scheduler.deciding.crossing import STAGES
 from isamap.scheduler.deciding.orders import Pairs, first_order
 from isamap.scheduler.deciding.per_operand import open_values, staged_by
+from isamap.scheduler.deciding.software_pipelining import STAGES
 from isamap.scheduler.deciding.space import MAX_UNROLLED, RegisterBlock, Space, issues_along, live_tiles
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.translation.constraints import Is, may_be_met

@@ -19,7 +19,7 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.conflicts.causes import cause_of, other_mappings, too_few_registers, unloadable
 from isamap.scheduler.conflicts.scratch_causes import too_small_scratchpads
-from isamap.scheduler.deciding.dealing import part_options
+from isamap.scheduler.deciding.partitioning import part_options
 from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import MAX_UNROLLED, Assignment, Space, issues_along
 from isamap.scheduler.deciding.summing import may_unroll

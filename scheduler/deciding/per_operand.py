@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule
-from isamap.scheduler.deciding import copy_orders, crossing, prefetching
+from isamap.scheduler.deciding import copy_orders, prefetching, software_pipelining
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.translation.constraints import Constraint
 from isamap.source.records import dataclass
@@ -50,11 +50,11 @@ class PerOperand:
 KINDS: tuple[PerOperand, ...] = (
     # It rarely pays: left to the solver and to long searches.
     PerOperand(
-        crossing.crossings,
-        crossing.crossing_constraints,
-        crossing.across_turns,
-        crossing.crossings_of,
-        staged=crossing.staged_if_crossed,
+        software_pipelining.crossings,
+        software_pipelining.crossing_constraints,
+        software_pipelining.across_turns,
+        software_pipelining.crossings_of,
+        staged=software_pipelining.staged_if_crossed,
         tried=False,
     ),
     PerOperand(

@@ -11,10 +11,10 @@ from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Thresho
 from isamap.plan.placement import Buffer
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.plan.schedule import NestSchedule, Stage, slots_of
-from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.option_view import Choices
+from isamap.scheduler.deciding.software_pipelining import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.sums import summed_axis
-from isamap.scheduler.deciding.windows import in_window, reaches_of, tiles_in_window
+from isamap.scheduler.deciding.window_buffers import in_window, reaches_of, tiles_in_window
 from isamap.scheduler.memory.allocation import pack
 from isamap.scheduler.translation.constraints import AtMost
 from isamap.source.records import replace

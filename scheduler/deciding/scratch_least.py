@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import product
 
-from isamap.scheduler.deciding.crossing import is_crossed
 from isamap.scheduler.deciding.orders import first_order
 from isamap.scheduler.deciding.per_operand import least_values
+from isamap.scheduler.deciding.software_pipelining import is_crossed
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import sum_choices
 

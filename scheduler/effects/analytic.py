@@ -9,8 +9,8 @@ from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.effect import Context
 from isamap.scheduler.effects.least import Way, ways
-from isamap.scheduler.effects.shares import Counts, Share, priced
 from isamap.scheduler.effects.table import EFFECTS
+from isamap.scheduler.effects.time_parts import Counts, Share, priced
 from isamap.source import added
 from isamap.source.records import dataclass
 

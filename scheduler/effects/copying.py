@@ -15,7 +15,7 @@ from isamap.plan.decisions import rows_of
 from isamap.plan.problem import Problem, TileOperand
 from isamap.scheduler.deciding.copy_orders import leaves_rows
 from isamap.scheduler.deciding.tiling import Tiling, usable_bytes, whole_bytes
-from isamap.scheduler.deciding.windows import filled_again
+from isamap.scheduler.deciding.window_buffers import filled_again
 from isamap.scheduler.effects.flowing import busy_ns, units, waiting
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import copying_afar, copying_shared

@@ -20,7 +20,7 @@ from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.levels import Misses, misses
 from isamap.scheduler.effects.register_blocks import block_sums
 from isamap.scheduler.effects.register_loads import busy, hints, loads
-from isamap.scheduler.effects.shares import Counts
+from isamap.scheduler.effects.time_parts import Counts
 from isamap.source.records import dataclass
 
 

@@ -18,11 +18,11 @@ from math import prod
 
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.problem import Flow, TileAxis, TileOperand
-from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
+from isamap.scheduler.deciding.software_pipelining import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
-from isamap.scheduler.deciding.windows import reaches_of
+from isamap.scheduler.deciding.window_buffers import reaches_of
 from isamap.scheduler.effects.last_results import last_results, left_by_sums, tiles_of
 from isamap.scheduler.effects.overlapping import entries
 from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, unit_ns

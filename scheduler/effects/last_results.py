@@ -7,7 +7,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Decision, times, total
 from isamap.plan.problem import Flow, TileOperand
-from isamap.scheduler.deciding.crossing import crossing, name_of
+from isamap.scheduler.deciding.software_pipelining import crossing, name_of
 from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.effects.parted_sums import longest_ns

@@ -19,9 +19,9 @@ from isamap.plan.cost import Const, Cost, largest, times, total
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, loops, reloads, whole_bytes
+from isamap.scheduler.effects.partial_lines import torn
 from isamap.scheduler.effects.residence import holds_all, starts
 from isamap.scheduler.effects.shared_lines import line_bytes_of, shared_by_copies
-from isamap.scheduler.effects.torn_lines import torn
 from isamap.source.records import dataclass
 
 

@@ -24,7 +24,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
-from isamap.scheduler.deciding.crossing import BESIDE, crossing, name_of
+from isamap.scheduler.deciding.software_pipelining import BESIDE, crossing, name_of
 from isamap.scheduler.deciding.tiling import Tiling
 
 

@@ -27,7 +27,6 @@ from isamap.plan.cost import Cost, largest, total
 from isamap.scheduler.effects.accumulators import in_and_out, least_in_and_out
 from isamap.scheduler.effects.bursts import shown
 from isamap.scheduler.effects.copying import least_beside, least_packing, packing, waits
-from isamap.scheduler.effects.crowding import crowded
 from isamap.scheduler.effects.effect import (
     Context,
     Effect,
@@ -39,16 +38,17 @@ from isamap.scheduler.effects.effect import (
     whole,
 )
 from isamap.scheduler.effects.fill_buffers import buffers_filled
-from isamap.scheduler.effects.leaks import leaks, least_leak
 from isamap.scheduler.effects.levels import one_after_another
-from isamap.scheduler.effects.pieces import beside_rows
+from isamap.scheduler.effects.overlap_inefficiency import leaks, least_leak
 from isamap.scheduler.effects.register_blocks import chains, loops_ns
 from isamap.scheduler.effects.register_loads import least_loads, pages
 from isamap.scheduler.effects.results import results_begun
 from isamap.scheduler.effects.revisits import revisits
-from isamap.scheduler.effects.same_sets import pieces_at_least
-from isamap.scheduler.effects.shares import Counts
+from isamap.scheduler.effects.row_conflict_misses import pieces_at_least
+from isamap.scheduler.effects.row_pieces import beside_rows
+from isamap.scheduler.effects.store_conflict_misses import crowded
 from isamap.scheduler.effects.streams import exposed
+from isamap.scheduler.effects.time_parts import Counts
 
 # --- figures that a machine may state ---------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from isamap.source import Diagnostic
 from isamap.source.codec import read, write
 
 GRACE_S = 5.0
-COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.solve", str(MEMORY_BYTES))
+COMMAND = (sys.executable, "-P", "-m", "isamap.scheduler.graphs.graph_solver", str(MEMORY_BYTES))
 
 Answer = TypeVar("Answer")
 

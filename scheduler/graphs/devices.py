@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from isamap.plan.devices import DevicePlan, DeviceProblem, Phase, cost_ns, needs_of
+from isamap.plan.device_plan import DevicePlan, DeviceProblem, Phase, cost_ns, needs_of
 from isamap.scheduler.graphs.asking import ask_for
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace

@@ -18,12 +18,12 @@ from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import loop_words
-from isamap.scheduler.deciding.dealing import part_cost, part_of
 from isamap.scheduler.deciding.orders import decisions_of
+from isamap.scheduler.deciding.partitioning import part_cost, part_of
 from isamap.scheduler.deciding.per_operand import decided_in
 from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.scheduler.deciding.summing import may_unroll
-from isamap.scheduler.nests.building import build_nest
+from isamap.scheduler.nests.nest_building import build_nest
 from isamap.scheduler.nests.normal import normal_form, within
 from isamap.source import added
 from isamap.source.records import replace

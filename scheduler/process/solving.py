@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from isamap.scheduler.process.exchange import RUNNING, Found, Limits, Search
 from isamap.scheduler.statement_model import NestModel, build_model, read_assignment
-from isamap.scheduler.translation.terms import TooLarge
+from isamap.scheduler.translation.linear_terms import TooLarge
 from isamap.source.records import dataclass, replace
 
 if TYPE_CHECKING:

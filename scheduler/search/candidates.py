@@ -12,12 +12,12 @@ from isamap.plan.decisions import mapping_of
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule
-from isamap.scheduler.deciding.dealing import part_cost, part_options
+from isamap.scheduler.deciding.partitioning import part_cost, part_options
 from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import may_unroll
-from isamap.scheduler.nests.building import build_nest
-from isamap.scheduler.search.floors import floors_of
+from isamap.scheduler.nests.nest_building import build_nest
+from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.source.records import dataclass, replace
 
 RECALLED = 32
@@ -83,10 +83,7 @@ def open_options(
         if not heeds(space) or not all(open_values(space).values()):
             continue
         blocks = space.register_blocks()
-        if blocks and set(fixed_names(fixed, nest.statement)) <= {
-            mapping_of(nest.statement),
-            *space.names(),
-        }:
+        if blocks and set(fixed_names(fixed, nest.statement)) <= {mapping_of(nest.statement), *space.names()}:
             cost, floor = _priced(problem, nest, space, model, blocks)
             start = starts.get((number, option.parts))
             found.append(OpenOption(number, space, cost, blocks, floor, start))

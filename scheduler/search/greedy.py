@@ -21,8 +21,8 @@ from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import refactored, sum_choices
 from isamap.scheduler.search.assembling import Solved, assemble, impossible
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.search.floors import costs_of, floors_of
 from isamap.scheduler.search.fusing import solve_all
+from isamap.scheduler.search.lower_bounds import costs_of, floors_of
 from isamap.source import Infeasible
 
 # How often all decisions are gone through, and how many register blocks of an option are tried in earnest.

@@ -23,8 +23,8 @@ from isamap.machine import Machine
 from isamap.plan.problem import NestOption, NestProblem, Problem, Start
 from isamap.plan.protocols import CostModel, FlooredModel
 from isamap.scheduler.search.candidates import Candidate, OpenOption, open_options
-from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.greedy import greedy_candidate
+from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import raised_floors
 from isamap.source import added
 from isamap.source.records import dataclass

@@ -17,9 +17,9 @@ from isamap.plan.schedule import Schedule
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.search.assembling import Solved, assemble
 from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
-from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.fusing import solve_groups
 from isamap.scheduler.search.greedy import descend, first_assignment, first_candidate, moves
+from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.source.records import replace
 
 # Of the blocks that promise most, how many are looked at for each schedule that is wanted.

@@ -24,7 +24,7 @@ from isamap.source.records import dataclass
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.translation.terms import Literal
+    from isamap.scheduler.translation.linear_terms import Literal
 
 Mask = NDArray[np.bool_]
 

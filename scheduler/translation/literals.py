@@ -10,23 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import floor
 from typing import TYPE_CHECKING
 
-from isamap.plan.cost import (
-    Assignment,
-    Cases,
-    Cost,
-    Decision,
-    OverBlocks,
-    decisions_in,
-    evaluate,
-    parts_of,
-)
-from isamap.scheduler.translation.terms import Term, chosen, equal, picked_sum, switched
+from isamap.plan.cost import Assignment, Cases, Cost, Decision, OverBlocks, decisions_in, evaluate, parts_of
+from isamap.scheduler.translation.linear_terms import Term, chosen, equal, picked_sum, switched
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.translation.terms import Literal
+    from isamap.scheduler.translation.linear_terms import Literal
 
 Values = Sequence[tuple["Literal", int]]
 """Ways to decide one thing that a cost tells apart: a literal that holds for it, and one of its values."""

@@ -27,8 +27,7 @@ from isamap.plan.cost import (
     parts_of,
     times,
 )
-from isamap.scheduler.translation.literals import Literals, by_value, over_blocks
-from isamap.scheduler.translation.terms import (
+from isamap.scheduler.translation.linear_terms import (
     Term,
     added,
     at_least,
@@ -43,12 +42,13 @@ from isamap.scheduler.translation.terms import (
     variable,
     weighted,
 )
+from isamap.scheduler.translation.literals import Literals, by_value, over_blocks
 from isamap.source.records import dataclass, field
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
 
-    from isamap.scheduler.translation.terms import Literal
+    from isamap.scheduler.translation.linear_terms import Literal
 
 
 # Into how many steps a factor is cut that is no whole number.

@@ -17,7 +17,7 @@ from isamap.machine import Machine, load_machine, missing_features
 from isamap.machine.processor import Cpu
 from isamap.source import Source
 from isamap.source.numbers import Spread
-from isamap.tune.figures import InstructionFigure
+from isamap.tune.measured_parameters import InstructionFigure
 from isamap.tune.profile import Profile
 
 HW = "x86-avx2"

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from words_in_c import given_arrays
 
+from isamap.driver.encoded_programs import compile_words
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words
 from isamap.emit.c import EmittedC, emit_commands
 from isamap.machine import Machine, load_machine
 from isamap.source import UsageProblem

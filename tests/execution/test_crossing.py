@@ -30,7 +30,7 @@ def crossed(made: Compilation) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "wanted"),
+    ("sizes", "expected"),
     [
         ({"M": 192, "N": 64, "K": 96}, {"c"}),
         ({"M": 100, "N": 130, "K": 71}, {"c"}),

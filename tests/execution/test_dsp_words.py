@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from own_reading import check_own_reading
 from vta_by_hand import Tables
 
+from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.ir import interpret
 from isamap.machine import Machine, load_machine
 from isamap.stream.listing import list_program

@@ -19,9 +19,9 @@ import pytest
 from gemmini_words import CASES, NAMES, started
 from words_in_c import given_arrays
 
+from isamap.driver.encoded_programs import compile_words
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words
 from isamap.emit.c import emit_commands
 from isamap.machine import load_machine
 from isamap.stream.program_file import write_program

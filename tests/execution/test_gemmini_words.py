@@ -19,9 +19,9 @@ from gemmini_by_hand import Gemmini
 from gemmini_words import CASES, EXAMPLES, NAMES, compiled, started
 from own_reading import check_own_reading
 
+from isamap.driver.encoded_programs import program_kernel, verify_program
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Size
-from isamap.driver.streams import program_kernel, verify_program
 from isamap.machine import Machine, load_machine
 from isamap.source import NoMapping
 from isamap.stream.execute import count_instructions

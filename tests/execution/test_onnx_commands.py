@@ -18,7 +18,7 @@ from onnx_models import Described, make
 
 from isamap.bench import models
 from isamap.cli import main
-from isamap.graph import compiling
+from isamap.graph import model_library
 from isamap.graph.making import Value
 from isamap.graph.operators import OPERATORS
 
@@ -123,16 +123,16 @@ def test_each_layer_of_a_right_model_is_as_its_nodes(
 def test_an_error_in_the_code_of_a_kernel_names_its_layer(
     saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    build = compiling.build_model
+    build = model_library.build_model
 
-    def spoiled(emitted: compiling.Emitted, *more: Any) -> Path:
+    def spoiled(emitted: model_library.Emitted, *more: Any) -> Path:
         (name,) = (n for n in emitted.files if n.startswith("conv_add") and n.endswith(".c"))
         head, _, rest = str(emitted.files[name]).rpartition("  return ")
         result = max(re.findall(r"args->(y[0-9]_?),", head))
         code = f"{head}  ((float *)args->{result})[5] += 0.5f;\n  return {rest}"
         return build(replace(emitted, files={**emitted.files, name: code}), *more)
 
-    monkeypatch.setattr(compiling, "build_model", spoiled)
+    monkeypatch.setattr(model_library, "build_model", spoiled)
     code, found = answered("verify", saved, capsys)
     assert code == 1
     assert found["first_wrong"] == "n2 + n3"
@@ -145,7 +145,7 @@ def test_an_error_in_the_code_of_a_kernel_names_its_layer(
 def test_wrong_weights_in_the_library_name_the_layer_that_reads_them(
     saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    emit = compiling.emit
+    emit = model_library.emit
 
     def spoiled(program: Any, *more: Any, **options: Any) -> Any:
         step = next(s for s in program.steps if getattr(s, "kernel", "").startswith("matmul"))
@@ -154,7 +154,7 @@ def test_wrong_weights_in_the_library_name_the_layer_that_reads_them(
         wrong[3] += 1
         return emit(replace(program, constants={**program.constants, weights: wrong}), *more, **options)
 
-    monkeypatch.setattr(compiling, "emit", spoiled)
+    monkeypatch.setattr(model_library, "emit", spoiled)
     code, found = answered("verify", saved, capsys)
     assert code == 1
     assert found["first_wrong"].startswith("n7")

@@ -13,13 +13,13 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import evaluated, imported, make
 
-from isamap.cli.running import run
-from isamap.graph import devices
-from isamap.graph.compiling import CompiledModel, How, Library, compile_model, compile_program_of
-from isamap.graph.devices import places_of
-from isamap.graph.program import Program
+from isamap.cli.command_line import run
+from isamap.graph import device_assignment
+from isamap.graph.device_assignment import places_of
+from isamap.graph.model_library import CompiledModel, How, Library, compile_model, compile_program_of
+from isamap.graph.model_program import Program
 from isamap.machine import Machine
-from isamap.plan.devices import DeviceProblem
+from isamap.plan.device_plan import DeviceProblem
 from isamap.source import UsageProblem
 
 X = np.random.default_rng(0).standard_normal((8, 64)).astype(np.float32)
@@ -35,7 +35,7 @@ MODEL = make(
     ],
     {"x": X}, ["y"], CONSTANTS,
 )  # fmt: skip
-FORMULATED = devices.problem_of
+FORMULATED = device_assignment.problem_of
 
 
 def posed_without_costs(
@@ -48,7 +48,7 @@ def posed_without_costs(
 @pytest.fixture
 def library(monkeypatch: pytest.MonkeyPatch) -> Library:
     """Return the model, dealt to two devices."""
-    monkeypatch.setattr(devices, "problem_of", posed_without_costs)
+    monkeypatch.setattr(device_assignment, "problem_of", posed_without_costs)
     return compile_program_of(
         imported(MODEL).whole(), How("generic-c", jobs=1, devices=2), runs=True, apart=False
     )
@@ -85,7 +85,7 @@ def test_what_is_side_by_side_lives_at_one_time() -> None:
 def test_the_command_says_how_kernels_were_dealt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(devices, "problem_of", posed_without_costs)
+    monkeypatch.setattr(device_assignment, "problem_of", posed_without_costs)
     path = tmp_path / "made.onnx"
     path.write_bytes(MODEL.SerializeToString())
     words = ["compile", str(path), "--hw", "generic-c", "--heuristic", "greedy", "-o", str(tmp_path / "out")]

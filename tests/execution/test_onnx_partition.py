@@ -16,14 +16,14 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, evaluated, make
 
-from isamap.cli.running import run
+from isamap.cli.command_line import run
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.compiling import CompiledModel, How, compile_model, compile_program_of, partition_of
-from isamap.graph.fusing import Fuse
+from isamap.graph.elementwise_fusion import Fuse
+from isamap.graph.group_prices import Price, Prices, near_of
 from isamap.graph.importing import Imported, lower_model
+from isamap.graph.model_library import CompiledModel, How, compile_model, compile_program_of, partition_of
+from isamap.graph.onnx_files import parse_model
 from isamap.graph.partition import Partition
-from isamap.graph.pricing import Price, Prices, near_of
-from isamap.graph.reading import parse_model
 from isamap.machine import load_machine
 from isamap.scheduler.graphs.improving import ask_apart
 from isamap.source import UsageProblem

@@ -23,7 +23,7 @@ from fake_library import (
 
 from isamap.cli import main
 from isamap.driver import portfolio
-from isamap.tune.choices import Choices
+from isamap.tune.implementation_choices import Choices
 from isamap.tune.measured import Contender
 
 SIZES = "-D P=400 Q=600"

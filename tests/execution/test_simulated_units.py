@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from isamap.bench.cases import SIMULATED_FORMS
-from isamap.bench.convolutions import conv_cases
+from isamap.bench.convolution_cases import conv_cases
 from isamap.bench.layer_kinds import CONVOLUTION_LAYERS
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import isamap
-from isamap.cli.running import run
+from isamap.cli.command_line import run
 from isamap.scheduler.process import children
 from isamap.scheduler.process.children import Child, Command
 

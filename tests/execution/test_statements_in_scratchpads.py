@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
-from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.emit.c import EmittedC
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
@@ -20,7 +20,7 @@ from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
 from isamap.source import NoMapping, Source
 from isamap.stream.command import Command
-from isamap.stream.words import decode
+from isamap.stream.encoding import decode
 from isamap.syntax import parse_kernel
 
 REQUANTISED = kernel_path("gemm_s8s8_requant").read_text()

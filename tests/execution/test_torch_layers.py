@@ -12,7 +12,7 @@ layers = torch.nn
 
 import isamap.torch as backend  # noqa: E402 - after the skip
 from isamap.graph.operators import recurrent as onnx_recurrent  # noqa: E402 - after the skip
-from isamap.torch import recurrent  # noqa: E402 - after the skip
+from isamap.torch import recurrent_kernels as recurrent  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy", "pack": True}
 

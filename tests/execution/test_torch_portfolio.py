@@ -12,8 +12,8 @@ import pytest
 torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 
 import isamap.torch as backend  # noqa: E402 - after the skip
-from isamap.torch import program  # noqa: E402 - after the skip
-from isamap.tune.choices import Choices  # noqa: E402 - after the skip
+from isamap.torch import unit_order  # noqa: E402 - after the skip
+from isamap.tune.implementation_choices import Choices  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "portfolio": True}
 Rounds = Mapping[int, Mapping[str, float]]
@@ -25,7 +25,7 @@ def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
     monkeypatch.setenv("ISAMAP_DATA_DIR", str(folder))
-    monkeypatch.setattr(program, "KNOWN", {})
+    monkeypatch.setattr(unit_order, "KNOWN", {})
     torch.manual_seed(0)
     torch._dynamo.reset()
     yield
@@ -53,7 +53,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
     def made(*shares: float) -> Clock:
         found = Clock(*shares)
-        monkeypatch.setattr(program, "take_turns", found)
+        monkeypatch.setattr(unit_order, "take_turns", found)
         return found
 
     return made
@@ -61,7 +61,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """What another process begins with."""
-    monkeypatch.setattr(program, "KNOWN", {})
+    monkeypatch.setattr(unit_order, "KNOWN", {})
     torch._dynamo.reset()
 
 
@@ -133,8 +133,8 @@ def test_what_may_change_who_is_faster_is_measured_again(
         case "torch":
             monkeypatch.setattr(torch, "__version__", "99.0")
         case "processor":
-            cpu = program.this_cpu()
-            monkeypatch.setattr(program, "this_cpu", lambda: replace(cpu, microcode="another"))
+            cpu = unit_order.this_cpu()
+            monkeypatch.setattr(unit_order, "this_cpu", lambda: replace(cpu, microcode="another"))
         case "threads":
             monkeypatch.setattr(torch, "get_num_threads", lambda: 77)
         case "shape":
@@ -163,7 +163,7 @@ def test_groups_with_several_results_and_views_are_performed_by_either(clock: Ca
     x, w = torch.randn(6, 8), torch.randn(8, 8)
     for shares in ((0.5,), (2.0, 0.5), (0.5, 2.0)):
         clock(*shares)
-        program.KNOWN.clear()
+        unit_order.KNOWN.clear()
         Choices.open().clear()
         torch._dynamo.reset()
         found = torch.compile(model, backend=backend.backend, options=OPTIONS)(x, w)

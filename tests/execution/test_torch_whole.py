@@ -13,7 +13,7 @@ torch: Any = pytest.importorskip("torch", reason="pip install 'isamap[torch]'")
 layers = torch.nn
 
 import isamap.torch as backend  # noqa: E402 - after the skip
-from isamap.torch import compiling  # noqa: E402 - after the skip
+from isamap.torch import dynamo_backend  # noqa: E402 - after the skip
 
 OPTIONS = {"machine": "generic-c", "heuristic": "greedy", "pack": True}
 ONE = "of a library that is called once"
@@ -35,7 +35,7 @@ def compiled(model: Any) -> Any:
 def patched(around: list[int]) -> Generator[None]:
     """Count the calls of what AOT makes."""
     with pytest.MonkeyPatch.context() as patch:
-        handed_on = compiling.handed_on
+        handed_on = dynamo_backend.handed_on
 
         def counted(compiled: Any, whole: Any) -> Any:
             def call(*given: Any) -> Any:
@@ -44,7 +44,7 @@ def patched(around: list[int]) -> Generator[None]:
 
             return handed_on(call, whole)
 
-        patch.setattr(compiling, "handed_on", counted)
+        patch.setattr(dynamo_backend, "handed_on", counted)
         yield
 
 

@@ -21,18 +21,18 @@ from numpy.typing import NDArray
 from own_reading import check_own_reading
 from vta_by_hand import PAGE, Tables, Vta
 
+from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.ir import interpret
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import Quantity
 from isamap.simulate.events import simulate
 from isamap.source import NoMapping, Source, UsageProblem
+from isamap.stream.encoding import decode, decode_end
 from isamap.stream.program_file import ProgramFile, read_program, write_program
 from isamap.stream.tables import contents_of
 from isamap.stream.timing import stream_time
-from isamap.stream.words import decode, decode_end
 
 HERE = Path(__file__).resolve().parents[1]
 SHIM = HERE / "vta_simulator"

@@ -10,14 +10,14 @@ import pytest
 from emitted_programs import check_emitted
 
 from isamap.cli import main
+from isamap.driver.encoded_programs import compile_words, program_kernel, verify_program
 from isamap.driver.pipeline import Compilation
 from isamap.driver.request import BEST_FORM, Request
-from isamap.driver.streams import compile_words, program_kernel, verify_program
 from isamap.lower.program import Buffer
 from isamap.match import Window
 from isamap.plan.check import check_schedule
 from isamap.source import Source
-from isamap.stream.words import decode
+from isamap.stream.encoding import decode
 
 DEPTHWISE = """kernel depthwise() {{
   in x: i8[1, {h}, {w} * {c}];

@@ -89,7 +89,7 @@ def make_folder(folder: Path) -> None:
 def read_onnx(data: bytes, folder: Path) -> None:
     """Read a model and lower its nodes; a program of it has names for C only."""
     from isamap.graph.importing import lower_model
-    from isamap.graph.reading import parse_model
+    from isamap.graph.onnx_files import parse_model
 
     program = lower_model(parse_model(data, folder / "x.onnx"), "x", {}, {}).program
     if program is not None:
@@ -155,7 +155,7 @@ def array_seeds() -> list[bytes]:
 
 def read_program(data: bytes, folder: Path) -> None:
     """Read a program, perform it and price it: `verify --program`."""
-    from isamap.driver.streams import load_program, program_cases, program_kernel
+    from isamap.driver.encoded_programs import load_program, program_cases, program_kernel
     from isamap.source import Source
     from isamap.stream.execute import count_instructions
     from isamap.stream.timing import stream_time
@@ -181,8 +181,8 @@ def words_machine() -> Machine:
 @cache
 def program_seeds() -> list[bytes]:
     """Return programs of several sizes."""
+    from isamap.driver.encoded_programs import compile_words
     from isamap.driver.request import Request
-    from isamap.driver.streams import compile_words
     from isamap.source import Source
     from isamap.stream.program_file import write_program
 
@@ -283,8 +283,8 @@ def buffers_seeds() -> list[bytes]:
 
 def read_sizes(data: bytes, folder: Path) -> None:
     """Read sets of sizes, a line each (`verify --sizes`), and as a table (`schedule --rows`)."""
+    from isamap.cli.early_words import read_sizes_file
     from isamap.cli.schedule_rows import read_rows
-    from isamap.cli.words import read_sizes_file
     from isamap.driver.inputs import read_file
     from isamap.driver.request import Request
     from isamap.source import IsamapError, Source

@@ -186,7 +186,7 @@ def profile_text() -> str:
     from isamap.machine import load_machine
     from isamap.machine.processor import this_cpu
     from isamap.source.numbers import Spread
-    from isamap.tune.figures import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
+    from isamap.tune.measured_parameters import BandwidthFigure, CacheFigure, InstructionFigure, PackingFigure
     from isamap.tune.profile import Profile, print_profile
 
     machine = load_machine("generic-c")

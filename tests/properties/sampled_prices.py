@@ -13,7 +13,7 @@ from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, tile
-from isamap.scheduler.nests.building import build_nest
+from isamap.scheduler.nests.nest_building import build_nest
 
 
 def of_blocks(problem: Problem, **decided: int) -> tuple[Tiling, dict[str, int]]:

@@ -23,7 +23,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.schedule import NestSchedule
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.nests.building import build_nest
+from isamap.scheduler.nests.nest_building import build_nest
 from isamap.scheduler.nests.normal import normal_form
 
 ASKED = examples(30)

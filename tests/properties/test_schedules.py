@@ -25,7 +25,7 @@ from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.search.candidates import open_options
-from isamap.scheduler.search.floors import costs_of, floors_of
+from isamap.scheduler.search.lower_bounds import costs_of, floors_of
 from isamap.source import Source
 
 ASKED = EXAMPLES if "ISAMAP_EXAMPLES" in os.environ else 0

@@ -15,7 +15,7 @@ from isamap.plan.check import check_schedule
 from isamap.plan.cost import evaluate
 from isamap.plan.problem import NestProblem, Problem
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.deciding.dealing import part_options
+from isamap.scheduler.deciding.partitioning import part_options
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.search.candidates import decided, open_options
 from isamap.source import Infeasible

@@ -162,7 +162,7 @@ def test_equal_maxima_share() -> None:
 
 
 @pytest.mark.parametrize(
-    ("x", "wanted"),
+    ("x", "expected"),
     [
         ([[2, 3, 4], [5, 1, 2]], [[12, 8, 6], [4, 20, 10]]),
         ([[2, 0, 4], [0, 1, 0]], [[0, 8, 0], [0, 0, 0]]),

@@ -18,8 +18,8 @@ from isamap.bench.ceilings import SIZES_BYTES, Bandwidths, attainable
 from isamap.bench.charts import ratio_chart
 from isamap.bench.contender import Contender, ContenderLost
 from isamap.bench.kinds import PRODUCTS
-from isamap.bench.product_check import check_product
-from isamap.bench.products import (
+from isamap.bench.paired_timing import Ratio, geometric_mean, ratio, trimmed
+from isamap.bench.product_cases import (
     FORMS_OF_DTYPE,
     GemmCase,
     gemm_cases,
@@ -27,11 +27,11 @@ from isamap.bench.products import (
     shapes,
     transformer_cases,
 )
+from isamap.bench.product_check import check_product
 from isamap.bench.ring import Task, random_values
-from isamap.bench.rows import Row
+from isamap.bench.stored_rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.bench.timed_loops import READS, build_loops, load_loops
-from isamap.bench.turns import Ratio, geometric_mean, ratio, trimmed
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.ir import bind

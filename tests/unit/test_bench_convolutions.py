@@ -10,7 +10,7 @@ import pytest
 
 from isamap.bench.campaign import Campaign, run_campaign
 from isamap.bench.cases import FORMS, Form
-from isamap.bench.convolutions import (
+from isamap.bench.convolution_cases import (
     ConvCase,
     as_grouped,
     conv_cases,

@@ -13,7 +13,7 @@ import pytest
 
 from isamap.bench.charts import prediction_chart
 from isamap.bench.predictions import agreements, pairs, predicted_ns, spearman
-from isamap.bench.rows import Row
+from isamap.bench.stored_rows import Row
 from isamap.bench.summary import rows_csv, rows_table, summarise, summary_text
 from isamap.driver.api import source_of
 from isamap.driver.request import Request
@@ -21,7 +21,7 @@ from isamap.driver.runnable import prepare
 from isamap.machine import load_machine
 from isamap.machine.processor import this_cpu
 from isamap.source.numbers import Spread
-from isamap.tune.figures import InstructionFigure
+from isamap.tune.measured_parameters import InstructionFigure
 from isamap.tune.profile import Profile
 
 ROW = Row(

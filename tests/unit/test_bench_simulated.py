@@ -13,9 +13,9 @@ import pytest
 
 from isamap.bench import simulated
 from isamap.bench.cases import S8, SIMULATED_FORMS
-from isamap.bench.convolutions import ConvCase, conv_cases
+from isamap.bench.convolution_cases import ConvCase, conv_cases
 from isamap.bench.layer_kinds import CONVOLUTION_LAYERS, PRODUCT_LAYERS, LayerKind, touched, with_margin
-from isamap.bench.products import GemmCase, transformer_cases
+from isamap.bench.product_cases import GemmCase, transformer_cases
 from isamap.bench.simulated import MOST_CHECKED, SimulatedRow, SimulatedRules, simulate_row
 from isamap.bench.simulated_suite import (
     SimulatedCampaign,

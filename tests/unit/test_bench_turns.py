@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isamap.bench.turns import LEAST_ROUNDS, LONG_NS, MOST_CALLS, MOST_ROUNDS, TURN_NS, play
+from isamap.bench.paired_timing import LEAST_ROUNDS, LONG_NS, MOST_CALLS, MOST_ROUNDS, TURN_NS, play
 
 
 class Buffers:

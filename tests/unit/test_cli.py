@@ -12,8 +12,8 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answers import coloured
-from isamap.cli.options import OnMachine, options_of, read_words
-from isamap.cli.words import command_of, read_size_sets, spread_sizes
+from isamap.cli.early_words import command_of, read_size_sets, spread_sizes
+from isamap.cli.option_parser import OnMachine, options_of, read_words
 from isamap.driver.stages import PASS_NAMES, STAGES
 from isamap.report.columns import table
 from isamap.source import UsageProblem, did_you_mean

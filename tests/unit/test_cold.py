@@ -11,7 +11,7 @@ import pytest
 from unit.rewriting import shipped
 
 from isamap.cli import main
-from isamap.driver.recalled import problem_key
+from isamap.driver.cached_schedules import problem_key
 from isamap.driver.request import Request
 from isamap.formulate.build import build_problem
 from isamap.ir import bind
@@ -20,7 +20,7 @@ from isamap.machine import load_machine
 from isamap.plan.problem import Problem
 from isamap.scheduler import schedule
 from isamap.scheduler.effects.analytic import AnalyticModel
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit

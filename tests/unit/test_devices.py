@@ -9,7 +9,15 @@ from itertools import product
 
 import pytest
 
-from isamap.plan.devices import DevicePlan, DeviceProblem, Job, Phase, check_device_plan, cost_ns, needs_of
+from isamap.plan.device_plan import (
+    DevicePlan,
+    DeviceProblem,
+    Job,
+    Phase,
+    check_device_plan,
+    cost_ns,
+    needs_of,
+)
 from isamap.scheduler.graphs import devices
 from isamap.scheduler.graphs.devices import Stretch, by_levels, deal, dealt, least_ns
 from isamap.scheduler.process.isolate import failed

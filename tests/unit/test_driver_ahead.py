@@ -17,7 +17,7 @@ import isamap
 import isamap.driver.length_versions
 from isamap.driver import ahead
 from isamap.driver.api import is_kept
-from isamap.driver.passes import form_of, has_temporaries
+from isamap.driver.model_rewrites import form_of, has_temporaries
 from isamap.torch import kernels
 
 

@@ -12,8 +12,8 @@ import pytest
 
 import isamap.driver.length_versions
 from isamap.driver.api import source_of
+from isamap.driver.cached_compilations import KIND, PROGRAMS
 from isamap.driver.compiling import compile_program
-from isamap.driver.kept import KIND, PROGRAMS
 from isamap.driver.request import Request, request_key
 from isamap.driver.runnable import CompiledKernel, prepare
 from isamap.source.cache import Cache

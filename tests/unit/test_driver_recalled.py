@@ -11,8 +11,8 @@ import pytest
 import isamap.driver.formulation
 import isamap.driver.pipeline
 from isamap.driver.api import source_of
+from isamap.driver.cached_schedules import PROBLEMS, SCHEDULES, schedule_key
 from isamap.driver.pipeline import Compilation, compile_kernel
-from isamap.driver.recalled import PROBLEMS, SCHEDULES, schedule_key
 from isamap.driver.request import BEST_FORM, Request
 from isamap.plan.schedule import Schedule
 from isamap.plan.text import print_schedule
@@ -170,7 +170,7 @@ def test_what_a_plug_in_finds_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> No
     problem = compiled(REQUEST).problem
     assert problem is not None
     assert schedule_key(REQUEST, problem, {}) is not None
-    monkeypatch.setattr("isamap.driver.recalled.origin", str)  # any text: the package that it is from
+    monkeypatch.setattr("isamap.driver.cached_schedules.origin", str)  # any text: the package that it is from
     assert schedule_key(REQUEST, problem, {}) is None
 
 

@@ -17,7 +17,7 @@ from isamap.machine import EmitCall, load_machine, missing_features
 from isamap.run.toolchain import build, find_compiler
 from isamap.source import Source
 from isamap.syntax import parse_module
-from isamap.syntax.functions import definition
+from isamap.syntax.function_library import definition
 
 Array = NDArray[Any]
 FLAGS = ("-O2", "-std=c11")

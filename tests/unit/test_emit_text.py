@@ -20,7 +20,7 @@ x, y = Index.of("x"), Index.of("y")
 
 
 @pytest.mark.parametrize(
-    ("wanted", "identifier"),
+    ("expected", "identifier"),
     [
         ("m1", "m1"),
         ("A.s0", "A_s0"),

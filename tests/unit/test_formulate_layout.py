@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from isamap.formulate.layout import lay_out
+from isamap.formulate.tensor_layout import lay_out
 from isamap.ir import F32, Cast, Index, Kernel, Operand, Read
 from isamap.plan.problem import TileOperand
 

@@ -17,7 +17,7 @@ from isamap.kernels import list_functions
 from isamap.run.runner import packed_arrays, run_program
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.syntax.functions import Library, definition
+from isamap.syntax.function_library import Library, definition
 
 COUNT = 1 << 16
 

@@ -113,7 +113,7 @@ def test_words_name_one_value_several_or_any() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("expected", "said"),
     [
         (asked(f"{RVV}@Q=any", OPEN), "does not say which values `Q` may have"),
         (asked(f"{RVV}@Q=2,99", OPEN), "`Q` of rvv is 2..16, not 99"),

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from isamap.driver.encoded_programs import compile_words
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
-from isamap.driver.streams import compile_words
 from isamap.hw_specs import machine_path
 from isamap.machine import Machine, cost_value, load_machine
 from isamap.machine.links import carried_ns, shared_link

@@ -11,8 +11,8 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answers import write_text
+from isamap.cli.early_words import fill_values
 from isamap.cli.match_command import unmatched_findings
-from isamap.cli.words import fill_values
 from isamap.driver.formulation import formulate_matched
 from isamap.driver.inputs import read_kernel
 from isamap.driver.matching import match_kernel
@@ -51,7 +51,7 @@ def numbers(found: dict[str, Any]) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "mode", "wanted"),
+    ("kernel", "mode", "expected"),
     [
         ("gemm_f32", "complete", (2, 0, 0)),
         ("gemm_f32", "fixed", (1, 0, 0)),

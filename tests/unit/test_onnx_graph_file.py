@@ -14,9 +14,9 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, imported, make
 
-from isamap.graph.compiling import How, compile_program_of
 from isamap.graph.graph_file import FILE, folder_files, read_folder
-from isamap.graph.program import Program
+from isamap.graph.model_library import How, compile_program_of
+from isamap.graph.model_program import Program
 from isamap.source import UsageProblem
 
 NODES: Described = [

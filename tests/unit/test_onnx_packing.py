@@ -13,9 +13,9 @@ pytest.importorskip("onnx", reason="models of ONNX need the package onnx: pip in
 
 from onnx_models import Described, evaluated, imported, make
 
-from isamap.graph.compiling import CompiledModel, How, compile_program_of, packed_of
 from isamap.graph.graph_file import folder_files, read_folder
-from isamap.graph.program import Call, Program
+from isamap.graph.model_library import CompiledModel, How, compile_program_of, packed_of
+from isamap.graph.model_program import Call, Program
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((1, 256, 3, 3), np.float32)

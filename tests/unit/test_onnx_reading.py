@@ -17,7 +17,7 @@ from onnx_models import imported, make
 
 from isamap.cli import main
 from isamap.graph.importing import import_model, lower_model
-from isamap.graph.reading import parse_model
+from isamap.graph.onnx_files import parse_model
 from isamap.source import UsageProblem
 
 X = np.zeros((2, 3), np.float32)

@@ -20,7 +20,7 @@ from isamap.plan.loops import CountedLoop
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.text import parse_schedule, print_schedule
-from isamap.scheduler.nests.building import MAX_ISSUES, with_short_rests
+from isamap.scheduler.nests.nest_building import MAX_ISSUES, with_short_rests
 from isamap.source import Source, SyntaxProblem
 
 GEMM = gemm(1024, 1024, 1024)

@@ -10,7 +10,7 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.oracle import count_operations
 from isamap.driver.verifying import Case, Timed
 from isamap.ir import bind
-from isamap.ir.samples import sample_sizes
+from isamap.ir.small_sizes import sample_sizes
 from isamap.kernels import list_kernels
 from isamap.source import Source
 from isamap.syntax import parse_kernel

@@ -10,20 +10,20 @@ from random import Random
 import numpy as np
 import pytest
 
+from isamap.driver.encoded_programs import compile_words, load_program, program_kernel, verify_program
 from isamap.driver.inputs import read_kernel
 from isamap.driver.printers import PRINTERS, emit_artifact
 from isamap.driver.request import Request
-from isamap.driver.streams import compile_words, load_program, program_kernel, verify_program
 from isamap.machine import Machine, load_machine
 from isamap.machine.encodings import TOKENS, Quantity
 from isamap.source import IsamapError, Source, UsageProblem, VerificationFailed
 from isamap.stream.assemble import assemble
 from isamap.stream.command import Command, Place, Register, command_of, quantities
 from isamap.stream.command_words import encode, entries_of
+from isamap.stream.encoding import decode, encode_end
 from isamap.stream.execute import execute_program
 from isamap.stream.listing import list_program
 from isamap.stream.program_file import ProgramFile, read_program, write_program
-from isamap.stream.words import decode, encode_end
 
 WORDS = str(Path(__file__).parents[1] / "data" / "machines" / "words.yaml")
 QUARTER = "kernel quarter(M) { in x: f32[M]; out y: f32[M]; for i in M { y[i] = x[i] * 0.25; } }"

@@ -12,7 +12,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.cli.answers import Answer, with_proof
-from isamap.cli.options import REQUIRE
+from isamap.cli.option_parser import REQUIRE
 from isamap.plan.schedule import Schedule
 from isamap.report.compilation import cost_lines
 from isamap.source import UsageProblem

@@ -197,7 +197,7 @@ def test_what_is_no_number_is_no_constant(word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "dtype", "wanted"),
+    ("word", "dtype", "expected"),
     [
         ("inf", "f32", np.inf),
         ("-inf", "f16", -np.inf),

@@ -28,7 +28,7 @@ from isamap.report.nest_tree import nest_tree
 from isamap.report.roofline import Roofline, Slope, rooflines
 from isamap.report.roofline_picture import roofline_picture
 from isamap.scheduler import AnalyticModel, k_best, schedule
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 
 DATA = Path(__file__).parents[1] / "data"
 MODEL = AnalyticModel()

@@ -14,7 +14,7 @@ from isamap.plan.schedule import NestSchedule, Schedule, Spread, slots_of
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.cpsat import solve_in_steps
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.exchange import Limits, Search
 from isamap.scheduler.process.isolate import Answer, ask_here

@@ -14,7 +14,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.effects.crowding import crowded
+from isamap.scheduler.effects.store_conflict_misses import crowded
 
 IN_PLACE = {"stage_a": 0, "stage_b": 0, "stage_c": 0}
 

@@ -21,8 +21,8 @@ from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.effects import analytic
 from isamap.scheduler.effects.effect import Effect, Figure, whole
-from isamap.scheduler.effects.shares import Counts, Share, priced, where_time_goes
 from isamap.scheduler.effects.table import EFFECTS
+from isamap.scheduler.effects.time_parts import Counts, Share, priced, where_time_goes
 from isamap.scheduler.search.greedy import first_assignment
 
 PAGE = Path(__file__).parents[2] / "docs/effects.md"

@@ -51,7 +51,7 @@ def test_what_is_cheaper_on_held_tiles_is_taken_along(heuristic: str) -> None:
 
 @pytest.mark.exhaustive(fast=2)
 @pytest.mark.parametrize(
-    ("offered", "wanted"),
+    ("offered", "expected"),
     [
         ((Fusion(0, (), 0.0), Fusion(2, (), DEAR), Fusion(3, (2,), 0.0)), (0,)),
         ((Fusion(0, (), DEAR), Fusion(2, (), 0.0), Fusion(3, (2,), DEAR)), (2,)),

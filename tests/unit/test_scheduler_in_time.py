@@ -15,7 +15,7 @@ from isamap.scheduler.effects.analytic import AnalyticModel
 from isamap.scheduler.effects.bursts import shown
 from isamap.scheduler.effects.in_time import if_in_time
 from isamap.scheduler.effects.levels import misses
-from isamap.scheduler.effects.pieces import beside_rows
+from isamap.scheduler.effects.row_pieces import beside_rows
 
 SIZE = 4096
 # A vector of B takes 64 bytes / 25.6 = 2.5 ns to come, and an issue 0.14 ns: 18 rows of A on it hide it.

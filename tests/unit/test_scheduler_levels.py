@@ -16,7 +16,7 @@ from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, tile
 from isamap.scheduler.effects.levels import Misses, added_in_pieces, copying_afar, one_after_another
 from isamap.scheduler.effects.residence import starts
-from isamap.scheduler.effects.shares import Counts
+from isamap.scheduler.effects.time_parts import Counts
 
 SPEEDS = (("l2", 200.0), ("l3", 100.0), ("memory", 40.0))
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from plan_problems import CACHES, gemm
 
 from isamap.plan.problem import Problem
-from isamap.scheduler.deciding.dealing import part_of, part_problem
+from isamap.scheduler.deciding.partitioning import part_of, part_problem
 
 
 def seen(problem: Problem, threads: int, **parts: int) -> Problem:

@@ -17,7 +17,7 @@ from isamap.scheduler.deciding.orders import axes_in_order, decisions_of
 from isamap.scheduler.deciding.per_operand import first_values
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.summing import sum_choices
-from isamap.scheduler.nests.building import build_nest
+from isamap.scheduler.nests.nest_building import build_nest
 from isamap.source import Infeasible
 
 MODEL = AnalyticModel()

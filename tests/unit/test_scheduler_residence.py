@@ -16,7 +16,7 @@ from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import loops, reloads, tile
 from isamap.scheduler.effects.hint_costs import hinting
 from isamap.scheduler.effects.residence import holds_all, starts
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 
 
 def sources(problem: Problem) -> set[str]:

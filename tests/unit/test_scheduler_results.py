@@ -15,7 +15,7 @@ from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
 from isamap.scheduler.effects.results import results_begun
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 
 # Of each of 4096 rows of C, 64 pieces of four vectors; l2 and l3 begin what memory takes in parts.
 SIZE, PIECES = 4096, 4096 // 64

@@ -11,7 +11,7 @@ from isamap.driver.request import Request
 from isamap.plan.cost import Const, Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler import AnalyticModel, schedule
-from isamap.scheduler.effects.shares import FUSED, where_time_goes
+from isamap.scheduler.effects.time_parts import FUSED, where_time_goes
 
 
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)

@@ -18,7 +18,7 @@ from isamap.plan.text import print_schedule
 from isamap.scheduler import schedule
 from isamap.scheduler.cpsat import CpSat
 from isamap.scheduler.effects.analytic import AnalyticModel
-from isamap.scheduler.translation.terms import imply
+from isamap.scheduler.translation.linear_terms import imply
 from isamap.source import Infeasible, UsageProblem
 
 

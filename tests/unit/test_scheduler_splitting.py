@@ -10,8 +10,8 @@ from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.ranking import all_candidates
 from isamap.scheduler.search.candidates import OpenOption, decided, open_options
-from isamap.scheduler.search.floors import floors_of
 from isamap.scheduler.search.greedy import first_assignment, greedy_candidate
+from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import Raised, raised_floors
 from tests.plan_problems import conv2d, gemm
 

@@ -17,7 +17,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.loops import CountedLoop, UnrolledLoop
 from isamap.plan.problem import NestOption, Problem
 from isamap.scheduler import schedule
-from isamap.scheduler.deciding.dealing import part_of
+from isamap.scheduler.deciding.partitioning import part_of
 from isamap.scheduler.deciding.prefetching import prefetches_of
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.summing import sum_factors

@@ -14,8 +14,8 @@ from isamap.stream.accesses import accesses
 from isamap.stream.bundles import BundleCommands, Run, SlotCommand, encode_runs, expand, read_runs
 from isamap.stream.command import Command, Place, Register
 from isamap.stream.command_words import Placed
+from isamap.stream.encoding import MOST_AHEAD, pack, roll
 from isamap.stream.timing import command_times, link_time, words_time
-from isamap.stream.words import MOST_AHEAD, pack, roll
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isamap.machine import load_machine
 from isamap.stream.command import Command, Place, Register
-from isamap.stream.words import renamed
+from isamap.stream.encoding import renamed
 
 MACHINE = load_machine("vector-dsp")
 

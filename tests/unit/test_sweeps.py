@@ -19,8 +19,8 @@ from isamap.driver.predicted import Asked, Case, Predicted, predict
 from isamap.driver.request import Request
 from isamap.machine import Machine, load_machine
 from isamap.machine.chain import File
+from isamap.machine.parameter_changes import edited
 from isamap.machine.templates import begin
-from isamap.machine.variants import edited
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.text import parse_schedule
 from isamap.report.sweep_plot import sweep_svg

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from isamap.driver.encoded_programs import compile_words
 from isamap.driver.inputs import read_kernel
 from isamap.driver.request import Request, Size
-from isamap.driver.streams import compile_words
 from isamap.machine import load_machine
 from isamap.source import Source
 from isamap.stream.listing import list_program

@@ -27,7 +27,7 @@ def walked(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "strides", "wanted"),
+    ("sizes", "strides", "target"),
     [
         ((4, 6), (6, 1), (24,)),
         ((4, 6), (12, 2), (2, 2, 3, 2)),

@@ -10,7 +10,7 @@ import pytest
 
 from isamap.cli import main
 from isamap.source import Unkept
-from isamap.tune.choices import Choice, Choices
+from isamap.tune.implementation_choices import Choice, Choices
 
 
 @pytest.fixture(autouse=True)

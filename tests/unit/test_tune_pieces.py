@@ -17,7 +17,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.run.runner import RunProblem
 from isamap.source import Diagnostic, Infeasible, Source
-from isamap.tune.figures import PieceFigure, Unmeasured
+from isamap.tune.measured_parameters import PieceFigure, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.row_streams import best_in_place, piece_figure

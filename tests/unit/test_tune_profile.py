@@ -20,7 +20,7 @@ from isamap.machine import cost_value, load_machine
 from isamap.machine.processor import Cpu, this_cpu
 from isamap.source import Source, UsageProblem
 from isamap.source.numbers import Spread
-from isamap.tune.figures import BandwidthFigure, InstructionFigure
+from isamap.tune.measured_parameters import BandwidthFigure, InstructionFigure
 from isamap.tune.overlay import Apart, warnings
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile, newest_profile, read_profile

@@ -15,7 +15,7 @@ from isamap.machine import Link, Machine, load_machine
 from isamap.machine.processor import this_cpu
 from isamap.run.runner import RunProblem, RunResult
 from isamap.source import Diagnostic, Infeasible, Source
-from isamap.tune.figures import RowFigure, RowReading, Unmeasured
+from isamap.tune.measured_parameters import RowFigure, RowReading, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.row_starts import (

@@ -17,7 +17,7 @@ from isamap.machine.processor import this_cpu
 from isamap.run.runner import RunProblem
 from isamap.run.toolchain import CompilerRefused
 from isamap.source import Diagnostic, Infeasible, IsamapError, Source
-from isamap.tune.figures import StreamFigure, Unmeasured
+from isamap.tune.measured_parameters import StreamFigure, Unmeasured
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.row_streams import FEW, MORE, Took, figure_of, piece_figure, stream_figure

@@ -21,6 +21,7 @@ from isamap.source import MissingTool, UsageProblem
 from isamap.tune.evaluating import Log, Record
 from isamap.tune.features import FEATURES, FEATURES_VERSION, OF_PRICE
 from isamap.tune.learned import Learned, Trained, parse_trained, print_trained
+from isamap.tune.regression_trees import Forest, Tree
 from isamap.tune.training import (
     SETTINGS,
     TREES,
@@ -33,7 +34,6 @@ from isamap.tune.training import (
     samples_in,
     train,
 )
-from isamap.tune.trees import Forest, Tree
 
 
 def samples() -> list[Sample]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from isamap.tune.turns import play, take_turns
+from isamap.tune.alternation import play, take_turns
 
 
 def test_what_has_lost_three_rounds_plays_no_more() -> None:

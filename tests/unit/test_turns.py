@@ -12,7 +12,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.report.roofline import rooflines
 from isamap.scheduler import AnalyticModel
-from isamap.scheduler.effects.shares import where_time_goes
+from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.source import Source
 from isamap.transform import statements
 

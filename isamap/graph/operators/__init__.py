@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from itertools import chain
 
 from isamap.graph.operators.convolutions import CONVOLUTIONS
+from isamap.graph.operators.data_movement import LAYOUT
 from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered
 from isamap.graph.operators.fixed import FIXED
 from isamap.graph.operators.indexing import INDEXING
-from isamap.graph.operators.layout import LAYOUT
 from isamap.graph.operators.norms import NORMS
+from isamap.graph.operators.pooling import WINDOWS
 from isamap.graph.operators.products import PRODUCTS
 from isamap.graph.operators.quantised import OF_RUNTIMES, QUANTISED
 from isamap.graph.operators.recurrent import RECURRENT
@@ -19,7 +20,6 @@ from isamap.graph.operators.resizing import RESIZING
 from isamap.graph.operators.sampling import SAMPLING
 from isamap.graph.operators.spectra import SPECTRA
 from isamap.graph.operators.views import VIEWS
-from isamap.graph.operators.windows import WINDOWS
 
 _TABLES = (
     CONVOLUTIONS,

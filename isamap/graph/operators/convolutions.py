@@ -11,8 +11,8 @@ import numpy as np
 from isamap.graph.applied import Applied, element
 from isamap.graph.making import Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.pooling import kept, windows
 from isamap.graph.operators.products import accumulator, finished, is_zero
-from isamap.graph.operators.windows import kept, windows
 from isamap.graph.terms import NotTaken, Term, cast, wide
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from isamap.graph.applied import Applied, element
 from isamap.graph.making import Text, Value, axes_of
 from isamap.graph.operators.convolutions import convolved
+from isamap.graph.operators.data_movement import transposed
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.layout import transposed
 from isamap.graph.operators.products import multiplied
 from isamap.graph.terms import NotTaken, Term, cast, number, wide
 from isamap.graph.types import TYPES

@@ -21,8 +21,8 @@ from math import prod
 
 from isamap.graph.applied import Applied
 from isamap.graph.making import Operand, Text, Value, nest
+from isamap.graph.operators.data_movement import joined, transposed
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.layout import joined, transposed
 from isamap.graph.terms import NotTaken, Term, cast, number, wide
 
 _FUNCTIONS: Mapping[str, tuple[str, float, float]] = {

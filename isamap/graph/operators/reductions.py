@@ -11,8 +11,8 @@ import numpy as np
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of, nest
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.pooling import is_extreme, lowest
 from isamap.graph.operators.products import accumulator, finished
-from isamap.graph.operators.windows import is_extreme, lowest
 from isamap.graph.terms import NotTaken, Term, cast, wide
 from isamap.ir import DTYPES
 

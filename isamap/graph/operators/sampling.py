@@ -10,9 +10,9 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of
+from isamap.graph.operators.data_movement import transposed
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.indexing import gathered
-from isamap.graph.operators.layout import transposed
 from isamap.graph.operators.products import accumulator, finished
 from isamap.graph.terms import NotTaken, Term, cast, wide
 from isamap.graph.types import size_bytes

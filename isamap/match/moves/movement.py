@@ -50,7 +50,6 @@ from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import digits_of, pattern_of
 from isamap.match.patterns.reach import dims, extents_of
 from isamap.match.patterns.unify import read_twice
-from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import (
     OFFSET,
     OperandTile,
@@ -63,6 +62,7 @@ from isamap.match.tiles.operand_tiles import (
     profile_sizes,
 )
 from isamap.match.tiles.walks import choose_params
+from isamap.match.tiles.written_values import own_sum
 from isamap.source.records import replace
 from isamap.transform import Statement, reads
 

@@ -26,8 +26,8 @@ from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
-from isamap.match.tiles.held_sums import own_sum
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
+from isamap.match.tiles.written_values import own_sum
 from isamap.source import Diagnostic, NoMapping, added
 from isamap.source.records import dataclass, replace
 from isamap.transform import reads, symbols

@@ -11,12 +11,12 @@ from __future__ import annotations
 from math import prod
 
 from isamap.ir import Index
-from isamap.match.moves.blocks import across_tiles
 from isamap.match.moves.scratch_buffers import ScratchMove, find_dma, scratch_move
 from isamap.match.moves.transfers import shown_axes
+from isamap.match.moves.transposed_blocks import across_tiles
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
-from isamap.match.tiles.windows import windows_of
+from isamap.match.tiles.overlapping_windows import windows_of
 from isamap.source.records import dataclass
 
 # Moves are taken to be cheaper together from this part of their time on: prices are sums of floats.

@@ -22,9 +22,9 @@ from isamap.match.operand_loads.standing import is_lane, lying, standing
 from isamap.match.operand_loads.store_search import find_operand_store, widths
 from isamap.match.patterns.address import laid_over, wraps
 from isamap.match.patterns.reach import dims
-from isamap.match.tiles.held_sums import Written, with_held
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
+from isamap.match.tiles.written_values import Written, with_held
 from isamap.source.records import dataclass, replace
 from isamap.transform import symbols
 
@@ -221,12 +221,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
     """Return the price of a group whose elements follow each other in the buffer: one for all that lie alike."""
     alike = standing(value, is_lane)
-    question = (
-        target.dtype,
-        (not search.homes and lying(alike, search.strides)) or alike,
-        width,
-        register,
-    )
+    question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
     if question not in search.groups:
         found = _deliver(target, alike, "", width, register, search)
         search.groups[question] = found.cost_ns if found is not None else None

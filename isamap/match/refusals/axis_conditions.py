@@ -21,7 +21,7 @@ from isamap.match.mappings.enumerate import (
 )
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Bindings, places, unify
-from isamap.match.refusals.kernel_text import are_legal, brief, replace_by, text_of, unorder, without_guard
+from isamap.match.refusals.kernel_edits import are_legal, brief, replace_by, text_of, unorder, without_guard
 from isamap.match.refusals.rejection import OTHER, Case, Cause
 from isamap.source.records import dataclass
 from isamap.transform import Statement, identity_of, is_summed_everywhere, reads, statements

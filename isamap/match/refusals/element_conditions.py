@@ -13,7 +13,7 @@ from isamap.match.mappings.enumerate import find_candidates
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.mappings.validity import Violation, first_violation
 from isamap.match.patterns.unify import Binding
-from isamap.match.refusals.kernel_text import Edits, add_where, brief, is_whole, replace_by
+from isamap.match.refusals.kernel_edits import Edits, add_where, brief, is_whole, replace_by
 from isamap.match.refusals.rejection import OTHER, Case, Cause
 from isamap.source.records import replace
 from isamap.transform import reads

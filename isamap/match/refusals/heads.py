@@ -15,7 +15,7 @@ from functools import lru_cache
 from isamap.ir import OPS, REDUCTIONS, Assign, Call, Const, DType, Expr, Kernel, print_expr, print_routine
 from isamap.ir import Read as Access
 from isamap.match.mappings.enumerate import find_in_statement, heads_agree
-from isamap.match.refusals.kernel_text import (
+from isamap.match.refusals.kernel_edits import (
     Edits,
     accumulate_in,
     as_factor,

@@ -22,8 +22,9 @@ from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import pattern_of, patterns_of
 from isamap.match.refusals.axis_conditions import refuse_axes, refuse_guard, refuse_instruction
 from isamap.match.refusals.element_conditions import refuse_elements
+from isamap.match.refusals.expression_conditions import refuse_tree
 from isamap.match.refusals.heads import refuse_heads, refuse_product
-from isamap.match.refusals.kernel_text import brief
+from isamap.match.refusals.kernel_edits import brief
 from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
 from isamap.match.refusals.size_conditions import (
     refuse_flushing,
@@ -33,7 +34,6 @@ from isamap.match.refusals.size_conditions import (
     refuse_preconditions,
 )
 from isamap.match.refusals.surroundings import Surroundings, refuse_around
-from isamap.match.refusals.trees import refuse_tree
 from isamap.source.records import replace
 from isamap.transform import Statement, reads
 

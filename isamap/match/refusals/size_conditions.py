@@ -18,7 +18,7 @@ from isamap.match.patterns.padding import neutral_fills
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.reach import Params
 from isamap.match.refusals.heads import verb
-from isamap.match.refusals.kernel_text import add_where, remove_strict
+from isamap.match.refusals.kernel_edits import add_where, remove_strict
 from isamap.match.refusals.rejection import OTHER, Case, Cause
 from isamap.match.tiles.operand_tiles import profile_sizes
 from isamap.match.tiles.walks import choose_params

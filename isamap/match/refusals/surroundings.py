@@ -15,7 +15,7 @@ from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import movements
 from isamap.match.operand_loads.load_search import MoveSearch
 from isamap.match.patterns.pattern import Pattern, patterns_of
-from isamap.match.refusals.kernel_text import brief
+from isamap.match.refusals.kernel_edits import brief
 from isamap.match.refusals.rejection import Case, Cause
 from isamap.match.tiles.operand_tiles import move_search_of
 from isamap.source.records import dataclass

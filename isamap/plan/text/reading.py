@@ -15,7 +15,7 @@ from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage, unclaimed
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import Reader
-from isamap.plan.text.stages import parse_stage, take_turns
+from isamap.plan.text.stage_lines import parse_stage, take_turns
 from isamap.plan.text.writing import FORMAT, text_digest
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 from isamap.source.records import dataclass, field, replace
@@ -264,9 +264,7 @@ def _read_sizes(schedule: Schedule, reader: Reader, value: Span) -> Schedule:
         match = _SIZE.match(word)
         if not match:
             raise reader.problem(
-                f"`{word.strip()}` is not a size",
-                value,
-                "write `M = 1024`, or a range `M = 1..8192@512`",
+                f"`{word.strip()}` is not a size", value, "write `M = 1024`, or a range `M = 1..8192@512`"
             )
         sizes.append((match[1], int(match[2]) if match[2] else match[3]))
     return replace(schedule, sizes=tuple(sizes))

@@ -25,7 +25,7 @@ from hashlib import sha256
 
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule, Schedule, Stage, spread_of, unclaimed
-from isamap.plan.text.stages import print_stage
+from isamap.plan.text.stage_lines import print_stage
 
 FORMAT = "isamap schedule 1"
 DIGITS = 12

@@ -14,8 +14,8 @@ from itertools import chain
 from isamap.report.columns import Row
 from isamap.report.explained import runner_rows, spent_rows
 from isamap.report.nest_tree import registers_text, tree_rows
-from isamap.report.page.facts import Line, Mark, Pane, Report, names_in
 from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
+from isamap.report.page.report_facts import Line, Mark, Pane, Report, names_in
 from isamap.report.page.stamp import STAMP
 from isamap.report.page.traffic import level_rows
 from isamap.report.picture import PLOT, Picture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isamap.report.explained import explained_json
-from isamap.report.page.facts import Report
+from isamap.report.page.report_facts import Report
 from isamap.source.records import asdict
 
 

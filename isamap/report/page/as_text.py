@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from isamap.report.columns import indented, table
 from isamap.report.explained import explained_text
-from isamap.report.page.facts import Report
 from isamap.report.page.pictures import memory_pictures, roofline_pictures, time_pictures, traffic_pictures
+from isamap.report.page.report_facts import Report
 from isamap.report.page.traffic import level_rows
 
 

@@ -11,8 +11,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from isamap.emit.c_interface import clean
-from isamap.report.page.facts import Line
-from isamap.report.page.links import Names, Nest, once
+from isamap.report.page.line_links import Names, Nest, once
+from isamap.report.page.report_facts import Line
 from isamap.source.records import dataclass, replace
 
 _NOTE = re.compile(r"\{ /\* (?P<note>.*) \*/$")

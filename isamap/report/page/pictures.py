@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from isamap.report.columns import bytes_text, percent_text
 from isamap.report.explained import SMALL, Spent
 from isamap.report.mappings import time_text
-from isamap.report.page.facts import Report
 from isamap.report.page.memories import MemoryUse, Stay
+from isamap.report.page.report_facts import Report
 from isamap.report.page.timeline import Bar, Timeline, merged
 from isamap.report.page.traffic import LevelBytes
 from isamap.report.picture import (

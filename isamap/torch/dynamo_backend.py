@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from isamap.torch.kernels import Options
-from isamap.torch.program import Program, make_program
+from isamap.torch.unit_order import Program, make_program
 from isamap.torch.whole import Whole, whole_program
 
 Seen = Callable[[str, Program], None]

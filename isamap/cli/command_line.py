@@ -21,8 +21,8 @@ from typing import Any
 
 from isamap.cli import INTERRUPTED
 from isamap.cli.answers import Answer, Finding, print_answer
+from isamap.cli.early_words import command_of, fill_model, fill_values, spread_sizes
 from isamap.cli.terminal import complain, let_go, prepare_streams, write_answer
-from isamap.cli.words import command_of, fill_model, fill_values, spread_sizes
 from isamap.source import (
     Diagnostic,
     IsamapError,

@@ -13,7 +13,7 @@ import numpy as np
 
 from isamap.graph.graph import Attribute, Function, Graph, Node, Reference
 from isamap.graph.making import Value
-from isamap.graph.reading import read_function
+from isamap.graph.onnx_files import read_function
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
 
@@ -143,7 +143,7 @@ def _type_proto(onnx: Any, value: Value | None) -> bytes:
 
 def read_attributes(onnx: Any, protos: Any) -> dict[str, Attribute]:
     """Attributes of a schema by name."""
-    from isamap.graph.reading import Reader
+    from isamap.graph.onnx_files import Reader
 
     reader = Reader(Path("schema"), onnx)
     return {proto.name: reader.attribute(proto, 0) for proto in protos}

@@ -10,9 +10,9 @@ from math import prod
 from typing import Any
 
 from isamap.graph.patterns import broadcast, reshaped
-from isamap.torch.graph import base_of, is_anchor, is_result, is_view, lying, name_of, refusal
+from isamap.torch.fx_nodes import base_of, is_anchor, is_result, is_view, lying, name_of, refusal
+from isamap.torch.node_types import first_of
 from isamap.torch.pointwise import is_pointwise, terms_of
-from isamap.torch.terms import first_of
 
 MOST_MEMBERS = 24
 """Statements of one kernel; what it takes to find a schedule grows with them."""

@@ -20,7 +20,7 @@ from isamap.driver.runnable import CompiledKernel
 from isamap.ir import DTYPES
 from isamap.plan.placement import Buffer
 from isamap.scheduler.memory.allocation import pack
-from isamap.torch.graph import lying, seen_through
+from isamap.torch.fx_nodes import lying, seen_through
 from isamap.torch.kernel_text import Passed, Text
 from isamap.torch.packing import packing
 

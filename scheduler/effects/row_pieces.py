@@ -22,7 +22,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage
 from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.in_time import if_in_time
 from isamap.scheduler.effects.levels import Misses, added, added_in_pieces
-from isamap.scheduler.effects.same_sets import if_kept
+from isamap.scheduler.effects.row_conflict_misses import if_kept
 
 
 def beside_rows(tiling: Tiling, missed: Sequence[Misses], computing: Cost, problem: Problem) -> Cost:

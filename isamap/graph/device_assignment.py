@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.pricing import CALL_NS, near_of
-from isamap.graph.program import Call, Program, reads_of, writes_of
+from isamap.graph.group_prices import CALL_NS, near_of
+from isamap.graph.model_program import Call, Program, reads_of, writes_of
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
-from isamap.plan.devices import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
+from isamap.plan.device_plan import DevicePlan, DeviceProblem, Job, Phase, check_device_plan
 from isamap.scheduler.graphs.devices import dealt
 
 

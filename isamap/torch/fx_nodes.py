@@ -11,8 +11,8 @@ from typing import Any
 
 from isamap.graph.terms import NotTaken
 from isamap.torch.anchors import ANCHORS, SEVERAL
+from isamap.torch.node_types import TYPES
 from isamap.torch.pointwise import is_pointwise, terms_of
-from isamap.torch.terms import TYPES
 
 RESHAPES = frozenset(
     f"{name}.default"

@@ -1,6 +1,6 @@
 """The child process for graph problems: one problem per input line, one answer per output line.
 
-python -m isamap.scheduler.graphs.solve MEMORY_BYTES
+python -m isamap.scheduler.graphs.graph_solver MEMORY_BYTES
 """
 
 from __future__ import annotations

@@ -41,8 +41,7 @@ def _number_or_none(number: int | None) -> str | None:
 
 CLAUSES: dict[str, Clause] = {
     "packed": Clause(
-        lambda stage: "" if stage.packed else None,
-        lambda _, stage: replace(stage, packed=True),
+        lambda stage: "" if stage.packed else None, lambda _, stage: replace(stage, packed=True)
     ),
     "by": Clause(
         lambda stage: "rows" if stage.by_rows else None,

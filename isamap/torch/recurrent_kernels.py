@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from isamap.graph.operators.recurrent import MOST_AHEAD
-from isamap.torch.terms import TYPES
-from isamap.torch.writing import Several, Writer, shape_of, wide_of
+from isamap.torch.kernel_statements import Several, Writer, shape_of, wide_of
+from isamap.torch.node_types import TYPES
 
 
 class _Layer:

@@ -8,16 +8,16 @@ from typing import Any
 
 from isamap.driver.compiling import Program as Compiled
 from isamap.driver.compiling import compile_program
-from isamap.driver.passes import form_of
+from isamap.driver.model_rewrites import form_of
 from isamap.driver.request import Request
 from isamap.driver.side_by_side import done_side_by_side
 from isamap.formulate.hierarchy import Memories
-from isamap.graph.fusing import Open, reads_of, writes_of
-from isamap.graph.grouping import as_kernel
+from isamap.graph.elementwise_fusion import Open, reads_of, writes_of
+from isamap.graph.kernel_groups import as_kernel
+from isamap.graph.model_program import Call, Move, Passed, Step
+from isamap.graph.model_program import reads_of as passed_in
+from isamap.graph.model_program import writes_of as passed_out
 from isamap.graph.pending import call_of
-from isamap.graph.program import Call, Move, Passed, Step
-from isamap.graph.program import reads_of as passed_in
-from isamap.graph.program import writes_of as passed_out
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.plan.graphs import Near

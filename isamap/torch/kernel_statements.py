@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from isamap.graph.terms import wide
-from isamap.torch.terms import TYPES, first_of
+from isamap.torch.node_types import TYPES, first_of
 
 Axes = Sequence[str]
 """A name for each dimension of a result, "0" where it has one element; or an expression of such names."""

@@ -13,7 +13,7 @@ from isamap.ir import Kernel
 from isamap.ir.nodes import Assign, Loop, Stmt
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
-from isamap.report.page.facts import Line, Mark
+from isamap.report.page.report_facts import Line, Mark
 from isamap.source.records import dataclass
 
 Names = tuple[str, ...]

@@ -143,10 +143,7 @@ def _waits(chain: Sequence[int], touched: Sequence[Touched]) -> bool:
 
 
 def _most(
-    chains: Sequence[Sequence[int]],
-    touched: Sequence[Touched],
-    values: Mapping[str, Value],
-    machine: Machine,
+    chains: Sequence[Sequence[int]], touched: Sequence[Touched], values: Mapping[str, Value], machine: Machine
 ) -> int:
     """Return how many chains stand side by side: in half of the registers that what several of them read leaves."""
     last = {name: n for n, one in enumerate(touched) for name in one.reads}

@@ -18,7 +18,7 @@ from isamap.graph.terms import NotTaken
 from isamap.ir import Kernel, print_stmt
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.torch.writing import Axes, Writer, own_axes, wide_of
+from isamap.torch.kernel_statements import Axes, Writer, own_axes, wide_of
 
 
 def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:

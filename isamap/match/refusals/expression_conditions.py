@@ -11,7 +11,7 @@ from isamap.ir import OPS, Call, Cast, Const, Expr, IndexValue, Read, Scalar, pa
 from isamap.ir.walk import parts_of
 from isamap.match.patterns.pattern import encoded_values, pattern_of
 from isamap.match.patterns.unify import Bindings, unify
-from isamap.match.refusals.kernel_text import (
+from isamap.match.refusals.kernel_edits import (
     Edits,
     as_factor,
     brief,

@@ -22,8 +22,8 @@ from isamap.match.moves.scratch_buffers import find_clearing, find_dma, scratchp
 from isamap.match.moves.transfers import Copy, copy_by_axes, find_transfer, shown_axes
 from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
-from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
+from isamap.match.tiles.written_values import Written
 from isamap.source import added
 from isamap.source.records import dataclass
 from isamap.transform import distinct_reads, reads, symbols

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from isamap.cli.words import read_sizes
+from isamap.cli.early_words import read_sizes
 from isamap.driver.inputs import read_kernel
 from isamap.driver.options import WORDS, Option, count, plugin
 from isamap.driver.predicted import Case, shipped_cases

@@ -13,25 +13,25 @@ from typing import Any
 import numpy as np
 
 from isamap.driver.ahead import compile_ahead
+from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.inputs import find_profile, machine_of, with_profile
-from isamap.driver.kept import key_of, recall_emitted
+from isamap.driver.model_rewrites import form_of
 from isamap.driver.options import given_count
-from isamap.driver.passes import form_of
 from isamap.driver.request import MAX_THREADS, Request
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.emit.c import EmittedC
 from isamap.formulate.packable import require_packable
-from isamap.graph.devices import Dealt, deal, places_of
+from isamap.graph.device_assignment import Dealt, deal, places_of
+from isamap.graph.elementwise_fusion import Fuse, finished, fused
 from isamap.graph.emitting import Emitted, emit
-from isamap.graph.fusing import Fuse, finished, fused
 from isamap.graph.graph import Array
+from isamap.graph.group_prices import Prices, compiled
 from isamap.graph.importing import Imported, import_model
+from isamap.graph.model_program import Call, Passed, Program, reads_of
 from isamap.graph.partition import METHODS, Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
-from isamap.graph.pricing import Prices, compiled
-from isamap.graph.program import Call, Passed, Program, reads_of
 from isamap.graph.types import size_bytes, stored
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features

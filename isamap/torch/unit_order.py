@@ -18,14 +18,22 @@ from isamap.machine.processor import this_cpu
 from isamap.source import IsamapError, OnlyWarned
 from isamap.source.cache import digest
 from isamap.torch.anchors import SEARCHED
-from isamap.torch.graph import is_result, is_view, name_of
-from isamap.torch.groups import Group, find_groups
+from isamap.torch.fx_groups import Group, find_groups
+from isamap.torch.fx_nodes import is_result, is_view, name_of
 from isamap.torch.kernel_text import Text, kernel_text
 from isamap.torch.kernels import KernelRequest, Options, compile_ahead, kernel_of, key_of
 from isamap.torch.packing import packed_of, weights_of
-from isamap.torch.running import Addresses, Performed, Values, eager_step, kernel_step, looking, make_run
-from isamap.tune.choices import OURS, Choice, Choices
-from isamap.tune.turns import take_turns
+from isamap.torch.program_runner import (
+    Addresses,
+    Performed,
+    Values,
+    eager_step,
+    kernel_step,
+    looking,
+    make_run,
+)
+from isamap.tune.alternation import take_turns
+from isamap.tune.implementation_choices import OURS, Choice, Choices
 
 
 @dataclass(frozen=True, slots=True)

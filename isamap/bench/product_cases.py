@@ -15,9 +15,9 @@ from math import prod
 
 from isamap.bench.cases import BF16, BF16_F32, F32, S8S8, SUITES, U8S8, Form, requantising
 from isamap.bench.kind import Work
+from isamap.bench.paired_timing import Timed
 from isamap.bench.product_check import check_product
 from isamap.bench.ring import Array, Shared, random_values
-from isamap.bench.turns import Timed
 from isamap.source import Source
 from isamap.source.records import dataclass
 from isamap.suites import Product, read_suite

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from isamap.graph.fusing import (
+from isamap.graph.elementwise_fusion import (
     MOST_CHARACTERS,
     MOST_STATEMENTS,
     Open,
@@ -23,8 +23,8 @@ from isamap.graph.fusing import (
     real_sizes,
     writes_of,
 )
+from isamap.graph.model_program import Move, Passed
 from isamap.graph.pending import PLACE, Pointwise, Written, placed, written
-from isamap.graph.program import Move, Passed
 from isamap.plan.graphs import GraphNode
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from isamap.graph.making import axes_of, nest
+from isamap.graph.model_program import Move, Passed, Step
 from isamap.graph.pending import PLACE, Border, Pointwise, Written, call_of, placed, written
-from isamap.graph.program import Move, Passed, Step
 from isamap.ir import DTYPES
 
 Open = Move | Written | Pointwise

@@ -18,7 +18,7 @@ from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
-from isamap.scheduler.deciding.dealing import overhead, part_cost, part_problem
+from isamap.scheduler.deciding.partitioning import overhead, part_cost, part_problem
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.source import added
 from isamap.source.records import dataclass, replace

@@ -25,8 +25,8 @@ from isamap.match.operand_loads.standing import standing
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Binding
-from isamap.match.tiles.held_sums import Written
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, in_tiles
+from isamap.match.tiles.written_values import Written
 from isamap.source.records import dataclass
 
 
@@ -46,10 +46,7 @@ class Counters:
 
 
 def find_block(
-    copy: Copy,
-    counts: Mapping[str, int],
-    search: MoveSearch,
-    around: Mapping[str, int | None] | None = None,
+    copy: Copy, counts: Mapping[str, int], search: MoveSearch, around: Mapping[str, int | None] | None = None
 ) -> BlockMove | None:
     """Return the cheapest instruction that moves blocks of a copy; None when there is none.
 
