@@ -149,7 +149,7 @@ def compare(
         assert compiled.machine
         program = InProcess(compile_library(compiled.emitted, compiled.machine))
         contenders[name] = lambda program=program: program(arrays)
-    seconds = take_turns(contenders)
+    seconds = time_alternately(contenders)
     print(f"{kernel} on {hw}: {', '.join(f'{n} = {v}' for n, v in sizes.items())}")
     for name, times in seconds.items():
         pairs = sorted(s / t for s, t in zip(seconds["solver's"], times, strict=True))
@@ -161,7 +161,7 @@ def compare(
         )
 
 
-def take_turns(contenders: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
+def time_alternately(contenders: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
     """Seconds of each contender, per round. The first round warms up and does not count."""
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     counts = {name: max(1, round(LEAST_S / max(1e-9, timed(call, 1)))) for name, call in contenders.items()}

@@ -121,11 +121,7 @@ class _Ranked:
 
 
 def _rank_nest(
-    nest: NestProblem,
-    options: tuple[OpenOption, ...],
-    k: int,
-    limits: Limits,
-    fixed: Mapping[str, int],
+    nest: NestProblem, options: tuple[OpenOption, ...], k: int, limits: Limits, fixed: Mapping[str, int]
 ) -> _Found:
     """Return the cheapest schedules of a statement within the limits."""
     stop = time.monotonic() + limits.wall_s
@@ -277,15 +273,15 @@ def count_assignments(option: OpenOption) -> int:
     count *= prod(len(space.stage_values(operand)) for operand in space.option.operands)
     count *= prod(len(values) for values in open_values(space).values())
     return count * sum(
-        prod(len(sizes) for sizes in _block_sizes(space, block, turns))
+        prod(len(sizes) for sizes in _block_sizes(space, block, iterations))
         for block in option.register_blocks
-        for turns in sum_choices(space, block)
+        for iterations in sum_choices(space, block)
     )
 
 
-def _block_sizes(space: Space, block: RegisterBlock, turns: Assignment) -> list[tuple[int, ...]]:
+def _block_sizes(space: Space, block: RegisterBlock, iterations: Assignment) -> list[tuple[int, ...]]:
     """Return the cache blocks of each axis that fit a register block and an unrolled sum."""
-    return [space.blocks(a, block.get(a.name, turns.get(space.unroll(a), 1))) for a in space.axes]
+    return [space.blocks(a, block.get(a.name, iterations.get(space.unroll(a), 1))) for a in space.axes]
 
 
 def all_candidates(option: OpenOption) -> Iterator[Candidate]:
@@ -295,12 +291,14 @@ def all_candidates(option: OpenOption) -> Iterator[Candidate]:
     sweeps = [decisions_of(order, space.sweep_pairs()) for order in permutations(space.register_axes)]
     stages = [[(space.stage(o), value) for value in space.stage_values(o)] for o in space.option.operands]
     crossings = [[(name, value) for value in values] for name, values in open_values(space).items()]
-    both = ((block, turns) for block in option.register_blocks for turns in sum_choices(space, block))
-    for block, turns in both:
-        unrolls = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns
+    both = (
+        (block, iterations) for block in option.register_blocks for iterations in sum_choices(space, block)
+    )
+    for block, iterations in both:
+        unrolls = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | iterations
         sizes = [
             [(space.block(axis), size) for size in own]
-            for axis, own in zip(space.axes, _block_sizes(space, block, turns), strict=True)
+            for axis, own in zip(space.axes, _block_sizes(space, block, iterations), strict=True)
         ]
         for chosen in product(*sizes, *stages, *crossings):
             for order, sweep in product(orders, sweeps):

@@ -60,8 +60,8 @@ class Walk:
         for node in nodes:
             match node:
                 case For(variable, trips, body):
-                    for turn in range(number(trips, at)):
-                        yield from self.nodes(body, at | {variable: turn})
+                    for iteration in range(number(trips, at)):
+                        yield from self.nodes(body, at | {variable: iteration})
                 case If(conditions, body):
                     if all(holds(number(a, at), how, number(b, at)) for a, how, b in conditions):
                         yield from self.nodes(body, at)
@@ -96,9 +96,9 @@ class Walk:
             for _ in range(depth):
                 loops = [(loop, turns) for (loop,), turns in counted if isinstance(loop, For)]
                 counted = [
-                    (loop.body, turns | {loop.variable: turn})
+                    (loop.body, turns | {loop.variable: iteration})
                     for loop, turns in loops
-                    for turn in range(number(loop.trips, at | turns))
+                    for iteration in range(number(loop.trips, at | turns))
                 ]
             pieces += counted
         self.shares[node.work] += 1

@@ -164,12 +164,12 @@ class Backward:
         if first and not whole:
             self.zeroed[to.name] = to
         op = None if first and whole else "add"
-        turned = {a.name: a.extent - 1 - Index.of(a.name) for a in sequence}
-        index = tuple(i.substitute(turned) for i in c.index)
-        guard = substitute_expr(c.guard, turned) if c.guard is not None else None
-        value = cast(substitute_expr(c.value, turned), to.dtype)
+        reversed_axes = {a.name: a.extent - 1 - Index.of(a.name) for a in sequence}
+        index = tuple(i.substitute(reversed_axes) for i in c.index)
+        guard = substitute_expr(c.guard, reversed_axes) if c.guard is not None else None
+        value = cast(substitute_expr(c.value, reversed_axes), to.dtype)
         assign = Assign(Read(to.name, index, to.dtype), op, value, guard)
-        own = tuple(replace(a, extent=a.extent.substitute(turned)) for a in c.axes)
+        own = tuple(replace(a, extent=a.extent.substitute(reversed_axes)) for a in c.axes)
         self.made.append(Statement(own, assign, to.dtype, sequence, loops))
 
     def zeros(self, o: Operand) -> Statement:

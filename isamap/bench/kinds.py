@@ -162,13 +162,13 @@ def _filters(case: ConvCase, raw: Any) -> Any:
     if case.layout == "nchw":
         return raw.reshape(conv.k, c, conv.r, conv.s)
     if c == k == 1:
-        turned = raw.reshape(conv.r, conv.s, 1, conv.k).permute(3, 2, 0, 1)
+        transposed = raw.reshape(conv.r, conv.s, 1, conv.k).permute(3, 2, 0, 1)
     else:
-        turned = (
+        transposed = (
             raw.reshape(g, conv.r, conv.s, c, k).permute(0, 4, 3, 1, 2).reshape(conv.k, c, conv.r, conv.s)
         )
     torch: Any = import_module("torch")
-    return turned.contiguous(memory_format=torch.channels_last)
+    return transposed.contiguous(memory_format=torch.channels_last)
 
 
 def prepare_onnxruntime_conv(mapped: Mapped[ConvCase], threads: int) -> Ready:

@@ -23,7 +23,7 @@ def recurrent_model(kind: str, arrays: Mapping[str, Array]) -> bytes:
     """Return the model of a layer, with input X and output Y, its weights and first state inside."""
     order, units = list(GATES[kind]), arrays["U"].shape[-1]
 
-    def turned(name: str) -> Array:
+    def transposed(name: str) -> Array:
         gates = arrays[name].reshape(-1, *arrays[name].shape[-2:])
         return np.concatenate([gates[g].T for g in order])[None]
 
@@ -31,8 +31,8 @@ def recurrent_model(kind: str, arrays: Mapping[str, Array]) -> bytes:
         return values.reshape(-1, units)[order].reshape(-1)
 
     held: dict[str, Array] = {
-        "W": turned("W"),
-        "R": turned("U"),
+        "W": transposed("W"),
+        "R": transposed("U"),
         "B": np.concatenate([biases(arrays["b"]), biases(arrays.get("d", 0 * arrays["b"]))])[None],
         "h": arrays["h0"][None],
         **({"c": arrays["c0"][None]} if "c0" in arrays else {}),

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from isamap.source.records import dataclass
 
-TURN_NS = 10_000_000
+ROUND_NS = 10_000_000
 MOST_CALLS = 20_000
 LEAST_ROUNDS, MOST_ROUNDS = 7, 1000
 LONG_NS = 200_000_000
@@ -69,7 +69,7 @@ def _turn(contender: Timed, shared: Buffers) -> tuple[int, int]:
     if once >= LONG_NS:
         return 0, 1
     once = max(1, min(once, contender.time(2, 1 % shared.ring) // 2))
-    return 1, max(1, min(MOST_CALLS, ceil(TURN_NS / once)))
+    return 1, max(1, min(MOST_CALLS, ceil(ROUND_NS / once)))
 
 
 CONFIDENCE = 0.95

@@ -18,15 +18,7 @@ from isamap.driver.runnable import prepare
 from isamap.driver.verifying import Case, all_cases
 from isamap.ir import bind
 from isamap.run.child import Emulator
-from isamap.source import (
-    Diagnostic,
-    Infeasible,
-    IsamapError,
-    MissingTool,
-    NoMapping,
-    Source,
-    UsageProblem,
-)
+from isamap.source import Diagnostic, Infeasible, IsamapError, MissingTool, NoMapping, Source, UsageProblem
 from isamap.source.records import asdict, dataclass, fields
 from isamap.syntax import parse_kernel
 
@@ -90,7 +82,7 @@ def verify_cell(cell_request: CellRequest) -> Cell:
     uses: list[Use] = []
     cases: list[Case] = []
     verdict, reason = _verified(cell_request, uses, cases)
-    busiest = max(uses, key=lambda use: use.turns, default=None)
+    busiest = max(uses, key=lambda use: use.iterations, default=None)
     return Cell(
         cell_request.key, cell_request.kernel, cell_request.machine, verdict,
         tuple(dict.fromkeys(use.instruction for use in uses)),

@@ -119,7 +119,7 @@ def predict(asked: Asked) -> Predicted:
         return Predicted(None, refused=error.diagnostics[0].code)
     assert made.schedule is not None, "the stages before have run"
     used = uses_of(made)
-    busiest = max(used, key=lambda use: use.turns, default=None)
+    busiest = max(used, key=lambda use: use.iterations, default=None)
     names = tuple(dict.fromkeys(use.instruction for use in used))
     utilisation = busiest.utilisation if busiest else None
     found = made.schedule
@@ -172,7 +172,7 @@ class Use:
     """
 
     instruction: str
-    turns: int
+    iterations: int
     lanes: int | None
     utilisation: float | None
 
@@ -193,9 +193,9 @@ def _use(made: Compilation, nest: NestSchedule) -> Use | None:
     pattern = pattern_of(made.machine.instructions[mapping.instruction].instruction)
     exact = numbered(statement, {})
     found = estimate(exact, mapping, pattern, made.machine) if exact and pattern else None
-    turns = prod(axis.extent.value or 1 for axis in (*statement.axes, *statement.sequence))
+    iterations = prod(axis.extent.value or 1 for axis in (*statement.axes, *statement.sequence))
     known = (found.lanes, found.utilisation) if found is not None else (None, None)
-    return Use(mapping.instruction, turns, *known)
+    return Use(mapping.instruction, iterations, *known)
 
 
 @dataclass(frozen=True, slots=True)

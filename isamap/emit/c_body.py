@@ -60,7 +60,7 @@ class BodyWriter:
         self.passed_on: set[str] = set()
         self.counters: tuple[str, ...] = ()
         self.beside_loop: bool = False
-        self.turning: str = ""
+        self.outer_counter: str = ""
         self.shared: frozenset[str] = frozenset()
         self.ending: tuple[str, ...] = ()
         self.regions: list[list[str]] = []
@@ -146,21 +146,21 @@ class BodyWriter:
 
     def loop(self, node: For, depth: int) -> None:
         trips = index_text(node.trips, self.names.of, self.issuer.used).inside(SHIFT)
-        kept = self.names, self.counters, self.beside_loop, self.turning
+        kept = self.names, self.counters, self.beside_loop, self.outer_counter
         self.names = self.names.inside()
-        self.beside_loop, self.turning = has_loop(node.body), node.variable
+        self.beside_loop, self.outer_counter = has_loop(node.body), node.variable
         counter = self.names.take(node.variable)
         self.counters = (*self.counters, counter)
         note = f" /* {clean(node.note)} */" if node.note else ""
         self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
         self.block(node.body, depth + 1)
         self.add(depth, "}")
-        self.names, self.counters, self.beside_loop, self.turning = kept
+        self.names, self.counters, self.beside_loop, self.outer_counter = kept
 
     def share(self, node: Share, depth: int) -> None:
         """Write a loop over the next pieces of a work slice, each for the part whose iteration it is."""
         work, parts = self.works[node.work], pieces_of(node)
-        kept = self.names, self.beside_loop, self.turning
+        kept = self.names, self.beside_loop, self.outer_counter
         for line in share(work):
             self.add(depth, line)
         for number, (counters, _) in enumerate(parts[:-1]):
@@ -174,7 +174,7 @@ class BodyWriter:
                 self.add(inner, f"{'} else' if number else ''}{test} {{".strip())
                 inner += 1
             self.names = kept[0].inside()
-            self.beside_loop, self.turning = has_loop(body), counters[-1][0] if counters else ""
+            self.beside_loop, self.outer_counter = has_loop(body), counters[-1][0] if counters else ""
             for line in positions(work, [variable for variable, _ in counters], self.names):
                 self.add(inner, line)
             trips = [self.index(count) for _, count in counters]
@@ -183,7 +183,7 @@ class BodyWriter:
         if len(parts) > 1:
             self.add(depth + 1, "}")
         self.add(depth, "}")
-        self.names, self.beside_loop, self.turning = kept
+        self.names, self.beside_loop, self.outer_counter = kept
 
     def copy(self, node: Block, depth: int) -> None:
         """Write a copy inside a loop as a function of its own, and its call."""
@@ -237,7 +237,7 @@ class BodyWriter:
                 left = rest
 
     def issue(self, issue: Issue, depth: int) -> None:
-        here = Here(self.names, self.values, self.elements, self.beside_loop, self.turning)
+        here = Here(self.names, self.values, self.elements, self.beside_loop, self.outer_counter)
         lines = self.issuer.statements(issue, here)
         note = f" /* {clean(issue.note)} */" if issue.note else ""
         self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)

@@ -72,14 +72,14 @@ class Here:
     """The meaning of names at an issue: C identifiers, values, element types of tensors and buffers.
 
     `beside_loop` is true if a loop's body contains the issue and another loop: a value that compilers hoist
-    in front of both occupies a register during the inner loop. `turning` is the counter of that outer loop.
+    in front of both occupies a register during the inner loop. `outer_counter` is the counter of that outer loop.
     """
 
     names: Names
     values: Mapping[str, Value]
     elements: Mapping[str, DType]
     beside_loop: bool = False
-    turning: str = ""
+    outer_counter: str = ""
 
 
 @dataclass
@@ -229,7 +229,7 @@ class Issuer:
         match arg.attribute:
             case "value":
                 found = Text(f"*{self._pointer(ref, operand, here).inside(PREFIX)}", PREFIX)
-                stays = here.beside_loop and here.turning not in ref.offset.symbols
+                stays = here.beside_loop and here.outer_counter not in ref.offset.symbols
                 return self._made_here(found, operand.dtype) if stays else found
             case "stride":
                 size = here.elements[ref.buffer].size_bytes

@@ -56,7 +56,7 @@ def build_problem(
             if option is not None:
                 options.append(option)
         known = tuple(packed_options(options, packed, statement, machine.name))
-        nests.append(NestProblem(number, known, turns=frame.turns[number]))
+        nests.append(NestProblem(number, known, iterations=frame.iterations[number]))
     if named is None:
         require_performed(nests, kernel, machine)
     return frame.problem(nests)

@@ -2,7 +2,7 @@
 
     for m in M { seq n in N - 1 { y[m, n + 1] = y[m, n] + x[m, n + 1]; } }
 
-      for m by 4 {          the ordered loop turns inside the loops over rows: a block of rows at a time
+      for m by 4 {          the ordered loop runs inside the loops over rows: a block of rows at a time
         carry n;            goes along n, and y[m, n] is still where the iteration before has computed it
         unroll m by 1 { issue; }
       }
@@ -32,11 +32,7 @@ FARTHEST = 4
 
 
 def with_carried(
-    option: NestOption,
-    tile: Tile,
-    search: MoveSearch,
-    kernel: Kernel,
-    profile: Mapping[str, int],
+    option: NestOption, tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int]
 ) -> NestOption:
     """Return the option of a tile that is only written, with what it carries along an ordered loop, and without what
     it takes to bring that; unchanged where nothing can be carried.
@@ -56,8 +52,8 @@ def with_carried(
         replace(o, direct_ns=max(0.0, o.direct_ns - saved_ns)) if o.is_accumulator and o.direct_ns else o
         for o in option.operands
     )
-    turns = typical_value(axis.extent, profile) or 1
-    return replace(option, operands=operands, carried=Carried(axis.name, turns, chain_ns, pitches))
+    iterations = typical_value(axis.extent, profile) or 1
+    return replace(option, operands=operands, carried=Carried(axis.name, iterations, chain_ns, pitches))
 
 
 def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
@@ -80,7 +76,7 @@ def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
 
 def _is_written_before(read: Read, target: Read, axis: str) -> bool:
     """Return whether a read is what one of the last iterations wrote."""
-    later = ({axis: Index.of(axis) + turns} for turns in range(1, FARTHEST + 1))
+    later = ({axis: Index.of(axis) + iterations} for iterations in range(1, FARTHEST + 1))
     return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
 
 

@@ -21,7 +21,7 @@ from isamap.transform import Statement, accesses, statements
 class Frame:
     """A canonical kernel on a machine.
 
-    `profile` gives the numbers of sizes in costs. `turns` is, per statement, the number of times that
+    `profile` gives the numbers of sizes in costs. `iterations` is, per statement, the number of times that
     ordered loops perform it, and `matches` are its candidates. `packed` are inputs that the caller passes
     packed.
     """
@@ -32,7 +32,7 @@ class Frame:
     profile: Mapping[str, int]
     search: MoveSearch
     memories: Memories
-    turns: tuple[int, ...]
+    iterations: tuple[int, ...]
     matches: tuple[Matches, ...]
     packed: tuple[str, ...] = ()
 
@@ -53,20 +53,20 @@ class Frame:
         require_packable(kernel, packed)
         profile = {name: typical_size(value) for name, value in sizes.items()}
         search, memories = move_search_of(kernel, machine), Memories.of(machine)
-        turns = tuple(
+        iterations = tuple(
             prod(typical_value(axis.extent, profile) or 1 for axis in statement.sequence)
             for statement in statements(kernel)
         )
         given = tuple(sorted(sizes.items()))
         known = tuple(matches) if matches else find_matches(kernel, machine)
-        return Frame(kernel, given, threads, profile, search, memories, turns, known, tuple(packed))
+        return Frame(kernel, given, threads, profile, search, memories, iterations, known, tuple(packed))
 
     def is_cold(self, number: int, tensor: str) -> bool:
         """Return whether a statement finds an operand in no cache: none before it wrote it, and it runs once.
 
         What an ordered loop performs again finds it where the iteration before has left it.
         """
-        if not self.search.machine.starts_cold or self.turns[number] > 1:
+        if not self.search.machine.starts_cold or self.iterations[number] > 1:
             return False
         before = statements(self.kernel)[:number]
         is_brought = any(o.name == tensor and o.role != "temp" for o in self.kernel.operands)
@@ -92,8 +92,8 @@ class Frame:
         for statement in together:
             for tensor in {access.buffer for access in accesses(statement)}:
                 moving = [a for a in statement.sequence if _moves(statement, tensor, a.name)]
-                turns = prod(typical_value(a.extent, self.profile) or 1 for a in moving)
-                parts[tensor] = max(parts.get(tensor, 0), self._bytes_of(tensor) // turns)
+                iterations = prod(typical_value(a.extent, self.profile) or 1 for a in moving)
+                parts[tensor] = max(parts.get(tensor, 0), self._bytes_of(tensor) // iterations)
         return sum(parts.values()) <= max(rooms, default=0)
 
     def _bytes_of(self, tensor: str) -> int:

@@ -97,7 +97,7 @@ def _moved(begins: Mapping[int, float], step: int, count: int, line: int) -> dic
     places = min(count, line // gcd(step, line))
     moved: dict[int, float] = {}
     for begin, part in begins.items():
-        for turn in range(places):
-            at = (begin + turn * step) % line
+        for iteration in range(places):
+            at = (begin + iteration * step) % line
             moved[at] = moved.get(at, 0.0) + part / places
     return moved

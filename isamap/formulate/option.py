@@ -31,11 +31,11 @@ def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:
     if option is None or (frame.kernel.strict and reorders(tile)):
         return None
     taken = fusions(frame.kernel, number, tile, frame.search, frame.profile, frame.memories)
-    turns = frame.turns[number]
+    iterations = frame.iterations[number]
     option = with_flows(option, tile, number, frame.kernel, frame.search, taken)
     if any(o.flow is not None for o in option.operands if o.is_accumulator):
         taken = tuple(replace(fusion, extra_ns=0.0) for fusion in taken)  # among what flows
-    taken = tuple(replace(fusion, extra_ns=turns * fusion.extra_ns) for fusion in taken)
+    taken = tuple(replace(fusion, extra_ns=iterations * fusion.extra_ns) for fusion in taken)
     cold = tuple(
         replace(o, cold=frame.is_cold(number, o.tensor), fresh_bytes=frame.fresh_bytes(number, o.tensor))
         for o in option.operands
@@ -60,7 +60,9 @@ def option_of(
         if prices_copies:
             described = with_ends(described, operand, tile, search, profile)
             described = with_crossings(described, operand, tile, search, kernel, profile)
-        kept = replace(described, turns_of_copy=_turns_of_copy(described, operand, tile, kernel, profile))
+        kept = replace(
+            described, iterations_of_copy=_iterations_of_copy(described, operand, tile, kernel, profile)
+        )
         operands += with_reads(kept, operand, tile, kernel)
     held = held_of(tile, search, kernel, prices_copies=prices_copies)
     if held is None:
@@ -93,7 +95,7 @@ def option_of(
     return option if tile.accumulator is not None else with_carried(option, tile, search, kernel, profile)
 
 
-def _turns_of_copy(
+def _iterations_of_copy(
     described: TileOperand, operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int]
 ) -> int:
     """Return how many iterations of ordered loops one copy of an input serves: one where it is never copied, or into
@@ -103,14 +105,14 @@ def _turns_of_copy(
     """
     if described.staged_ns is None or described.homes[0]:
         return 1
-    own, given, turns = tile.statement, statements(kernel), 1
+    own, given, iterations = tile.statement, statements(kernel), 1
     arrays, moving = {read.buffer for read in reads(operand.subject)}, symbols(operand.subject)
     for axis, loop in reversed(list(zip(own.sequence, own.ordered_loops, strict=True))):
         written = {s.assign.target.buffer for s in given if loop in s.ordered_loops}
         if not arrays or axis.name in moving or arrays & written:
             break
-        turns *= typical_value(axis.extent, profile) or 1
-    return turns
+        iterations *= typical_value(axis.extent, profile) or 1
+    return iterations
 
 
 def _laid_out(

@@ -250,9 +250,9 @@ def known_names(constants: Mapping[str, Array]) -> Names:
     return {name: Value.of(array) for name, array in constants.items()}
 
 
-# Nodes with graphs inside, where it is known how often these run: they are lowered in place, once a turn.
+# Nodes with graphs inside, where it is known how often these run: they are lowered in place, once per iteration.
 #
-# `If` by the branch that a known condition takes, `Loop` and `Scan` turn by turn.
+# `If` by the branch that a known condition takes, `Loop` and `Scan` iteration by iteration.
 
 
 MOST_TRIPS = 1000

@@ -186,16 +186,18 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
     here = substituted(rows.body, {rows.row: row})
     if nth:
         here = (For(nth, Index.of(rows.each), here),)
-    turns, left = divmod(rows.lines, around)
+    iterations, left = divmod(rows.lines, around)
     found: tuple[Node, ...] = ()
-    if turns == 1:
+    if iterations == 1:
         found = substituted(here, {rows.line: now})
-    elif turns:
+    elif iterations:
         nth = names.fresh("share")
-        found = (For(nth, Index.of(turns), substituted(here, {rows.line: now + Index.of(nth) * around})),)
+        found = (
+            For(nth, Index.of(iterations), substituted(here, {rows.line: now + Index.of(nth) * around})),
+        )
     if left:
         parts = around // left
-        last = substituted(here, {rows.line: now.mod(left) + turns * around})
+        last = substituted(here, {rows.line: now.mod(left) + iterations * around})
         mine: tuple[Condition, ...] = ((now, "<", Index.of(left * parts)),)
         if parts > 1:
             mine = (*mine, (place.trips[number].mod(parts), "==", now.floordiv(left)))

@@ -14,7 +14,7 @@ from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, before_tiles, copied_back, copied_in, finish_of
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.open_blocks import in_pieces
-from isamap.lower.overlap import epilogue, for_other_turns, of_turn, prologue, shares, with_hints
+from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart
 from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
 from isamap.lower.place import Place, count_tiles_here, divides, left_inside, start_of
@@ -22,7 +22,7 @@ from isamap.lower.program import Block, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
 from isamap.lower.skipping import seen_where, skipped
 from isamap.lower.staging import copy_tiles, stage_at
-from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
 from isamap.match import MoveSearch
 from isamap.source.records import replace
 
@@ -52,10 +52,10 @@ def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
             return _copies(nest, step, scope, inside)
         case Parts():
             return parallel_nest(nest, step, scope, inside)
-        case Turns(number):
+        case LoopNode(number):
             around = replace(scope, around={**scope.around, number: scope.place})
             here, before = prologue(nest, step, around)
-            return (*before, *_turns(nest, step, here, inside), *epilogue(nest, step, here))
+            return (*before, *_iterations(nest, step, here, inside), *epilogue(nest, step, here))
         case Hold(unrolled):
 
             def block(here: Scope) -> Nodes:
@@ -71,7 +71,7 @@ def _expanded(nest: Nest, steps: Steps, scope: Scope) -> Nodes:
 # --- loops ------------------------------------------------------------------------------------------------
 
 
-def _turns(nest: Nest, step: Turns, scope: Scope, inside: Build) -> Nodes:
+def _iterations(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Nodes:
     number, axis, size, place = step.number, step.loop.axis, step.loop.step, scope.place
     base, left = place.position[axis], place.left[axis]
     variable = nest.names.fresh(axis)
@@ -85,7 +85,7 @@ def _turns(nest: Nest, step: Turns, scope: Scope, inside: Build) -> Nodes:
         nodes = _repeat(nest, step, variable, whole, position, Index.of(size), scope, inside)
     if rest is not None:
         here = scope.at(place.enter(number, axis, base + whole * size, rest, whole))
-        body = _turn(nest, step, here, inside)
+        body = _iteration(nest, step, here, inside)
         # With nothing left the body would still work on a whole tile where operands are staged.
         nodes += body if left.value is not None else (If(((whole * size, "<", left),), body),)
     return nodes
@@ -93,7 +93,7 @@ def _turns(nest: Nest, step: Turns, scope: Scope, inside: Build) -> Nodes:
 
 def _repeat(
     nest: Nest,
-    step: Turns,
+    step: LoopNode,
     variable: str,
     trips: Index,
     position: Index,
@@ -103,30 +103,30 @@ def _repeat(
 ) -> Nodes:
     """Return a loop, or its body alone when it runs once; the first iteration apart where it differs."""
 
-    def turn(trip: Index) -> Nodes:
+    def iteration(trip: Index) -> Nodes:
         now = {variable: trip}
         there = position.substitute(now), left.substitute(now)
-        return _turn(
+        return _iteration(
             nest, step, scope.at(scope.place.enter(step.number, step.loop.axis, *there, trip)), inside
         )
 
     if trips.value == 1:
-        return turn(ZERO)
+        return iteration(ZERO)
     if not step.first_apart:
-        return (For(variable, trips, turn(Index.of(variable))),)
-    first = turn(ZERO)
-    later = For(variable, trips - 1, turn(Index.of(variable) + 1))
+        return (For(variable, trips, iteration(Index.of(variable))),)
+    first = iteration(ZERO)
+    later = For(variable, trips - 1, iteration(Index.of(variable) + 1))
     return (*(first if trips.value is not None else (If(((ZERO, "<", trips),), first),)), later)
 
 
-def _turn(nest: Nest, step: Turns, scope: Scope, inside: Build) -> Nodes:
+def _iteration(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Nodes:
     """Return the body of a loop."""
     own = shares(nest, step, scope)
     within, at_once = with_hints(nest, step, scope)
     return (*own, *at_once, *inside(within))
 
 
-def _rest(nest: Nest, step: Turns, place: Place) -> Index | None:
+def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
     """Elements after the last whole step of a loop; None when there are never any."""
     axis, size, left = step.loop.axis, step.loop.step, place.left[step.loop.axis]
     if divides(left, size):
@@ -174,7 +174,7 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
     name = stage.operand
     operand = next(o for o in (tile.accumulator, *tile.inputs) if o and o.name == name)
     known = (nest.search, nest.names)
-    shared = of_turn(nest, step, scope)
+    shared = of_iteration(nest, step, scope)
     staged = shared or stage_at(operand, stage.depth, tile, nest.loops, *known, stage=stage)
     is_result = operand is tile.accumulator
     parts = part_count(tile, nest.schedule) if stage.depth < nest.schedule.parallel else ONE
@@ -185,7 +185,7 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
     elif shared is None or not stage.ahead:
         into = copy_tiles(staged, tile, nest.loops, place, *known)
         nodes = (Block(f"stage {name}", dealt(into, parts, nest.names), is_copy=True),)
-    within, at_once = for_other_turns(nest, step, scope.with_staged(staged, name))
+    within, at_once = for_other_iterations(nest, step, scope.with_staged(staged, name))
     nodes = (*nodes, *at_once, *inside(within))
     if is_result and shared is None:
         back = copied_back(nest.finish, staged, tile, nest.loops, place, *known)

@@ -71,17 +71,17 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     may run in any order.
     """
     inner.add(loop.variable)
-    turns = line_bytes // max(1, loop.step_bytes)
-    if turns < 2 or not has_loop(body) or not _can_sink(loop.variable, body, inner):
+    iterations = line_bytes // max(1, loop.step_bytes)
+    if iterations < 2 or not has_loop(body) or not _can_sink(loop.variable, body, inner):
         return _few_rows(loop, body, inner, names) if line_bytes else (_over(loop, body),)
-    each = _each(loop.trips, turns)
+    each = _each(loop.trips, iterations)
     if each is None:
         return sunk(loop, body, inner, names)
-    first, turn = Index.of(loop.variable) * each, names.fresh(loop.axis)
+    first, iteration = Index.of(loop.variable) * each, names.fresh(loop.axis)
     exact = loop.trips.value is not None and loop.trips.value % each == 0
     left = Index.of(each) if exact else index_min(each, loop.trips - first)
-    inside = substituted(body, {loop.variable: first + Index.of(turn)})
-    within = sunk(replace(loop, variable=turn, trips=left), inside, inner, names)
+    inside = substituted(body, {loop.variable: first + Index.of(iteration)})
+    within = sunk(replace(loop, variable=iteration, trips=left), inside, inner, names)
     lines = replace(
         loop,
         trips=loop.trips.ceildiv(each),
@@ -104,31 +104,31 @@ def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) ->
         ):
             if trips.value is not None and trips.value <= 2 * each:
                 return (_over(loop, body),)
-            first, turn = Index.of(rows) * each, names.fresh(rows.rstrip("0123456789"))
+            first, iteration = Index.of(rows) * each, names.fresh(rows.rstrip("0123456789"))
             exact = trips.value is not None and trips.value % each == 0
             left = Index.of(each) if exact else index_min(each, trips - first)
-            near = For(turn, left, substituted(within, {rows: first + Index.of(turn)}))
+            near = For(iteration, left, substituted(within, {rows: first + Index.of(iteration)}))
             return (For(rows, trips.ceildiv(each), (_over(loop, (near,)),)),)
         case _:
             return (_over(loop, body),)
 
 
-def _each(trips: Index, turns: int) -> int | None:
+def _each(trips: Index, iterations: int) -> int | None:
     """Return how many iterations are taken together; None for all of them, where they reach over two lines."""
     if trips.value is None:
-        return turns
-    if trips.value <= 2 * turns:
+        return iterations
+    if trips.value <= 2 * iterations:
         return None
-    return next((n for n in range(turns, turns // 2, -1) if trips.value % n == 0), turns)
+    return next((n for n in range(iterations, iterations // 2, -1) if trips.value % n == 0), iterations)
 
 
 def sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
     """Return the nodes, performed for each iteration of a loop, which runs inside theirs."""
 
     def repeated(some: Nodes) -> Node:
-        turn = names.fresh(loop.axis)
-        inner.add(turn)
-        return For(turn, loop.trips, substituted(some, {loop.variable: Index.of(turn)}))
+        iteration = names.fresh(loop.axis)
+        inner.add(iteration)
+        return For(iteration, loop.trips, substituted(some, {loop.variable: Index.of(iteration)}))
 
     if not _can_sink(loop.variable, nodes, inner):
         return (repeated(nodes),)

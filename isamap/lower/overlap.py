@@ -30,7 +30,7 @@ from isamap.lower.nest_scope import Nest, Nodes, Scope
 from isamap.lower.place import Place, divides, left_inside
 from isamap.lower.program import Block, Condition, For, Hint, If, MemoryRef, Names, Node
 from isamap.lower.staging import Staged, copy_tiles, stage_at
-from isamap.lower.steps import Copies, Turns
+from isamap.lower.steps import Copies, LoopNode
 from isamap.machine import LineHint, line_hints
 from isamap.match import MoveSearch, OperandTile, Tile
 from isamap.plan.loops import LoopStep
@@ -42,14 +42,14 @@ from isamap.transform import reads
 Make = Callable[[], Nodes]
 Hosts = tuple[tuple[int, Index], ...]
 """Loops by number, each with how often it runs."""
-Lines = Literal["row by row", "side by side", "of whole turns"]
+Lines = Literal["row by row", "side by side", "of whole iterations"]
 """In which order hints name the lines of several rows; of whole iterations, side by side as well."""
 
 
 # --- around a loop ----------------------------------------------------------------------------------------
 
 
-def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
+def prologue(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
     """Buffers filled for the first iterations, which none comes before, and the scope with these buffers."""
     nodes: list[Node] = []
     for copies in step.carried:
@@ -57,21 +57,22 @@ def prologue(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
         operand, known = _operand(nest.tile, stage.operand), (nest.search, nest.names)
         made = stage_at(operand, stage.depth, nest.tile, nest.loops, *known, copies=copies.slots, stage=stage)
         scope = replace(scope, shared={**scope.shared, stage.operand: made})
-        for turn in range(stage.ahead):
+        for iteration in range(stage.ahead):
             nodes += _labelled(
-                f"stage {stage.operand} for iteration {turn}", _fill(nest, copies, scope, Index.of(turn))()
+                f"stage {stage.operand} for iteration {iteration}",
+                _fill(nest, copies, scope, Index.of(iteration))(),
             )
     return scope, tuple(nodes)
 
 
-def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
+def epilogue(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
     """Return the write-back of the results that the last iteration of a loop has left in buffers."""
     nodes: list[Node] = []
     left = scope.place.left[step.loop.axis]
     last = left.ceildiv(step.loop.step) - 1
     for copies in step.carried:
         if copies.spread:
-            back = _written(nest, copies, scope, _at_turn(nest, scope, step.number, last), last)
+            back = _written(nest, copies, scope, _at_iteration(nest, scope, step.number, last), last)
             note = f"write {copies.stage.operand} of the last iteration back"
             nodes += _labelled(note, _when(ZERO, left, back))
     return tuple(nodes)
@@ -80,17 +81,17 @@ def epilogue(nest: Nest, step: Turns, scope: Scope) -> Nodes:
 # --- inside its iterations --------------------------------------------------------------------------------
 
 
-def of_turn(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
+def of_iteration(nest: Nest, step: Copies, scope: Scope) -> Staged | None:
     """Return the buffer that an iteration uses, where iterations share one; None where each has its own contents."""
     return None if step.slots == 1 else _slot(nest, step, scope, scope.place.trips[step.stage.depth - 1])
 
 
-def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
+def for_other_iterations(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Nodes]:
     """Return the copies that an iteration makes for another one: interleaved with inner loops, or all at once."""
     stage, works = step.stage, list[tuple[str, Make]]()
     if stage.ahead:
-        turn = scope.place.trips[stage.depth - 1] + stage.ahead
-        works.append((f"stage {stage.operand} for a later iteration", _fill(nest, step, scope, turn)))
+        iteration = scope.place.trips[stage.depth - 1] + stage.ahead
+        works.append((f"stage {stage.operand} for a later iteration", _fill(nest, step, scope, iteration)))
     if step.spread:
         works.append((f"write {stage.operand} of the iteration before back", _late(nest, step, scope)))
     hosts = _trips(step.hosts, scope.place)
@@ -100,7 +101,7 @@ def for_other_turns(nest: Nest, step: Copies, scope: Scope) -> tuple[Scope, Node
     return scope, tuple(node for note, make in works for node in _labelled(note, make()))
 
 
-def with_hints(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
+def with_hints(nest: Nest, step: LoopNode, scope: Scope) -> tuple[Scope, Nodes]:
     """Prefetches dealt to the first loop inside that runs more than once; those performed at once.
 
     Inside `hold` a share that differs from trip to trip costs more than its hints: they come at once. Of
@@ -119,7 +120,7 @@ def with_hints(nest: Nest, step: Turns, scope: Scope) -> tuple[Scope, Nodes]:
     return _dealt(scope, new), tuple(at_once)
 
 
-def shares(nest: Nest, step: Turns, scope: Scope) -> Nodes:
+def shares(nest: Nest, step: LoopNode, scope: Scope) -> Nodes:
     """Return the share of interleaved work that one iteration of a loop performs."""
     due = [work for work in scope.dealt if work.innermost == step.number]
     return tuple(node for work in due for node in share_of(work, scope.place, nest.names))
@@ -157,7 +158,7 @@ def _by_rows(nest: Nest, prefetch: Prefetch, scope: Scope, trips: Hosts) -> Deal
     loop = nest.loops[counting[0][0]]
     if not goes_across(_operand(nest.tile, prefetch.operand), loop.axis):
         return None
-    make = _prefetch(nest, prefetch, scope, "of whole turns")
+    make = _prefetch(nest, prefetch, scope, "of whole iterations")
     work = Dealt(_note(prefetch), hosts, make, by_rows=loop.step)
     return work if has_rows(work) else None
 
@@ -167,9 +168,9 @@ def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Mak
     or so about as many lines of each row as a whole iteration reads.
     """
     number = prefetch.depth - 1
-    loop, turn = nest.loops[number], scope.place.trips[number] + prefetch.ahead
-    here, left = _at_turn(nest, scope, number, turn), scope.around[number].left[loop.axis]
-    whole = here.enter(number, loop.axis, here.position[loop.axis], Index.of(loop.step), turn)
+    loop, iteration = nest.loops[number], scope.place.trips[number] + prefetch.ahead
+    here, left = _at_iteration(nest, scope, number, iteration), scope.around[number].left[loop.axis]
+    whole = here.enter(number, loop.axis, here.position[loop.axis], Index.of(loop.step), iteration)
     hint = line_hints(nest.search.machine)[prefetch.cache]
     staged = scope.staged.get(prefetch.operand)
 
@@ -178,9 +179,9 @@ def _prefetch(nest: Nest, prefetch: Prefetch, scope: Scope, lines: Lines) -> Mak
             found = buffer_lines(staged, number, here, hint, nest.names)
         else:
             operand, known = _operand(nest.tile, prefetch.operand), (nest.search, nest.names)
-            longest = whole if lines == "of whole turns" else None
+            longest = whole if lines == "of whole iterations" else None
             found = tensor_lines(operand, here, hint, *known, lines != "row by row", longest)
-        return _when(turn * loop.step, left, found)
+        return _when(iteration * loop.step, left, found)
 
     return make
 
@@ -192,15 +193,15 @@ def _note(prefetch: Prefetch) -> str:
 # --- copies -----------------------------------------------------------------------------------------------
 
 
-def _fill(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Make:
+def _fill(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Make:
     """Fill the copy of an iteration, if there is such an iteration."""
     number = step.stage.depth - 1
-    loop, here = nest.loops[number], _at_turn(nest, scope, number, turn)
+    loop, here = nest.loops[number], _at_iteration(nest, scope, number, iteration)
     left = scope.around[number].left[loop.axis]
 
     def make() -> Nodes:
         known = nest.tile, nest.loops, here, nest.search, nest.names
-        return _when(turn * loop.step, left, copy_tiles(_slot(nest, step, scope, turn), *known))
+        return _when(iteration * loop.step, left, copy_tiles(_slot(nest, step, scope, iteration), *known))
 
     return make
 
@@ -210,31 +211,31 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
     number = step.stage.depth - 1
     axis, size = nest.loops[number].axis, nest.loops[number].step
     now = scope.place.trips[number]
-    here = _at_turn(nest, scope, number, now - 1)
+    here = _at_iteration(nest, scope, number, now - 1)
     if not any(loop.axis == axis and loop.counts for loop in nest.loops[number + 1 :]):
         # Only the last iteration of such a loop is cut short, and it comes before none.
         here = here.enter(number, axis, here.position[axis], Index.of(size), now - 1)
     return lambda: _when(ZERO, now, _written(nest, step, scope, here, now - 1))
 
 
-def _written(nest: Nest, step: Copies, scope: Scope, place: Place, turn: Index) -> Nodes:
+def _written(nest: Nest, step: Copies, scope: Scope, place: Place, iteration: Index) -> Nodes:
     """Return the write-back of an iteration's results, from its copy of the buffer."""
     known = nest.tile, nest.loops, place, nest.search, nest.names
-    return copied_back(nest.finish, _slot(nest, step, scope, turn), *known)
+    return copied_back(nest.finish, _slot(nest, step, scope, iteration), *known)
 
 
-def _slot(nest: Nest, step: Copies, scope: Scope, turn: Index) -> Staged:
+def _slot(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Staged:
     """Return the copy of a buffer that an iteration uses.
 
     In a scratchpad the first iteration of a loop goes on behind the last one of the time before, so that what
     fills it need not wait until that one has read its copy.
     """
     made = scope.shared[step.stage.operand]
-    before = _turns_before(nest, scope, step.stage.depth - 1) if step.stage.memory else ZERO
-    return replace(made, start=(before + turn).mod(step.slots) * made.size)
+    before = _iterations_before(nest, scope, step.stage.depth - 1) if step.stage.memory else ZERO
+    return replace(made, start=(before + iteration).mod(step.slots) * made.size)
 
 
-def _turns_before(nest: Nest, scope: Scope, number: int) -> Index:
+def _iterations_before(nest: Nest, scope: Scope, number: int) -> Index:
     """Return how many iterations a loop had before it began, where each time they are as many, else 0."""
     before = ZERO
     for outer, loop in enumerate(nest.loops[: number + 1]):
@@ -248,18 +249,18 @@ def _turns_before(nest: Nest, scope: Scope, number: int) -> Index:
     return before
 
 
-def _at_turn(nest: Nest, scope: Scope, number: int, turn: Index) -> Place:
+def _at_iteration(nest: Nest, scope: Scope, number: int, iteration: Index) -> Place:
     """Return the place inside a loop at an iteration of it."""
     outside, loop = scope.around[number], nest.loops[number]
-    position = outside.position[loop.axis] + turn * loop.step
+    position = outside.position[loop.axis] + iteration * loop.step
     whole = outside.left[loop.axis]
     if whole.value is None:
         left = left_inside(nest.tile, nest.loops, number, outside, position)
     elif divides(whole, loop.step):
         left = Index.of(loop.step)
     else:
-        left = index_min(loop.step, whole - turn * loop.step)
-    return outside.enter(number, loop.axis, position, left, turn)
+        left = index_min(loop.step, whole - iteration * loop.step)
+    return outside.enter(number, loop.axis, position, left, iteration)
 
 
 def _trips(loops: Iterable[tuple[int, LoopStep]], place: Place) -> Hosts:

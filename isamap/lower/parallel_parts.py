@@ -161,11 +161,11 @@ def dealt(nodes: Nodes, count: Index, names: Names) -> Nodes:
 
 def _dealt(loop: For, count: Index, names: Names) -> Parallel:
     share = loop.trips.ceildiv(count)
-    chunk, turn = names.fresh("part"), names.fresh(loop.variable)
+    chunk, iteration = names.fresh("part"), names.fresh(loop.variable)
     first = Index.of(chunk) * share
-    body = substituted(loop.body, {loop.variable: first + Index.of(turn)})
-    turns = index_min(share, loop.trips - first)
-    return Parallel(((chunk, loop.trips.ceildiv(share)),), (For(turn, turns, body),))
+    body = substituted(loop.body, {loop.variable: first + Index.of(iteration)})
+    iterations = index_min(share, loop.trips - first)
+    return Parallel(((chunk, loop.trips.ceildiv(share)),), (For(iteration, iterations, body),))
 
 
 # --- sums in parts ----------------------------------------------------------------------------------------

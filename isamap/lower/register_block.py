@@ -117,7 +117,7 @@ def issue_tiles(nest: Nest, step: Issues, scope: Scope) -> Nodes:
             _assign(nest, nest.tile.result, here, emitter)
         else:
             _accumulate(nest, scope, here, emitter, brought)
-    return in_turns(step.carried, tuple(emitter.nodes), nest.tile, nest.search.machine)
+    return in_iterations(step.carried, tuple(emitter.nodes), nest.tile, nest.search.machine)
 
 
 def _accumulate(nest: Nest, scope: Scope, place: Place, emitter: Emitter, brought: Brought) -> None:
@@ -276,7 +276,7 @@ class _Kept:
     stored: str
 
 
-def in_turns(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
+def in_iterations(carried: str, body: tuple[Node, ...], tile: Tile, machine: Machine) -> tuple[Node, ...]:
     """Return a block of issues in the ordered loop over the axis that is carried; as it is where none is."""
     axes = [axis for axis in tile.statement.sequence if axis.name == carried]
     return _looped(axes[0], body, machine) if axes else body

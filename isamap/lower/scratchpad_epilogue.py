@@ -118,7 +118,7 @@ def _start(between: Between, tiles: Sequence[Index], place: Place) -> Index:
     """Return where a tile's part of a buffer begins. Units: elements."""
     if between.kept:
         return place.position[between.along] if between.along else ZERO
-    return _turn(tiles, between.copies) * between.copy_elements
+    return _iteration(tiles, between.copies) * between.copy_elements
 
 
 def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
@@ -127,7 +127,7 @@ def _many_tiled(operand: OperandTile, tile: Tile) -> list[LoopAxis]:
     return sorted((a for a in axes if (a.extent.value or inf) > a.tile), key=lambda a: a.tile == 1)
 
 
-def _turn(tiles: Sequence[Index], copies: int) -> Index:
+def _iteration(tiles: Sequence[Index], copies: int) -> Index:
     """Return which copy of a buffer a tile has, by where it stands along two axes."""
     if copies > MOST_ALIKE:
         return sum((count * (number + 1) for number, count in enumerate(tiles)), ZERO).mod(copies)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
 from isamap.match import Tile
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule, hosts_of, slots_of, spread_of
@@ -12,8 +12,8 @@ from isamap.source.records import replace
 def loops(tree: Tree) -> Tree:
     """Return a step for each loop that counts, around the issues of those that are unrolled."""
     nest = tree.schedule
-    inner = nest.turning
-    around = (Turns(number, loop) for number, loop in enumerate(nest.loops[:inner]))
+    inner = nest.loops_around_unrolled
+    around = (LoopNode(number, loop) for number, loop in enumerate(nest.loops[:inner]))
     return replace(tree, steps=(*around, Issues(_unrolled(nest, inner), nest.carried)))
 
 
@@ -50,7 +50,7 @@ def parallel(tree: Tree) -> Tree:
     steps: list[Step] = []
     for step in tree.steps:
         match step:
-            case Turns(number) if number < count:
+            case LoopNode(number) if number < count:
                 steps += [] if number else [Parts(dealt, split)]
             case Copies(s) if s.operand == summed:
                 pass
@@ -72,7 +72,7 @@ def overlap(tree: Tree) -> Tree:
                 carried=tuple(copies for copies in shared if copies.stage.depth == step.number + 1),
                 hints=tuple(p for p in nest.prefetches if p.depth == step.number + 1),
             )
-            if isinstance(step, Turns)
+            if isinstance(step, LoopNode)
             else step
             for step in steps
         ),
@@ -85,7 +85,7 @@ def peel(tree: Tree) -> Tree:
 
     def peeled(step: Step) -> Step:
         match step:
-            case Turns(number, loop, carried):
+            case LoopNode(number, loop, carried):
                 counted = any(s.axis == loop.axis and s.counts for s in nest.loops[number + 1 :])
                 first_apart = any(copies.spread for copies in carried)
                 return replace(step, rest=not counted and loop.step > 1, first_apart=first_apart)
@@ -111,7 +111,7 @@ def _unrolled(nest: NestSchedule, depth: int) -> tuple[Unroll, ...]:
 
 def _inserted(steps: tuple[Step, ...], depth: int, new: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the steps with new ones inside so many loops."""
-    outside = [n + 1 for n, step in enumerate(steps) if isinstance(step, Turns) and step.number < depth]
+    outside = [n + 1 for n, step in enumerate(steps) if isinstance(step, LoopNode) and step.number < depth]
     at = max(outside, default=0)
     return (*steps[:at], *new, *steps[at:])
 

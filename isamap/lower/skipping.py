@@ -18,7 +18,7 @@ from isamap.ir.index import ZERO
 from isamap.lower.nest_scope import Nest, Nodes, Scope
 from isamap.lower.place import Place
 from isamap.lower.program import Condition, If
-from isamap.lower.steps import Copies, Step, Turns
+from isamap.lower.steps import Copies, LoopNode, Step
 from isamap.transform import Statement, identity_of, reads, statements, symbols
 
 End = Literal["least", "most"]
@@ -32,7 +32,7 @@ def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> 
     """
     place = scope.place
     shared = any(work.work and work.innermost >= nest.schedule.hold for work in scope.dealt)
-    shared |= any(isinstance(s, Copies) or (isinstance(s, Turns) and s.carried) for s in inner)
+    shared |= any(isinstance(s, Copies) or (isinstance(s, LoopNode) and s.carried) for s in inner)
     if nest.tile.held is not None or shared or nest.schedule.carried:
         return nodes
     found: list[Condition] = []

@@ -16,17 +16,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from isamap.ir import Index
-from isamap.lower.program import (
-    Block,
-    Declare,
-    For,
-    If,
-    Issue,
-    MemoryRef,
-    Node,
-    RegisterRef,
-    Value,
-)
+from isamap.lower.program import Block, Declare, For, If, Issue, MemoryRef, Node, RegisterRef, Value
 from isamap.lower.walk import rewrite, substituted, walk
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
@@ -117,11 +107,11 @@ def _through_registers(
             continue
         twice = [(i, r, w, 0) for i, r, w in touched] + [(i, r, w, 1) for i, r, w in touched]
         for earlier, (i, reads, writes, _) in enumerate(twice[: len(touched)]):
-            for j, reads_too, writes_too, turn in twice[earlier + 1 :]:
-                if writes and reads_too and not (turn and value in own):
-                    yield Dependence(i, j, latencies[i] if turn else 1, turn)
+            for j, reads_too, writes_too, iteration in twice[earlier + 1 :]:
+                if writes and reads_too and not (iteration and value in own):
+                    yield Dependence(i, j, latencies[i] if iteration else 1, iteration)
                 elif writes_too and (reads or writes) and i != j:
-                    yield Dependence(i, j, 0 if not writes else 1, turn)
+                    yield Dependence(i, j, 0 if not writes else 1, iteration)
                 if writes_too:
                     break  # what comes later waits for that one
 
@@ -231,20 +221,20 @@ def _pipelined(loop: For, pipeline: Pipeline, machine: Machine) -> tuple[Node, .
     if loop.trips.value is not None and loop.trips.value < later:
         return (loop,)
     note = f"pipelined: an iteration every {pipeline.interval} ticks, {pipeline.stages} iterations in flight"
-    body = Block(note, (Declare(locals_of(loop)), *_turns(loop, pipeline, steady)))
+    body = Block(note, (Declare(locals_of(loop)), *_iterations(loop, pipeline, steady)))
     if loop.trips.value is not None or not later:
         return (body,)
     enough = (Index.of(later), "<=", loop.trips)
     return (If((enough,), (body,)), If(((loop.trips, "<", Index.of(later)),), (loop,)))
 
 
-def _turns(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ...]:
+def _iterations(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ...]:
     """Prologue, loop and epilogue. In round v, an operation of stage s belongs to iteration v - s."""
     issues, later = issues_of(loop), pipeline.stages - 1
     order = [(issues[i], pipeline.starts[i] // pipeline.interval) for i in _order(pipeline, steady)]
 
-    def perform(issue: Issue, turn: Index) -> Node:
-        return substituted((issue,), {loop.variable: turn})[0]
+    def perform(issue: Issue, iteration: Index) -> Node:
+        return substituted((issue,), {loop.variable: iteration})[0]
 
     prologue = [perform(op, Index.of(v - s)) for v in range(later) for op, s in order if s <= v]
     round_ = Index.of(loop.variable) + later

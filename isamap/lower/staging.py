@@ -25,7 +25,7 @@ from isamap.lower.lines import Along, along_rows, by_lines, sunk
 from isamap.lower.place import Place, divides, left_inside
 from isamap.lower.program import Block, Buffer, For, If, Issue, Names, Node
 from isamap.lower.tile_copies import copy_tile
-from isamap.lower.transposed_tiles import joined_loops, turned_by, turned_tiles
+from isamap.lower.transposed_tiles import joined_loops, transposed_by, transposed_tiles
 from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
@@ -171,9 +171,9 @@ def copy_tiles(
     along = along_rows(tensor, staged.operand.axes)
     known = staged.operand, numbers, tile, loops, search
     chains = joined_loops(*known, back=back)
-    turns = turned_tiles(*known, back=back, chains=chains)
-    chains = {first: chain for first, chain in chains.items() if chain[-1] in turns}
-    made = _TileLoops(staged, tile, loops, search, names, back, along, turns, chains)
+    iterations = transposed_tiles(*known, back=back, chains=chains)
+    chains = {first: chain for first, chain in chains.items() if chain[-1] in iterations}
+    made = _TileLoops(staged, tile, loops, search, names, back, along, iterations, chains)
     nodes = made.nest(numbers, place, {})
     return _pieces(nodes) if staged.together else nodes
 
@@ -197,7 +197,7 @@ def _windows_filled(
             here = held.at_plane(first, longer, here)
         known = staged, replace(tile, axes=tuple(longer.values())), loops, search, names
         windows = frozenset(held.window.along for held in staged.windows)
-        made = _TileLoops(*known, back=None, along={}, turns={}, chains={}, windows=windows)
+        made = _TileLoops(*known, back=None, along={}, iterations={}, chains={}, windows=windows)
         if not divides(place.left[rows], axes[rows].tile):
             others = [n for n in numbers if loops[n].axis != rows]
             nodes += replace(made, rows=(rows, place.left[rows])).nest(others, here, {})
@@ -212,7 +212,7 @@ def _pieces(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _TileLoops:
-    """The loops around copies of tiles. `turns` are those whose iterations blocks take, as `turned_tiles`;
+    """The loops around copies of tiles. `iterations` are those whose iterations blocks take, as `transposed_tiles`;
     `chains` those that one counter goes through for them, as `joined_loops`. `windows` are axes
     along windows. With `rows`, that of a tile's rows and what is left of it without taps, what lies behind is
     set to zero instead.
@@ -225,16 +225,16 @@ class _TileLoops:
     names: Names
     back: Written | None
     along: Mapping[str, int]
-    turns: Mapping[int, tuple[str, tuple[int, ...]]]
+    iterations: Mapping[int, tuple[str, tuple[int, ...]]]
     chains: Mapping[int, tuple[int, ...]]
     inner: set[str] = field(default_factory=set[str])
     windows: frozenset[str] = frozenset()
     rows: tuple[str, Index] | None = None
 
-    def nest(self, remaining: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
-        """Return the loops of these numbers; `turned` are the tiles that blocks have along axes around."""
+    def nest(self, remaining: list[int], here: Place, transposed: Mapping[str, int]) -> tuple[Node, ...]:
+        """Return the loops of these numbers; `transposed` are the tiles that blocks have along axes around."""
         if not remaining:
-            return self.copied(here, turned) if self.rows is None else self.behind_rows(*self.rows, here)
+            return self.copied(here, transposed) if self.rows is None else self.behind_rows(*self.rows, here)
         chain = self.chains.get(remaining[0], ())
         if chain and all(self.is_whole(number, here) for number in chain[1:]):
             here, remaining = self.through(chain, remaining, here)
@@ -243,19 +243,19 @@ class _TileLoops:
         left, base = here.left[loop.axis], here.position[loop.axis]
         if left.ceildiv(loop.step).value == 1:
             inside = here.enter(number, loop.axis, base, index_min(loop.step, left), ZERO)
-            return self.nest(rest, inside, turned)
+            return self.nest(rest, inside, transposed)
         if loop.axis == self.staged.together and not rest and largest(left.floordiv(loop.step)) is not None:
             return self.at_once(number, here)
         nodes: tuple[Node, ...] = ()
         first = ZERO
-        for size in self.turns[number][1] if number in self.turns else ():
-            more, taken = self.blocks(number, rest, here, turned, size, first)
+        for size in self.iterations[number][1] if number in self.iterations else ():
+            more, taken = self.blocks(number, rest, here, transposed, size, first)
             nodes, first = nodes + more, first + taken
         # Whole tiles have no conditions about their columns, so that all loops over rows go around them.
         is_row = (self.staged.by_rows and loop.axis in self.along) or loop.axis in self.windows
         apart = is_row and not divides(left, loop.step)
         trips = (left.floordiv(loop.step) if apart else left.ceildiv(loop.step)) - first
-        last = self.last(number, rest, here, turned) if apart else ()
+        last = self.last(number, rest, here, transposed) if apart else ()
         if trips.value == 0:
             return (*nodes, *last)
         variable = self.names.fresh(loop.axis)
@@ -263,7 +263,7 @@ class _TileLoops:
         position = base + counter * loop.step
         whole = Index.of(loop.step)
         length = whole if apart else left_inside(self.tile, self.loops, number, here, position)
-        body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), turned)
+        body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), transposed)
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
 
     def at_once(self, number: int, here: Place) -> tuple[Node, ...]:
@@ -306,27 +306,35 @@ class _TileLoops:
         here = replace(here, left={**here.left, axis: total})
         return here, [number for number in remaining if number not in chain[:-1]]
 
-    def last(self, number: int, rest: list[int], here: Place, turned: Mapping[str, int]) -> tuple[Node, ...]:
+    def last(
+        self, number: int, rest: list[int], here: Place, transposed: Mapping[str, int]
+    ) -> tuple[Node, ...]:
         """Return the code for the remainder after the last whole step of a loop."""
         axis, step = self.loops[number].axis, self.loops[number].step
         left = here.left[axis]
         whole = left.floordiv(step)
         inside = here.enter(number, axis, here.position[axis] + whole * step, left - whole * step, whole)
-        body = self.nest(rest, inside, turned)
+        body = self.nest(rest, inside, transposed)
         return body if left.value is not None else (If(((whole * step, "<", left),), body),)
 
     def blocks(
-        self, number: int, rest: list[int], here: Place, turned: Mapping[str, int], size: int, first: Index
+        self,
+        number: int,
+        rest: list[int],
+        here: Place,
+        transposed: Mapping[str, int],
+        size: int,
+        first: Index,
     ) -> tuple[tuple[Node, ...], Index]:
         """Return the loop over whole blocks of so many tiles behind the first ones, and how many tiles they take."""
-        (axis, _), step = self.turns[number], self.loops[number].step
+        (axis, _), step = self.iterations[number], self.loops[number].step
         count = (here.left[axis] - first * step).floordiv(step * size)
         if count.value == 0:
             return (), ZERO
         variable = self.names.fresh(axis)
         now = first + Index.of(variable) * size + Index.of(f"+{axis}")
         inside = here.enter(number, axis, here.position[axis] + now * step, Index.of(step), now)
-        body = self.nest(rest, inside, {**turned, axis: size})
+        body = self.nest(rest, inside, {**transposed, axis: size})
         return self.over(axis, variable, count, step * size, body), count * size
 
     def over(
@@ -345,10 +353,10 @@ class _TileLoops:
         return by_lines(rows, body, self.inner, line_bytes(self.search.machine), self.names)
 
     def copied(
-        self, here: Place, turned: Mapping[str, int], together: Mapping[str, Index] | None = None
+        self, here: Place, transposed: Mapping[str, int], together: Mapping[str, Index] | None = None
     ) -> tuple[Node, ...]:
         """Return one tile, or a block of them; where a loop has too few tiles left for it, those of the others."""
-        whole = len(turned) == len(self.turns)
+        whole = len(transposed) == len(self.iterations)
         nodes = copy_tile(
             self.staged.operand,
             self.staged.buffer,
@@ -358,11 +366,11 @@ class _TileLoops:
             self.search,
             self.names,
             back=self.back,
-            turned=turned if whole else None,
+            transposed=transposed if whole else None,
             spared=self.windows,
             together=together,
         )
-        return nodes if whole else turned_by(turned, nodes, self.names)
+        return nodes if whole else transposed_by(transposed, nodes, self.names)
 
 
 # --- How a staging buffer holds windows: each element once, taps so many elements behind each other ---
@@ -385,8 +393,8 @@ class HeldWindow:
     def offset(self, trips: Mapping[int, Index]) -> Index:
         """Return the distance from the first tap to the one at these counters."""
         tap = sum((trips.get(number, ZERO) * step for number, step in self.taps), start=ZERO)
-        turn = tap.floordiv(self.window.period)
-        return tap.mod(self.window.period) * self.plane + turn * (self.cell * self.window.shift)
+        iteration = tap.floordiv(self.window.period)
+        return tap.mod(self.window.period) * self.plane + iteration * (self.cell * self.window.shift)
 
     def at_plane(self, first: int, axes: dict[str, LoopAxis], place: Place) -> Place:
         """Return the place of the first tap of a plane, whose axis is as much longer as the last one reaches."""

@@ -63,7 +63,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class LoopNode:
     """Loop number `number` of a nest.
 
     `carried` are copies whose buffers its iterations share, and `hints` are prefetches for later
@@ -97,7 +97,7 @@ class Issues:
     carried: str = ""
 
 
-Step = Packed | Copies | Parts | Turns | Hold | Issues
+Step = Packed | Copies | Parts | LoopNode | Hold | Issues
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from isamap.lower.copies import block_loops, block_of, copy_loops, group_loops
 from isamap.lower.place import Place, at_least
 from isamap.lower.program import Condition, If, Names, Node, Value
 from isamap.lower.scratchpad_epilogue import passing
-from isamap.lower.transposed_tiles import turned_by
+from isamap.lower.transposed_tiles import transposed_by
 from isamap.match import (
     OFFSET,
     Copy,
@@ -43,7 +43,7 @@ def copy_tile(
     names: Names,
     *,
     back: Written | None,
-    turned: Mapping[str, int] | None = None,
+    transposed: Mapping[str, int] | None = None,
     spared: frozenset[str] = frozenset(),
     held: Value | None = None,
     together: Mapping[str, Index] | None = None,
@@ -51,7 +51,7 @@ def copy_tile(
     """Return one tile between the kernel's arrays and a buffer, where what is not valid becomes its fill; or what is
     written `back` of sums in a register, through buffers beside that one.
 
-    With `turned`, a block of so many tiles along axes, counted by `+axis`, and so are those that move
+    With `transposed`, a block of so many tiles along axes, counted by `+axis`, and so are those that move
     `together` as far as one instruction takes them. On `spared` ones the rest stays.
     """
     used = shown_axes(operand, tile)
@@ -71,7 +71,7 @@ def copy_tile(
             return ()
         first = covered(operand, copy, _counts(lefts, partly=True)) if buffer in search.homes else 0
         nodes = cleared_tile(operand, buffer, offset, search, names, first)
-        return turned_by(together or {}, nodes, names)
+        return transposed_by(together or {}, nodes, names)
 
     def run(partly: bool) -> tuple[Node, ...]:
         counts = _counts(lefts, partly) | {f"+{axis}": count for axis, count in (together or {}).items()}
@@ -82,10 +82,10 @@ def copy_tile(
         return copy_loops(copy, counts, search, names)
 
     def over_tiles(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        return turned_by(turned or {}, nodes, names)
+        return transposed_by(transposed or {}, nodes, names)
 
     whole = over_tiles(() if fills_all(operand, tile) else cleared())
-    whole += _block(copy, used, turned, search, names) if turned else run(False)
+    whole += _block(copy, used, transposed, search, names) if transposed else run(False)
     if not open_axes:
         return (*before, *whole)
 
@@ -129,12 +129,12 @@ def _counts(lefts: Mapping[LoopAxis, Index], partly: bool) -> dict[str, Index]:
 
 
 def _block(
-    copy: Copy, used: list[LoopAxis], turned: Mapping[str, int], search: MoveSearch, names: Names
+    copy: Copy, used: list[LoopAxis], transposed: Mapping[str, int], search: MoveSearch, names: Names
 ) -> tuple[Node, ...]:
-    """Return a whole tile and those after it, which blocks take along axes that are `turned`."""
-    across = _with_tiles(copy, turned)
+    """Return a whole tile and those after it, which blocks take along axes that are `transposed`."""
+    across = _with_tiles(copy, transposed)
     inside = {f"~{a.name}": a.tile for a in used}
-    found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in turned.items()})
+    found = find_block(across, inside, search, {f"+{axis}": tiles for axis, tiles in transposed.items()})
     assert found is not None, "blocks were looked for before"
     return block_loops(found, {counter: Index.of(n) for counter, n in inside.items()}, names)
 

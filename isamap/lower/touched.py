@@ -64,11 +64,11 @@ def check_touched(
     machine: Machine,
     sizes: Iterable[Mapping[str, int]] = ({},),
     *,
-    every_turn: bool = False,
+    every_iteration: bool = False,
 ) -> tuple[str, ...]:
     """Return accesses outside of a program's tensors and buffers, a sentence each; () when there are none.
 
-    `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_turn`,
+    `sizes` are sets of those that the caller gives. Rows lie once dense, once apart. Without `every_iteration`,
     loops are performed in their first, last but one and last iteration: what grows with their counters is at
     its ends there.
     """
@@ -81,9 +81,9 @@ def check_touched(
     env = {n: np.asarray([numbers[n] for numbers in laid_out]) for n in laid_out[0]}
     start = _Points(env, len(laid_out))
     start = start.where([start.holds(condition) for condition in _promised(program)])
-    _Walk(program, machine, every_turn, found).nodes(program.body, start)
+    _Walk(program, machine, every_iteration, found).nodes(program.body, start)
     for pack in program.packs:
-        found |= dict.fromkeys(check_touched(pack, machine, given, every_turn=every_turn))
+        found |= dict.fromkeys(check_touched(pack, machine, given, every_iteration=every_iteration))
     return tuple(found)
 
 
@@ -169,7 +169,7 @@ class _Points:
 class _Walk:
     program: LoweredProgram
     machine: Machine
-    every_turn: bool
+    every_iteration: bool
     found: dict[str, None]
 
     def nodes(self, nodes: tuple[Node, ...], points: _Points) -> None:
@@ -185,11 +185,11 @@ class _Walk:
                     ends = np.stack([first.at(offset), first.at(offset + elements - 1)])
                     self.judge(f"zeros are written to {buffer}", buffer, ends, first)
                 case For(variable, trips, body):
-                    self.nodes(body, self.turned(points, variable, trips))
+                    self.nodes(body, self.iterated(points, variable, trips))
                 case Parallel(counters, body):
                     inside = points
                     for variable, trips in counters:
-                        inside = self.turned(inside, variable, trips)
+                        inside = self.iterated(inside, variable, trips)
                     self.nodes(body, inside)
                 case If(conditions, body):
                     self.nodes(body, points.where([points.holds(c) for c in conditions]))
@@ -202,17 +202,17 @@ class _Walk:
                 case _:
                     assert_never(node)
 
-    def turned(self, points: _Points, variable: str, trips: Index) -> _Points:
+    def iterated(self, points: _Points, variable: str, trips: Index) -> _Points:
         """Return the points of a loop's body."""
         count = np.maximum(points.at(trips), 0)
-        if not self.every_turn:
+        if not self.every_iteration:
             count = np.minimum(count, 2 if points.count > MOST_POINTS else 3)
         numbers = np.repeat(np.arange(count.size), count)
-        turns = np.arange(numbers.size) - (np.cumsum(count) - count)[numbers]
-        if not self.every_turn:  # the first, and the last ones
-            turns = np.where(turns > 0, (points.at(trips) - count)[numbers] + turns, 0)
+        iterations = np.arange(numbers.size) - (np.cumsum(count) - count)[numbers]
+        if not self.every_iteration:  # the first, and the last ones
+            iterations = np.where(iterations > 0, (points.at(trips) - count)[numbers] + iterations, 0)
         inside = points.chosen(numbers)
-        inside.env[variable] = turns
+        inside.env[variable] = iterations
         return inside
 
     def issue(self, node: Issue, points: _Points) -> None:

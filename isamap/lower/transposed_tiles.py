@@ -40,7 +40,7 @@ from isamap.match import (
 from isamap.plan.loops import LoopStep
 
 
-def turned_tiles(
+def transposed_tiles(
     operand: OperandTile,
     numbers: Sequence[int],
     tile: Tile,
@@ -63,16 +63,16 @@ def turned_tiles(
         most[loops[chain[-1]].axis] = None if None in wholes else prod(w for w in wholes if w is not None)
     found: dict[int, tuple[str, tuple[int, ...]]] = {}
     while block := find_tiles_block(operand, tile, most, search, back=back):
-        turned = {c[1:]: size for c, size in block.sizes if c.startswith("+")}
-        if not turned or (found and {tiled[axis] for axis in turned} != found.keys()):
+        transposed = {c[1:]: size for c, size in block.sizes if c.startswith("+")}
+        if not transposed or (found and {tiled[axis] for axis in transposed} != found.keys()):
             break
         if block.cost_ns >= _tile_ns(operand, tile, search, back):
             break
-        for axis, size in turned.items():
+        for axis, size in transposed.items():
             _, before = found.get(tiled[axis], (axis, ()))
             found[tiled[axis]] = axis, (*before, size)
             most[axis] = size - 1
-        if len(turned) > 1:  # what is left over of two loops is two strips
+        if len(transposed) > 1:  # what is left over of two loops is two strips
             break
     return found
 
@@ -122,11 +122,11 @@ def _tile_ns(operand: OperandTile, tile: Tile, search: MoveSearch, back: Written
     return min((ns for ns in ways if ns is not None), default=float("inf"))
 
 
-def turned_by(
-    turned: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
+def transposed_by(
+    transposed: Mapping[str, int] | Mapping[str, Index], nodes: tuple[Node, ...], names: Names
 ) -> tuple[Node, ...]:
     """Nodes that symbols `+axis` stand in, for every tile of a block."""
-    for axis, size in turned.items():
+    for axis, size in transposed.items():
         if nodes:
             variable = names.fresh(axis)
             here = {f"+{axis}": Index.of(variable)}

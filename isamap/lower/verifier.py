@@ -37,7 +37,7 @@ from isamap.lower.program import (
     Tensor,
     Value,
 )
-from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Tree, Turns, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Tree, Unroll
 from isamap.machine import Machine
 from isamap.plan.schedule import Stage
 from isamap.source.records import dataclass
@@ -319,8 +319,8 @@ def _steps(tree: Tree) -> Iterator[str]:
                 if depth or is_held or loops != tree.schedule.loops[: len(loops)]:
                     yield "the loops that are dealt to threads are not its outermost"
                 depth = len(loops)
-            case Turns():
-                yield from _turns(tree, step, depth)
+            case LoopNode():
+                yield from _iterations(tree, step, depth)
                 depth = step.number + 1
             case Hold(unrolled):
                 if is_held or tree.tile.accumulator is None:
@@ -348,7 +348,7 @@ def _staged(tree: Tree, stage: Stage, depth: int, staged: set[str]) -> Iterator[
         yield f"`{stage.operand}` is staged inside {depth} loops, not {stage.depth}"
 
 
-def _turns(tree: Tree, step: Turns, depth: int) -> Iterator[str]:
+def _iterations(tree: Tree, step: LoopNode, depth: int) -> Iterator[str]:
     loop = step.loop
     if step.number != depth or tree.schedule.loops[depth : depth + 1] != (loop,):
         yield f"loop {step.number} over {loop.axis} stands inside {depth} loops"
@@ -356,7 +356,7 @@ def _turns(tree: Tree, step: Turns, depth: int) -> Iterator[str]:
         yield f"loop {step.number} goes by {loop.step} along {loop.axis}"
     inside = [s for s in tree.steps if isinstance(s, Copies)]
     if any(c not in inside or c.slots < 2 or c.stage.depth != step.number + 1 for c in step.carried):
-        yield f"loop {step.number} carries what is not staged inside it for several turns"
+        yield f"loop {step.number} carries what is not staged inside it for several iterations"
     if any(hint.depth != step.number + 1 for hint in step.hints):
         yield f"loop {step.number} prefetches what stands elsewhere"
 

@@ -140,8 +140,8 @@ def _in_statement(statement: Stmt, at: Mapping[str, int]) -> int:
     if statement.guard is not None:
         return 0
     if isinstance(statement, Loop):
-        turns = prod(max(0, axis.extent.evaluate(at)) for axis in statement.axes)
-        return turns * sum(_in_statement(inner, at) for inner in statement.body)
+        iterations = prod(max(0, axis.extent.evaluate(at)) for axis in statement.axes)
+        return iterations * sum(_in_statement(inner, at) for inner in statement.body)
     return _in_value(statement.value) + (statement.op == "mul")
 
 

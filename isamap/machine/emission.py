@@ -189,7 +189,7 @@ class Step:
     Without a type, `name` is an operand in a register.
     """
 
-    turns: tuple[tuple[Word, Sum], ...]
+    iterations: tuple[tuple[Word, Sum], ...]
     c_type: Word | None
     name: Word | None
     place: tuple[Sum, ...]
@@ -247,13 +247,13 @@ class _Parser:
         return StepsTemplate(tuple(found), self.whole)
 
     def step(self) -> Step:
-        turns: list[tuple[Word, Sum]] = []
+        iterations: list[tuple[Word, Sum]] = []
         if self.follows("for"):
-            while not turns or self.follows(","):
+            while not iterations or self.follows(","):
                 self.at += 1  # `for`, and each comma
-                turn = self.name("a name to count by")
+                iteration = self.name("a name to count by")
                 self.take("in")
-                turns.append((turn, self.sum("a whole number")))
+                iterations.append((iteration, self.sum("a whole number")))
             self.take(":")
         c_type, name, place = None, None, ()
         if self.follows("=", 1):
@@ -265,7 +265,7 @@ class _Parser:
             self.take("=")
         call = self.nested(self.cast(), self.name("a function"), 1)
         self.take(";")
-        return Step(tuple(turns), c_type, name, place, call)
+        return Step(tuple(iterations), c_type, name, place, call)
 
     def c_type(self) -> Word:
         """Return the words before a name, as in `__vector unsigned char r`."""

@@ -101,14 +101,14 @@ def leaves(value: EmitValue) -> Iterator[EmitArg]:
 class EmitStep:
     """`c_type value = call`, or the call alone where it makes no value.
 
-    Without a type, `value` is an operand in a register that is written. `turns` are what `for` counts in it,
+    Without a type, `value` is an operand in a register that is written. `iterations` are what `for` counts in it,
     each with how far it counts: fewer for some lengths of vectors than for others.
     """
 
     c_type: str
     value: str
     call: EmitCall
-    turns: tuple[tuple[int, Index], ...] = ()
+    iterations: tuple[tuple[int, Index], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -303,7 +303,7 @@ def _report_duplicate(spec: InstructionSpec, first: Entry, name: str, findings: 
 
 MOST_CALLS = 4096
 
-Turn = Mapping[str, int]
+Iteration = Mapping[str, int]
 
 
 def resolve_steps(
@@ -316,14 +316,14 @@ def resolve_steps(
             _check_memories(template, instruction, around)
     for step in template.steps:
         with found.collect():
-            for turn, ends in _turns(step, row, around):
+            for iteration, ends in _iterations(step, row, around):
                 here = replace(around, values=values)
-                made = _Turned(turn, row, instruction, here, found).step(step)
-                steps.append(replace(made, turns=ends))
+                made = _AtIteration(iteration, row, instruction, here, found).step(step)
+                steps.append(replace(made, iterations=ends))
                 values += [made.value] if made.c_type else []
                 if len(steps) > MOST_CALLS:
                     raise _problem(f"these are more than {MOST_CALLS} calls", step.call.function.span)
-        found.raise_any()  # what is wrong once is wrong in all turns
+        found.raise_any()  # what is wrong once is wrong in all iterations
     text = substitute_text(template.span.text, row)
     whole = EmitSteps(tuple(steps), text)
     if instruction is not None:
@@ -349,20 +349,20 @@ def _check_memories(template: StepsTemplate, instruction: Instruction, around: S
         raise _problem("a state is loaded and released by one call", template.span)
 
 
-def _turns(
+def _iterations(
     step: Step, row: Row, around: Surroundings
-) -> Iterator[tuple[Turn, tuple[tuple[int, Index], ...]]]:
+) -> Iterator[tuple[Iteration, tuple[tuple[int, Index], ...]]]:
     """Return all combinations that `for` counts, the last fastest, with the bounds that depend on constants.
 
     Constants of the machine count as their largest values.
     """
-    ends = [_count(count, row, around) for _, count in step.turns]
+    ends = [_count(count, row, around) for _, count in step.iterations]
     largest = {name: c.high for name, c in around.constants.items() if c.high is not None}
     counts = [end.substitute(largest).value for end in ends]
     known = [count for count in counts if count is not None]
     if len(known) < len(counts) or prod(known) > MOST_CALLS:
-        raise _problem(f"these are more than {MOST_CALLS} calls", step.turns[0][1][0][0].span)
-    names = [name.text for name, _ in step.turns]
+        raise _problem(f"these are more than {MOST_CALLS} calls", step.iterations[0][1][0][0].span)
+    names = [name.text for name, _ in step.iterations]
     for at in product(*map(range, known)):
         open_ends = tuple((n, end) for n, end in zip(at, ends, strict=True) if end.value is None)
         yield dict(zip(names, at, strict=True)), open_ends
@@ -382,10 +382,10 @@ def _count(count: Sum, row: Row, around: Surroundings) -> Index:
 
 
 @dataclass(frozen=True, slots=True)
-class _Turned:
+class _AtIteration:
     """One iteration of a step: the counters of `for` are numbers in it."""
 
-    turn: Turn
+    iteration: Iteration
     row: Row
     instruction: Instruction | None
     around: Surroundings
@@ -422,8 +422,8 @@ class _Turned:
 
     def argument(self, arg: Argument) -> Argument:
         name = substitute_text(arg.name.text, self.row)
-        if name in self.turn:
-            return replace(arg, name=Word(str(self.turn[name]), arg.name.span))
+        if name in self.iteration:
+            return replace(arg, name=Word(str(self.iteration[name]), arg.name.span))
         operand = next((o for o in self.operands if o.name == name), None)
         if operand is None:
             return replace(arg, name=Word(self.value(arg.name, arg.place), arg.name.span), place=())
@@ -457,17 +457,19 @@ class _Turned:
         return f"{text}[{', '.join(str(self.sum(at)) for at in place)}]" if place else text
 
     def sum(self, at: Sum) -> int:
-        return sum(prod(_number(word, self.turn, self.row) for word in term) for term in at)
+        return sum(prod(_number(word, self.iteration, self.row) for word in term) for term in at)
 
 
-def _number(word: Word, turn: Turn, row: Row) -> int:
+def _number(word: Word, iteration: Iteration, row: Row) -> int:
     text = substitute_text(word.text, row)
-    if text in turn:
-        return turn[text]
+    if text in iteration:
+        return iteration[text]
     if is_digits(text):
         return int(text)
     raise _problem(
-        f"`{text}` is no whole number", word.span, f"counted are {', '.join(turn)}" if turn else None
+        f"`{text}` is no whole number",
+        word.span,
+        f"counted are {', '.join(iteration)}" if iteration else None,
     )
 
 

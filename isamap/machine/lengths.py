@@ -194,8 +194,8 @@ def _emitted(emit: Emission, values: Mapping[str, int]) -> Emission:
 
 def _is_counted(step: EmitStep, values: Mapping[str, int]) -> bool:
     """Return whether `for` still counts so far: steps are spelt out for the largest values of constants."""
-    ends = ((turn, end.substitute(values).value) for turn, end in step.turns)
-    return all(end is None or turn < end for turn, end in ends)
+    ends = ((iteration, end.substitute(values).value) for iteration, end in step.iterations)
+    return all(end is None or iteration < end for iteration, end in ends)
 
 
 def _call(call: EmitCall, values: Mapping[str, int]) -> EmitCall:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from isamap.ir import Index
-from isamap.plan.loop_nest import Counted, Fused, Known, LoopNest, Subscript, Turn, axes_of, nest_of
+from isamap.plan.loop_nest import Counted, Fused, Known, LoopNest, NestLoop, Subscript, axes_of, nest_of
 from isamap.plan.problem import NestOption
 from isamap.plan.schedule import NestSchedule
 from isamap.source.records import dataclass
@@ -146,7 +146,7 @@ def _count_brought(nest: LoopNest, operand: Counted, depth: int) -> int:
     """Return the elements that issues inside `depth` loops bring: they share tiles, but for gathered ones."""
     ends, every = operand.gathered
     outer, inner = nest.loops[:depth], nest.loops[depth:]
-    tiles = {turn.axis: turn.step for turn in nest.loops}
+    tiles = {loop.axis: loop.step for loop in nest.loops}
 
     def lies(axis: str, place: Range, shorts: Sequence[frozenset[str]]) -> bool:
         """Return whether a place along an axis is one of tiles that are short along just these axes."""
@@ -178,7 +178,7 @@ def _count_brought(nest: LoopNest, operand: Counted, depth: int) -> int:
 
 
 def _loaded(
-    part: _Part, inside: tuple[Turn, ...], around: tuple[Range, ...], fits: Callable[[str, Range], bool]
+    part: _Part, inside: tuple[NestLoop, ...], around: tuple[Range, ...], fits: Callable[[str, Range], bool]
 ) -> int:
     """Return the elements of the tiles that fit, each but once, that loops go through in ranges of axes."""
     pieces = (
@@ -195,7 +195,7 @@ def _copied(nest: LoopNest, operand: Counted, depth: int, *, by_tiles: bool) -> 
     """
     outer, extents = nest.loops[:depth], dict(nest.axes)
     used = {axis for subscript in operand.subscripts for axis in axes_of(subscript)}
-    tiles = {turn.axis: turn.step for turn in nest.loops}
+    tiles = {loop.axis: loop.step for loop in nest.loops}
     total = operand.tile_elements if by_tiles else 1
     for window in operand.windows:
         taps, places = extents[window.tap], _ranges(_along(outer, window.along), extents[window.along])
@@ -256,15 +256,15 @@ def _filled(nest: LoopNest, operand: Counted, depth: int, refill: Refill) -> int
     return total
 
 
-def _configurations(part: _Part, outer: tuple[Turn, ...]) -> Iterator[tuple[Range, ...]]:
+def _configurations(part: _Part, outer: tuple[NestLoop, ...]) -> Iterator[tuple[Range, ...]]:
     """Return the ranges of a part's axes at every iteration of the loops around."""
     return product(*(_ranges(_along(outer, axis), extent) for axis, extent in part.axes))
 
 
-def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -> int:
+def _kept(part: _Part, outer: tuple[NestLoop, ...], position: int, refill: Refill) -> int:
     """Return the elements that the tiles before and after each iteration of one loop share, summed over these.
 
-    When a loop turns, those outside it stay, and those inside it go from their last iteration to their first.
+    When a loop goes on, those outside it stay, and those inside it go from their last iteration to their first.
     """
     pairs = product(*(_steps(outer, position, axis, extent) for axis, extent in part.axes))
     total = 0
@@ -279,32 +279,34 @@ def _kept(part: _Part, outer: tuple[Turn, ...], position: int, refill: Refill) -
 
 
 @cache
-def _steps(outer: tuple[Turn, ...], position: int, axis: str, extent: int) -> tuple[tuple[Range, Range], ...]:
+def _steps(
+    outer: tuple[NestLoop, ...], position: int, axis: str, extent: int
+) -> tuple[tuple[Range, Range], ...]:
     """Return an axis's ranges before and after each iteration of the loop at `position`."""
     around, inside = _along(outer[:position], axis), _along(outer[position + 1 :], axis)
     found: list[tuple[Range, Range]] = []
     for place in _ranges(around, extent):
         if outer[position].axis == axis:
-            turns = list(_split(place, outer[position].step))
+            iterations = list(_split(place, outer[position].step))
         else:
-            turns = [place, place]
-        for before, after in pairwise(turns):
+            iterations = [place, place]
+        for before, after in pairwise(iterations):
             found.append((_last(before, inside), _first(after, inside)))
     return tuple(found)
 
 
-def _along(loops: tuple[Turn, ...], axis: str) -> tuple[Turn, ...]:
-    return tuple(turn for turn in loops if turn.axis == axis)
+def _along(loops: tuple[NestLoop, ...], axis: str) -> tuple[NestLoop, ...]:
+    return tuple(loop for loop in loops if loop.axis == axis)
 
 
-def _ranges(loops: tuple[Turn, ...], extent: int) -> list[Range]:
+def _ranges(loops: tuple[NestLoop, ...], extent: int) -> list[Range]:
     """Return the ranges that nested loops over one axis go through."""
     return _pieces([(0, extent)], loops)
 
 
-def _pieces(places: list[Range], loops: tuple[Turn, ...]) -> list[Range]:
-    for turn in loops:
-        places = [piece for place in places for piece in _split(place, turn.step)]
+def _pieces(places: list[Range], loops: tuple[NestLoop, ...]) -> list[Range]:
+    for loop in loops:
+        places = [piece for place in places for piece in _split(place, loop.step)]
     return places
 
 
@@ -313,16 +315,16 @@ def _split(place: Range, step: int) -> Iterator[Range]:
     return ((start + at, min(step, length - at)) for at in range(0, length, step))
 
 
-def _first(place: Range, inside: tuple[Turn, ...]) -> Range:
-    for turn in inside:
-        place = (place[0], min(turn.step, place[1]))
+def _first(place: Range, inside: tuple[NestLoop, ...]) -> Range:
+    for loop in inside:
+        place = (place[0], min(loop.step, place[1]))
     return place
 
 
-def _last(place: Range, inside: tuple[Turn, ...]) -> Range:
-    for turn in inside:
+def _last(place: Range, inside: tuple[NestLoop, ...]) -> Range:
+    for loop in inside:
         start, length = place
-        at = (length - 1) // turn.step * turn.step
+        at = (length - 1) // loop.step * loop.step
         place = (start + at, length - at)
     return place
 
@@ -413,10 +415,7 @@ def count_statement(
 
 
 def _port_ns(
-    option: NestOption,
-    convention: Convention,
-    counts: tuple[Accesses, ...],
-    bandwidths: Mapping[str, float],
+    option: NestOption, convention: Convention, counts: tuple[Accesses, ...], bandwidths: Mapping[str, float]
 ) -> tuple[float, float]:
     """Return how long sums keep their port: all but the first read and the last write, and that write.
 

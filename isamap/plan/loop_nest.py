@@ -32,7 +32,7 @@ def axes_of(subscript: Subscript | Index) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class NestLoop:
     """A loop over the remaining extent inside outer loops of the same axis. Units: `step` in elements."""
 
     axis: str
@@ -138,7 +138,7 @@ class LoopNest:
     """Loops from outside inward, and the operands. What stands inside all loops is one issue."""
 
     axes: tuple[tuple[str, int], ...]
-    loops: tuple[Turn, ...]
+    loops: tuple[NestLoop, ...]
     operands: tuple[Counted, ...]
 
 
@@ -149,7 +149,7 @@ def nest_of(nest: NestSchedule, option: NestOption, home: str, known: Known) -> 
     `hold` the accumulator in registers where loops stand inside, and unrolled loops the inputs of their
     issues. Registers that are read for each issue anew are part of the datapath and keep nothing.
     """
-    loops = tuple(Turn(loop.axis, loop.step) for loop in nest.loops)
+    loops = tuple(NestLoop(loop.axis, loop.step) for loop in nest.loops)
     return LoopNest(
         tuple((axis.name, axis.extent) for axis in option.axes),
         loops,

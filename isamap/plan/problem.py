@@ -116,7 +116,7 @@ class TileOperand:
     before their use. `swept` says that it may pay to read a few of its rows together to their ends, each by
     loads of its own. `late` says that hints may make pieces of its rows arrive earlier, though it does not
     stream. `cold` says that no cache contains it when the kernel begins. A copy of it as a whole serves
-    `turns_of_copy` iterations of the ordered loops around. Each of these reads other elements of an array
+    `iterations_of_copy` iterations of the ordered loops around. Each of these reads other elements of an array
     of `fresh_bytes`; 0 if none does.
     """
 
@@ -149,7 +149,7 @@ class TileOperand:
     line_bytes: int = 0
     ahead_counts: tuple[int, int] = (MODEL.near_ahead_count, MODEL.shared_ahead_count)
     streams: bool = False
-    turns_of_copy: int = 1
+    iterations_of_copy: int = 1
     fresh_bytes: int = 0
     ahead_bytes: int = 0
     swept: bool = False
@@ -190,13 +190,13 @@ class Fusion:
 class Carried:
     """Values that a mapping keeps in registers between iterations of the ordered loop over `axis`.
 
-    That loop is then the innermost one, with `turns` iterations around each register block. Units:
+    That loop is then the innermost one, with `iterations` iterations around each register block. Units:
     `chain_ns` is the latency from the values that an iteration takes to those that it leaves. `pitches` are
     the distances, in bytes, of rows of each array along which iterations proceed.
     """
 
     axis: str
-    turns: int
+    iterations: int
     chain_ns: float
     pitches: tuple[int, ...]
 
@@ -247,14 +247,14 @@ class NestProblem:
 
     Mappings that cannot win may be omitted: by the model that omitted them, no schedule with one of them
     costs less than `others_ns`. Units: nanoseconds, infinite if all are present. Schedules may be known
-    from that pricing: `starts` are as good as greedy's. `turns` is the number of times that ordered loops
+    from that pricing: `starts` are as good as greedy's. `iterations` is the number of times that ordered loops
     around the statement perform it; cost models price one.
     """
 
     statement: int
     options: tuple[NestOption, ...]
     others_ns: float = inf
-    turns: int = 1
+    iterations: int = 1
     starts: tuple[Start, ...] = ()
 
 

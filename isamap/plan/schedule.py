@@ -97,7 +97,7 @@ class NestSchedule:
         return next((i for i, loop in enumerate(self.loops) if not loop.is_dealt), len(self.loops))
 
     @property
-    def turning(self) -> int:
+    def loops_around_unrolled(self) -> int:
         """How many loops stand around those that are unrolled."""
         return next((i for i, loop in enumerate(self.loops) if loop.is_unrolled), len(self.loops))
 
@@ -188,7 +188,7 @@ def hosts_of(nest: NestSchedule, stage: Stage) -> tuple[tuple[int, LoopStep], ..
 
     Both in the loops down to the one named; where none is, a buffer is filled in the loop just inside, and
     one in a scratchpad in all loops around sums: an engine given many transfers at once keeps others waiting.
-    Down to the second loop over an axis, which does not run equally often in each turn.
+    Down to the second loop over an axis, which does not run equally often in each iteration.
     """
     spread = spread_of(nest, stage.operand)
     inside = loops_inside(nest, stage.depth)

@@ -19,7 +19,7 @@ from isamap.ir import index as ir
 from isamap.ir.atoms import Element, FloorDiv, MinMax
 from isamap.ir.index import Atom
 from isamap.plan.access_counts import Convention, levels_of
-from isamap.plan.loop_nest import Counted, LoopNest, Subscript, Turn, axes_of
+from isamap.plan.loop_nest import Counted, LoopNest, NestLoop, Subscript, axes_of
 from isamap.source.records import dataclass
 
 Extents = Mapping[str, Expr]
@@ -142,7 +142,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
     keeps = operand.keeps
     outer = nest.loops[: keeps[position].depth] if position < len(keeps) else nest.loops
     if not any(keep.copied for keep in keeps[: position + 1]):
-        tiles = {turn.axis: turn.step for turn in nest.loops}
+        tiles = {loop.axis: loop.step for loop in nest.loops}
         wide = any(
             len(axes_of(s)) > 1 and any(tiles.get(a, 1) > 1 for a in axes_of(s)) for s in operand.subscripts
         )
@@ -159,7 +159,7 @@ def _moved(nest: LoopNest, operand: Counted, position: int, extents: Extents) ->
     return Mul(tile, *(lengths[a] if a in used else _pieces(outer, a, extents) for a in extents))
 
 
-def _filled(operand: Counted, outer: tuple[Turn, ...], extents: Extents) -> Expr | None:
+def _filled(operand: Counted, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
     """Elements that a level kept inside these loops takes over the whole nest."""
     linear = [whole for whole in operand.subscripts if not isinstance(whole, Index)]
     moving = [tuple((a, f) for a, f in whole if a in extents and f) for whole in linear]
@@ -173,7 +173,7 @@ def _filled(operand: Counted, outer: tuple[Turn, ...], extents: Extents) -> Expr
     return Mul(*known, *still) if len(known) == len(parts) else None
 
 
-def _image(subscript: Subscript, outer: tuple[Turn, ...], extents: Extents) -> Expr | None:
+def _image(subscript: Subscript, outer: tuple[NestLoop, ...], extents: Extents) -> Expr | None:
     """Return the elements that all tiles hold along one tensor axis; None unless each of them has no gaps.
 
     Pieces of lengths a and b of two axes that move it by one element each touch a + b - 1 elements. The sum
@@ -186,9 +186,9 @@ def _image(subscript: Subscript, outer: tuple[Turn, ...], extents: Extents) -> E
     return Add(*lengths, Mul(Integer(1 - len(pieces)), *pieces.values()))
 
 
-def _pieces(loops: tuple[Turn, ...], axis: str, extents: Extents) -> Expr:
+def _pieces(loops: tuple[NestLoop, ...], axis: str, extents: Extents) -> Expr:
     """Into how many tiles nested loops cut an axis."""
-    return _cut(extents[axis], tuple(turn.step for turn in loops if turn.axis == axis))
+    return _cut(extents[axis], tuple(loop.step for loop in loops if loop.axis == axis))
 
 
 def _cut(extent: Expr, steps: tuple[int, ...]) -> Expr:

@@ -39,7 +39,7 @@ from isamap.lower.program import (
     RegisterRef,
     Share,
 )
-from isamap.lower.steps import Copies, Hold, Issues, Packed, Parts, Step, Tree, Turns, Unroll
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
 from isamap.lower.walk import children
 from isamap.plan.loops import LoopStep
 
@@ -143,7 +143,7 @@ def _words(step: Step) -> Iterator[str]:
             yield f"parallel {' and '.join(_loop(loop) for loop in loops)}"
             if split:
                 yield "sums in parts"
-        case Turns(_, loop, carried, hints, rest, first_apart):
+        case LoopNode(_, loop, carried, hints, rest, first_apart):
             yield f"for {_loop(loop)}"
             yield from (f"carries {copies.stage.operand}" for copies in carried)
             yield from (f"prefetches {p.operand} ahead {p.ahead} into {p.cache}" for p in hints)

@@ -63,12 +63,12 @@ def rooflines(schedule: Schedule, problem: Problem, times: Sequence[NestTime | N
             continue
         option = next(o for o in question.options if o.mapping == nest.mapping)
         if option.interval_ns > 0:
-            found.append(_roofline(option, question.turns, time, problem))
+            found.append(_roofline(option, question.iterations, time, problem))
     return tuple(found)
 
 
-def _roofline(option: NestOption, turns: int, time: NestTime, problem: Problem) -> Roofline:
-    operations = OPERATIONS_PER_STEP * turns * prod(axis.extent for axis in option.axes)
+def _roofline(option: NestOption, iterations: int, time: NestTime, problem: Problem) -> Roofline:
+    operations = OPERATIONS_PER_STEP * iterations * prod(axis.extent for axis in option.axes)
     each = OPERATIONS_PER_STEP * prod(axis.tile for axis in option.axes)
     sums = time.sums()
     levels = [(cache.name, cache.bandwidth_bytes_per_ns) for cache in problem.caches[1:]]

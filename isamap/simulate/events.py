@@ -39,8 +39,8 @@ LEFT_OUT = (
 SAME = 0.005
 # More issues than this are not run: loops are taken to be steady after their second iteration then.
 MOST_STEPS = 2_000_000
-# A loop that does not become steady is taken to be as its last turns on the average.
-MOST_TURNS = 16
+# A loop that does not become steady is taken to be as its last iterations on the average.
+MOST_ITERATIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,80 +114,84 @@ class _Walk:
     )
     steps: dict[int, Step] = field(default_factory=dict[int, Step])
 
-    def run(self, body: Sequence[Run], turned: int) -> None:
-        """Everything in a body; `turned` has the bits of the loops past their first iteration."""
+    def run(self, body: Sequence[Run], past_first: int) -> None:
+        """Everything in a body; `past_first` has the bits of the loops past their first iteration."""
         for item in body:
             match item:
                 case Counted():
-                    self._loop(item, turned)
+                    self._loop(item, past_first)
                 case Branch(conditions, inner):
                     if is_met(conditions, self.env):
-                        self.run(inner, turned)
+                        self.run(inner, past_first)
                 case _:
                     step = item if item.varying is None else item.varying.at(self.env)
                     self.state.issue(
-                        step, [self._lines(number, turned) for number in step.accesses], self.env
+                        step, [self._lines(number, past_first) for number in step.accesses], self.env
                     )
 
-    def _lines(self, number: int, turned: int) -> tuple[bool, Weights]:
+    def _lines(self, number: int, past_first: int) -> tuple[bool, Weights]:
         access = self.prepared.accesses[number]
-        mask = turned & self.prepared.masks[number]
+        mask = past_first & self.prepared.masks[number]
         key = number, mask
         if key not in self.known:
             self.known[key] = self.reuse.weights(access, mask)
         return access.writes, self.known[key]
 
-    def _loop(self, loop: Counted, turned: int) -> None:
+    def _loop(self, loop: Counted, past_first: int) -> None:
         trips = loop.trips.evaluate(self.env)
-        state, turn, times = self.state, 0, list[float]()
+        state, iteration, times = self.state, 0, list[float]()
         alike = self._alike(loop, 0, trips)
-        while turn < trips:
-            self.env[loop.turn.variable] = turn
+        while iteration < trips:
+            self.env[loop.trip_loop.variable] = iteration
             before, clocks, work = state.now, state.clocks(), list(state.done)
             steps = state.steps
             mark = state.watcher.mark() if state.watcher is not None else 0
-            self.run(loop.body, turned | loop.turn.bit if turn else turned)
+            self.run(loop.body, past_first | loop.trip_loop.bit if iteration else past_first)
             times.append(state.now - before)
-            turn += 1
-            if turn == alike:
-                alike, times = self._alike(loop, turn, trips), []
-            elif turn > 1:
+            iteration += 1
+            if iteration == alike:
+                alike, times = self._alike(loop, iteration, trips), []
+            elif iteration > 1:
                 done = [now - then for now, then in zip(state.done, work, strict=True)]
                 fastest = max(now - then for now, then in zip(state.clocks(), clocks, strict=True))
                 spent = self._steady(times, state.steps - steps, fastest, max(state.work_ns(done)))
                 if spent is not None:
-                    more = self._more_than(loop, turn, alike)
-                    each = [d + m / (alike - turn) for d, m in zip(done, state.work_of(more), strict=True)]
+                    more = self._more_than(loop, iteration, alike)
+                    each = [
+                        d + m / (alike - iteration) for d, m in zip(done, state.work_of(more), strict=True)
+                    ]
                     spent = state.time_of(spent, done, each)
                     if state.watcher is not None:
-                        state.watcher.repeated(mark, state.now, spent, alike - turn, more)
-                    state.skip(spent, each, alike - turn, swept(loop, self.env, range(turn, alike)))
-                    turn, times = alike, []
-                    alike = self._alike(loop, turn, trips)
-        self.env.pop(loop.turn.variable, None)
+                        state.watcher.repeated(mark, state.now, spent, alike - iteration, more)
+                    state.skip(spent, each, alike - iteration, swept(loop, self.env, range(iteration, alike)))
+                    iteration, times = alike, []
+                    alike = self._alike(loop, iteration, trips)
+        self.env.pop(loop.trip_loop.variable, None)
 
-    def _more_than(self, loop: Counted, turn: int, end: int) -> list[tuple[Step, int]]:
-        """Return how many more issues iterations from `turn` on have than as many as the one before them."""
+    def _more_than(self, loop: Counted, iteration: int, end: int) -> list[tuple[Step, int]]:
+        """Return how many more issues iterations from `iteration` on have than as many as the one before them."""
         if not loop.inner:
             return []
-        last = self._issues(loop, range(turn - 1, turn))
-        found = self._issues(loop, range(turn, end))
-        counts = ((key, found.get(key, 0) - (end - turn) * last.get(key, 0)) for key in {**last, **found})
+        last = self._issues(loop, range(iteration - 1, iteration))
+        found = self._issues(loop, range(iteration, end))
+        counts = (
+            (key, found.get(key, 0) - (end - iteration) * last.get(key, 0)) for key in {**last, **found}
+        )
         return [(self.steps[key], count) for key, count in counts if count]
 
-    def _issues(self, loop: Counted, turns: range) -> Counts:
+    def _issues(self, loop: Counted, iterations: range) -> Counts:
         """Return how often iterations of a loop have each issue, by its identity. None of them is run."""
         if not loop.inner:
-            return {key: len(turns) * count for key, count in self._issues_in(loop.body).items()}
+            return {key: len(iterations) * count for key, count in self._issues_in(loop.body).items()}
         found: Counts = {}
-        outer = self.env.get(loop.turn.variable)
-        for turn in turns:
-            self.env[loop.turn.variable] = turn
+        outer = self.env.get(loop.trip_loop.variable)
+        for iteration in iterations:
+            self.env[loop.trip_loop.variable] = iteration
             _add(found, self._issues_in(loop.body))
         if outer is None:
-            self.env.pop(loop.turn.variable, None)
+            self.env.pop(loop.trip_loop.variable, None)
         else:
-            self.env[loop.turn.variable] = outer
+            self.env[loop.trip_loop.variable] = outer
         return found
 
     def _issues_in(self, body: Sequence[Run]) -> Counts:
@@ -220,20 +224,20 @@ class _Walk:
         filled = IN_FLIGHT // max(1, steps) + 2
         if len(times) >= filled and abs(last - times[-2]) <= SAME * last and fastest <= (1 + SAME) * last:
             return last
-        if len(times) >= filled + MOST_TURNS or self.state.steps > MOST_STEPS:
+        if len(times) >= filled + MOST_ITERATIONS or self.state.steps > MOST_STEPS:
             half = times[len(times) // 2 :]
             return max(least, sum(half) / len(half))
         return None
 
-    def _alike(self, loop: Counted, turn: int, trips: int) -> int:
-        """Up to which turn the loops inside run as often as in this one."""
-        if not loop.inner or turn >= trips:
+    def _alike(self, loop: Counted, iteration: int, trips: int) -> int:
+        """Up to which iteration the loops inside run as often as in this one."""
+        if not loop.inner or iteration >= trips:
             return trips
-        first = self._inner_trips(loop, turn)
-        return next((t for t in range(turn + 1, trips) if self._inner_trips(loop, t) != first), trips)
+        first = self._inner_trips(loop, iteration)
+        return next((t for t in range(iteration + 1, trips) if self._inner_trips(loop, t) != first), trips)
 
-    def _inner_trips(self, loop: Counted, turn: int) -> list[int]:
-        env = {**self.env, **dict.fromkeys(loop.variables, 0), loop.turn.variable: turn}
+    def _inner_trips(self, loop: Counted, iteration: int) -> list[int]:
+        env = {**self.env, **dict.fromkeys(loop.variables, 0), loop.trip_loop.variable: iteration}
         return [index.evaluate(env) for index in loop.inner]
 
 
@@ -279,13 +283,13 @@ Ends = Mapping[str, tuple[int, int]]
 """The first and the last value of loops."""
 
 
-def swept(loop: Counted, env: Mapping[str, int], turns: range) -> tuple[Swept, ...]:
+def swept(loop: Counted, env: Mapping[str, int], iterations: range) -> tuple[Swept, ...]:
     """Return the bytes that these iterations of a loop touch after the one that was run."""
-    name, last = loop.turn.variable, turns[0] - 1
+    name, last = loop.trip_loop.variable, iterations[0] - 1
     found: dict[Swept, int] = {}  # of bytes that do not move, when they are touched last
     for touch, inside in _touches(loop.body, {}):
         like = _reach(touch.place, touch.size, env, {**inside, name: (last, last)})
-        for group in _groups(turns) if name in touch.place.symbols else [turns]:
+        for group in _groups(iterations) if name in touch.place.symbols else [iterations]:
             begin, _ = _reach(touch.place, touch.size, env, {**inside, name: (group[0], group[0])})
             end, _ = _reach(touch.place, touch.size, env, {**inside, name: (group[-1], group[-1])})
             by = min(begin, end) - like[0], max(begin, end) - like[0]
@@ -293,12 +297,12 @@ def swept(loop: Counted, env: Mapping[str, int], turns: range) -> tuple[Swept, .
                 if is_meant:
                     part = Swept(touch.memory, written, *like, by, 0)
                     found[part] = max(found.get(part, 0), group[-1] - last)
-    return tuple(part._replace(turns=turns) for part, turns in found.items())
+    return tuple(part._replace(iterations=iterations) for part, iterations in found.items())
 
 
-def _groups(turns: range) -> Iterator[range]:
-    size = -(-len(turns) // GROUPS)
-    return (turns[first : first + size] for first in range(0, len(turns), size))
+def _groups(iterations: range) -> Iterator[range]:
+    size = -(-len(iterations) // GROUPS)
+    return (iterations[first : first + size] for first in range(0, len(iterations), size))
 
 
 def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
@@ -306,7 +310,9 @@ def _touches(body: Sequence[Run], ends: Ends) -> Iterator[tuple[Touch, Ends]]:
     for item in body:
         match item:
             case Counted():
-                yield from _touches(item.body, {**ends, item.turn.variable: (0, item.turn.trips - 1)})
+                yield from _touches(
+                    item.body, {**ends, item.trip_loop.variable: (0, item.trip_loop.trips - 1)}
+                )
             case Branch(_, inner):
                 yield from _touches(inner, ends)
             case Step():

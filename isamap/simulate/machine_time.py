@@ -79,7 +79,7 @@ class Step:
 class Swept(NamedTuple):
     """Bytes of a scratchpad, from `begin` on up to `end`, that an iteration of a loop writes, or reads.
 
-    Up to so many `turns` later it is the bytes behind them `by` at least and at most so many.
+    Up to so many `iterations` later it is the bytes behind them `by` at least and at most so many.
     """
 
     memory: str
@@ -87,7 +87,7 @@ class Swept(NamedTuple):
     begin: int
     end: int
     by: tuple[int, int]
-    turns: int
+    iterations: int
 
 
 class Watcher(Protocol):
@@ -313,7 +313,7 @@ class MachineTime:
         moved = [(part, spans, spans.between(part.begin, part.end)) for part, spans in known]
         for part, spans, touched in moved:
             for begin, end, time in touched:
-                spans.lift(begin + part.by[0], end + part.by[1], time + by_ns * part.turns)
+                spans.lift(begin + part.by[0], end + part.by[1], time + by_ns * part.iterations)
         self.now += later
         self.done = [d + times * w for d, w in zip(self.done, work, strict=True)]
 

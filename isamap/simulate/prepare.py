@@ -28,7 +28,7 @@ from isamap.lower.work_slices import by_one_thread, dense_numbers
 from isamap.machine import Machine, MachineInstruction, carried_ns, cost_params, cost_value, shared_link
 from isamap.machine.banks import Runs, banks_of
 from isamap.simulate.machine_time import Step, Touch, Varying
-from isamap.simulate.reuse import Access, Turn, strides_of
+from isamap.simulate.reuse import Access, LoopAround, strides_of
 from isamap.source.records import dataclass, field, replace
 
 # A buffer is filled by stores as wide as this. Units: bytes.
@@ -42,7 +42,7 @@ class Counted:
     How often its issues run, all iterations together, follows from what `around` it moves: loops and sizes.
     """
 
-    turn: Turn
+    trip_loop: LoopAround
     trips: Index
     body: tuple[Run, ...]
     inner: tuple[Index, ...]
@@ -90,13 +90,7 @@ def prepare(program: LoweredProgram, machine: Machine, profile: Mapping[str, int
     body = builder.nodes(program.body, None)
     masks = tuple(sum(t.bit for t in (a.loop.chain if a.loop else ())) for a in builder.accesses)
     return Prepared(
-        body,
-        tuple(builder.units),
-        len(builder.registers),
-        tuple(builder.accesses),
-        masks,
-        array_bytes,
-        env,
+        body, tuple(builder.units), len(builder.registers), tuple(builder.accesses), masks, array_bytes, env
     )
 
 
@@ -112,7 +106,7 @@ class _Builder:
     loops: int = 0
     block: str = ""
 
-    def nodes(self, nodes: Sequence[Node], loop: Turn | None) -> tuple[Run, ...]:
+    def nodes(self, nodes: Sequence[Node], loop: LoopAround | None) -> tuple[Run, ...]:
         """Return the nodes of one body under a loop."""
         found: list[Run] = []
         for node in by_one_thread(nodes):
@@ -137,19 +131,19 @@ class _Builder:
                     assert_never(node)
         return tuple(found)
 
-    def _loop(self, node: For, around: Turn | None) -> Counted:
+    def _loop(self, node: For, around: LoopAround | None) -> Counted:
         self.loops += 1
         zero = {**self.env, **dict.fromkeys(node.trips.symbols - self.env.keys(), 0)}
-        turn = Turn(node.variable, max(1, node.trips.evaluate(zero)), 1 << self.loops, around)
-        body = self.nodes(node.body, turn)
+        trip_loop = LoopAround(node.variable, max(1, node.trips.evaluate(zero)), 1 << self.loops, around)
+        body = self.nodes(node.body, trip_loop)
         inside = dict.fromkeys(_trips(body))
         mentioned = tuple(index for index in inside if node.variable in index.symbols)
-        variables = tuple(item.turn.variable for item in _inside(body) if isinstance(item, Counted))
+        variables = tuple(item.trip_loop.variable for item in _inside(body) if isinstance(item, Counted))
         moved = node.trips.symbols.union(*(index.symbols for index in inside))
         outside = tuple(sorted(moved - self.env.keys() - {node.variable, *variables}))
-        return Counted(turn, node.trips, body, mentioned, variables, outside)
+        return Counted(trip_loop, node.trips, body, mentioned, variables, outside)
 
-    def _issue(self, node: Issue, loop: Turn | None) -> Step:
+    def _issue(self, node: Issue, loop: LoopAround | None) -> Step:
         item = self.machine.instructions[node.instruction]
         roles = {o.name: o.role for o in item.instruction.operands}
         reads: list[int] = []
@@ -267,19 +261,19 @@ class _Builder:
     def _configure(self, name: str) -> Step:
         return Step(*self._times(self.machine.instructions[name], {}), (), -1, (), (), name, self.block)
 
-    def _fill(self, node: Fill, loop: Turn | None) -> list[Run]:
+    def _fill(self, node: Fill, loop: LoopAround | None) -> list[Run]:
         """Return stores one after the other, as a loop of its own."""
         self.loops += 1
         size = node.elements * self.item_bytes[node.buffer]
         trips = size.ceildiv(FILL_BYTES)
         zero = {**self.env, **dict.fromkeys(trips.symbols - self.env.keys(), 0)}
-        turn = Turn(f"$fill{self.loops}", max(1, trips.evaluate(zero)), 1 << self.loops, loop)
+        trip_loop = LoopAround(f"$fill{self.loops}", max(1, trips.evaluate(zero)), 1 << self.loops, loop)
         step = FILL_BYTES // self.item_bytes[node.buffer]
-        place = MemoryRef(node.buffer, node.offset + Index.of(turn.variable) * step)
+        place = MemoryRef(node.buffer, node.offset + Index.of(trip_loop.variable) * step)
         unit = self.units.setdefault("fill", len(self.units))
-        access = self._access(place, FILL_BYTES, turn, writes=True, reads=False)
+        access = self._access(place, FILL_BYTES, trip_loop, writes=True, reads=False)
         fill = Step(unit, 0.0, 0.0, (), -1, (access,), (), "fill", self.block, sizes=(FILL_BYTES,))
-        return [Counted(turn, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
+        return [Counted(trip_loop, trips, (fill,), (), (), tuple(sorted(trips.symbols - self.env.keys())))]
 
     def _size(self, params: Mapping[str, int], item: MachineInstruction, name: str) -> int:
         """Bytes from the first to the last element of an operand, where it lies densely or nearly so."""
@@ -292,7 +286,7 @@ class _Builder:
         return [max(1, extent.evaluate(env)) for extent in item.instruction.operand(name).shape]
 
     def _access(
-        self, place: MemoryRef, size: int, loop: Turn | None, *, writes: bool, reads: bool = True
+        self, place: MemoryRef, size: int, loop: LoopAround | None, *, writes: bool, reads: bool = True
     ) -> int:
         chain = loop.chain if loop is not None else ()
         base, strides = strides_of(place.offset, [t.variable for t in chain], self.env)

@@ -22,16 +22,16 @@ from isamap.source.records import dataclass, field
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class LoopAround:
     """A loop around accesses: its trip count, and the loop around it."""
 
     variable: str
     trips: int
     bit: int
-    around: Turn | None
+    around: LoopAround | None
 
     @cached_property
-    def chain(self) -> tuple[Turn, ...]:
+    def chain(self) -> tuple[LoopAround, ...]:
         """This loop and those around it, innermost first."""
         return (self, *(self.around.chain if self.around is not None else ()))
 
@@ -45,23 +45,23 @@ class Access:
     base: int
     size: int
     strides: tuple[int, ...]
-    loop: Turn | None
+    loop: LoopAround | None
     writes: bool
     reads: bool = True
 
     @property
-    def turns(self) -> tuple[tuple[Turn, int], ...]:
+    def turns(self) -> tuple[tuple[LoopAround, int], ...]:
         """The loops around it with its strides along them, innermost first."""
         return tuple(zip(self.loop.chain if self.loop else (), self.strides, strict=True))
 
-    def inside(self, loop: Turn | None) -> tuple[tuple[int, int], ...]:
+    def inside(self, loop: LoopAround | None) -> tuple[tuple[int, int], ...]:
         """Strides and trips of the loops inside a loop; of all loops inside none."""
         found: list[tuple[int, int]] = []
-        for turn, stride in self.turns:
-            if turn is loop:
+        for outer, stride in self.turns:
+            if outer is loop:
                 break
-            if stride and turn.trips > 1:
-                found.append((abs(stride), turn.trips))
+            if stride and outer.trips > 1:
+                found.append((abs(stride), outer.trips))
         return tuple(found)
 
 
@@ -95,20 +95,20 @@ class Reuse:
         for access in self.accesses:
             self._by_array.setdefault(access.array, []).append(access)
 
-    def weights(self, access: Access, turned: int) -> Weights:
+    def weights(self, access: Access, past_first: int) -> Weights:
         """Return the parts of an access that each level behind the nearest cache serves.
 
-        `turned` has the bits of the loops that are past their first iteration.
+        `past_first` has the bits of the loops that are past their first iteration.
         """
         left, found = 1.0, dict[int, float]()
-        for turn, stride in access.turns:
-            level = self.level(self.touched(turn))
-            if stride == 0 and turned & turn.bit:
+        for outer, stride in access.turns:
+            level = self.level(self.touched(outer))
+            if stride == 0 and past_first & outer.bit:
                 found[level] = found.get(level, 0.0) + left
                 left = 0.0
                 break
             if 0 < abs(stride) < self.line_bytes:
-                lines = -(-turn.trips * abs(stride) // self.line_bytes) / turn.trips
+                lines = -(-outer.trips * abs(stride) // self.line_bytes) / outer.trips
                 found[level] = found.get(level, 0.0) + left * (1 - lines)
                 left *= lines
         if left:
@@ -124,7 +124,7 @@ class Reuse:
         )
         return next(fitting, len(self.caches))
 
-    def touched(self, loop: Turn | None) -> int:
+    def touched(self, loop: LoopAround | None) -> int:
         """Bytes that one iteration of a loop touches; of none, the whole program."""
         key = id(loop)
         if key not in self._touched:
@@ -135,7 +135,7 @@ class Reuse:
             self._touched[key] = sum(self._union(name, own, loop) for name, own in arrays.items())
         return self._touched[key]
 
-    def _union(self, array: str, accesses: Sequence[Access], loop: Turn | None) -> int:
+    def _union(self, array: str, accesses: Sequence[Access], loop: LoopAround | None) -> int:
         """Bytes of one array accesses touch in an iteration: those alike side by side, else the largest."""
         alike: dict[tuple[tuple[int, int], ...], list[Access]] = {}
         for access in accesses:
@@ -190,8 +190,8 @@ def _meet(one: Access, other: Access, line_bytes: int) -> bool:
 
 def _interval(access: Access) -> tuple[int, int]:
     low, high = access.base, access.base + access.size
-    for turn, stride in access.turns:
-        moved = stride * (turn.trips - 1)
+    for outer, stride in access.turns:
+        moved = stride * (outer.trips - 1)
         low, high = low + min(0, moved), high + max(0, moved)
     return low, high
 

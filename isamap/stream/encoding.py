@@ -103,15 +103,15 @@ MOST_IN_TURN = 4
 def renamed(commands: Sequence[Command], machine: Machine) -> list[Command]:
     """Return the same commands with other registers. Each is written whole before it has a new name."""
     groups = _groups(commands, machine)
-    turns = dict.fromkeys(groups, 0)
+    positions = dict.fromkeys(groups, 0)
     found: list[Command] = []
     for command in commands:
         instruction = machine.instructions[command.instruction].instruction
-        known = {r: groups[r][turns[r]] for _, r in command.operands if isinstance(r, Register)}
+        known = {r: groups[r][positions[r]] for _, r in command.operands if isinstance(r, Register)}
         written = [r for r in _written(command, instruction, machine) if len(groups[r]) > 1]
         for register in written:
-            turns[register] = (turns[register] + 1) % len(groups[register])
-        new = {r: groups[r][turns[r]] for r in written}
+            positions[register] = (positions[register] + 1) % len(groups[register])
+        new = {r: groups[r][positions[r]] for r in written}
         roles = {o.name: o.role for o in instruction.operands}
         operands = tuple(
             (name, where)

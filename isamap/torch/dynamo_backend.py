@@ -184,19 +184,19 @@ class _Layers:
     has_biases: bool
     count: int
     ways: int
-    is_turned: bool
+    is_transposed: bool
 
     @staticmethod
     def of(node: Any, kind: str) -> _Layers | None:
         """None for packed sequences, dropout between layers, and projections."""
         if len(node.args) != 9 or not isinstance(node.args[2], list | tuple):
             return None
-        has_biases, count, dropout, training, both, is_turned = node.args[3:]
+        has_biases, count, dropout, training, both, is_transposed = node.args[3:]
         if training and dropout:
             return None
         if len(node.args[2]) != count * (1 + both) * (4 if has_biases else 2):
             return None
-        return _Layers(kind, has_biases, count, 1 + both, is_turned)
+        return _Layers(kind, has_biases, count, 1 + both, is_transposed)
 
 
 def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
@@ -210,7 +210,7 @@ def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
         def call(target: Any, *args: Any) -> Any:
             return graph.call_function(target, args)
 
-        y = call(torch.transpose, x, 0, 1) if layers.is_turned else x
+        y = call(torch.transpose, x, 0, 1) if layers.is_transposed else x
         last: list[list[Any]] = [[] for _ in states]
         for number in range(layers.count):
             ways: list[Any] = []
@@ -228,7 +228,7 @@ def _replaced(graph: Any, node: Any, layers: _Layers) -> None:
                 for n, results in enumerate(last):
                     results.append(call(operator.getitem, made, n + 1))
             y = call(torch.cat, ways, 2) if layers.ways == 2 else ways[0]
-        y = call(torch.transpose, y, 0, 1) if layers.is_turned else y
+        y = call(torch.transpose, y, 0, 1) if layers.is_transposed else y
         results = (y, *(call(torch.stack, parts) for parts in last))
     for user in list(node.users):
         assert user.target is operator.getitem, "torch gives a tuple"

@@ -32,7 +32,7 @@ from isamap.torch.program_runner import (
     looking,
     make_run,
 )
-from isamap.tune.alternation import take_turns
+from isamap.tune.alternation import time_alternately
 from isamap.tune.implementation_choices import OURS, Choice, Choices
 
 
@@ -240,7 +240,7 @@ def faster(members: Sequence[Any], kernel_request: KernelRequest, make: Callable
     with _as_in_calls():
         ours, theirs = _sides(alone, unit)
         clock = time.thread_time_ns if one_thread else time.perf_counter_ns
-        rounds = take_turns({OURS: ours, TORCH: theirs}, clock)
+        rounds = time_alternately({OURS: ours, TORCH: theirs}, clock)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     choice = KNOWN[key] = Choice.of(rounds, key=key, kernel=unit.text.name, library=TORCH, time=now)
     with OnlyWarned():

@@ -42,10 +42,10 @@ _ALL = -1  # a row that is not told from others, of arrays without rows
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """The rows to trace, and the `turns` that compute them: iterations of the loop over blocks."""
+    """The rows to trace, and the `iterations` that compute them: iterations of the loop over blocks."""
 
     rows: frozenset[int]
-    turns: frozenset[int]
+    iterations: frozenset[int]
 
 
 def check_blocks(
@@ -59,7 +59,7 @@ def check_blocks(
     numbers: dict[object, int] = {}
     known = frozenset(_ordered(before.body))
     one = _Trace(before, rows, numbers, samples and samples.rows)
-    other = _Trace(after, rows, numbers, turns=samples and samples.turns)
+    other = _Trace(after, rows, numbers, iterations=samples and samples.iterations)
     try:
         for trace in (one, other):
             trace.run(trace.kernel.body, {}, known)
@@ -87,14 +87,14 @@ def _ordered(body: tuple[Stmt, ...]) -> Iterator[str]:
 class _Trace:
     """The origin of each row computed so far. Equal `numbers` mean equal origins in both kernels.
 
-    `only` and `turns` select the rows and the iterations of a loop over blocks that are traced; None for all.
+    `only` and `iterations` select the rows and the iterations of a loop over blocks that are traced; None for all.
     """
 
     kernel: Kernel
     rows: Mapping[str, int]
     numbers: dict[object, int]
     only: frozenset[int] | None = None
-    turns: frozenset[int] | None = None
+    iterations: frozenset[int] | None = None
     held: dict[Key, int] = field(default_factory=dict[Key, int])
 
     def run(self, body: tuple[Stmt, ...], at: Mapping[str, int], known: frozenset[str]) -> None:
@@ -108,10 +108,10 @@ class _Trace:
                     self.assign(s, {}, at)
                 case Loop(axes, inner, True):
                     new = [a for a in axes if a.name not in known]
-                    for turn in range(new[0].extent.evaluate({}) if new else 1):
-                        if new and self.turns is not None and turn not in self.turns:
+                    for iteration in range(new[0].extent.evaluate({}) if new else 1):
+                        if new and self.iterations is not None and iteration not in self.iterations:
                             continue
-                        self.run(inner, {**at, **{a.name: turn for a in new}}, known)
+                        self.run(inner, {**at, **{a.name: iteration for a in new}}, known)
                 case Loop(axes, inner):
                     for assign in inner:
                         assert isinstance(assign, Assign), "statements of canonical kernels stand alone"

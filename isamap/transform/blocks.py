@@ -9,8 +9,8 @@ with `T: f32[C, 4]` in place of `T: f32[C, 8]`: what a block fills is read while
 that differ from their neighbours in shape, at the edges of an image and where an axis ends, stand by
 themselves. Each block fills what it reads: the rows that two blocks read are computed in both.
 
-Where iterations of the axis are independent of each other through all turns of an ordered loop, the loop over
-blocks stands around that: what one turn leaves to the next stays near, or in registers.
+Where iterations of the axis are independent of each other through all iterations of an ordered loop, the loop over
+blocks stands around that: what one iteration leaves to the next stays near, or in registers.
 
     seq t in T { for n in 64 {             →         seq n_block in 2 { seq t in T { for n in 32 {
       c[n] = cos(a[n]); a[n] += c[n]; } }              c[n] = cos(a[n + 32*n_block]); … } } }
@@ -113,9 +113,9 @@ def shared_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozense
 def _samples(extent: int, size: int) -> Samples:
     """Return the first blocks and the last ones, where all are alike but that of what is left."""
     whole = extent // size
-    turns = frozenset(t for t in (0, 1, whole - 1) if 0 <= t < whole)
-    rows = {r for t in turns for r in range(t * size, (t + 1) * size)}
-    return Samples(frozenset(rows.union(range(whole * size, extent))), turns)
+    iterations = frozenset(t for t in (0, 1, whole - 1) if 0 <= t < whole)
+    rows = {r for t in iterations for r in range(t * size, (t + 1) * size)}
+    return Samples(frozenset(rows.union(range(whole * size, extent))), iterations)
 
 
 # --- which rows -------------------------------------------------------------------------------------------
@@ -217,10 +217,10 @@ def _extent_of(axis: Axis) -> int:
 
 def _built(kernel: Kernel, members: Members, rows: Sequence[Rows], axis: str) -> Kernel:
     """Return the kernel with a loop for each run of blocks that follow each other at equal distances."""
-    turn = free_name(kernel, f"{axis}_block")
+    iteration = free_name(kernel, f"{axis}_block")
     numbers = count(1 + max((n for s in members.given for n in s.ordered_loops), default=0))
     first, last = min(members.rows), max(members.rows)
-    inside = [s for run in _runs(rows) for s in _run(members, run, turn, numbers)]
+    inside = [s for run in _runs(rows) for s in _run(members, run, iteration, numbers)]
     moved = (members.given[n] for n in members.moved)
     operands = [_shrunk(o, members, rows) for o in kernel.operands]
     every = (*members.given[:first], *moved, *inside, *members.given[last + 1 :])
@@ -245,16 +245,18 @@ def _distances(a: Rows, b: Rows) -> tuple[int, ...]:
     return tuple(y - x for x, y in zip(a.starts, b.starts, strict=True))
 
 
-def _run(members: Members, run: Sequence[Rows], turn: str, numbers: Iterator[int]) -> Iterator[Statement]:
+def _run(
+    members: Members, run: Sequence[Rows], iteration: str, numbers: Iterator[int]
+) -> Iterator[Statement]:
     """Yield the statements of some blocks, in a loop over these where there are several."""
     first, following = run[0], run[min(1, len(run) - 1)]
-    turns = Index.of(turn) if len(run) > 1 else Index.of(0)
-    around = (Axis(turn, Index.of(len(run))),) if len(run) > 1 else ()
+    iterations = Index.of(iteration) if len(run) > 1 else Index.of(0)
+    around = (Axis(iteration, Index.of(len(run))),) if len(run) > 1 else ()
     loops = tuple(next(numbers) for _ in around)
     inner = {n: next(numbers) for n in members.loops[members.depth :]}
 
     def start(mine: Span, its: Span) -> Index:
-        return turns * (its[0] - mine[0]) + mine[0]
+        return iterations * (its[0] - mine[0]) + mine[0]
 
     held = {name: start(first.held[name], following.held[name]) for name in members.shrunk}
     for n, span in first.of.items():
@@ -385,7 +387,7 @@ def find_members(
 
 
 def _are_independent(kernel: Kernel, members: Members, axis: str) -> bool:
-    """Return whether no row needs what another one does, through all turns of the ordered loops around them.
+    """Return whether no row needs what another one does, through all iterations of the ordered loops around them.
 
     Proved by the verifier of a kernel in which the axis is one loop around the statements, free of order.
     """

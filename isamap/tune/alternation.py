@@ -1,6 +1,6 @@
 """Time our code and other code in alternating rounds, so that disturbances affect all alike.
 
-    take_turns({OURS: call, "torch": other}, clock)  ->  {0: {"isamap": 812.0, "torch": 790.0}, 1: …}
+    time_alternately({OURS: call, "torch": other}, clock)  ->  {0: {"isamap": 812.0, "torch": 790.0}, 1: …}
 
 What `Choice.of` decides by. What clearly loses the first rounds plays no more.
 """
@@ -14,7 +14,7 @@ from statistics import median
 from isamap.tune.tournament import ROUNDS, still_playing
 from isamap.tune.winners import Rounds
 
-TURN_NS = 20_000_000
+ROUND_NS = 20_000_000
 READING_NS = 50_000
 """The least time between two readings of a clock. Reading a thread's own clock takes a part of 1 µs."""
 LIMIT_NS, LEAST_ROUNDS = 1_000_000_000, 5
@@ -24,7 +24,7 @@ Clock = Callable[[], int]
 """A clock in nanoseconds."""
 
 
-def take_turns(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
+def time_alternately(calls: Mapping[str, Callable[[], None]], clock: Clock) -> Rounds:
     """Nanoseconds of one call of each by rounds; the first one is what the others are compared with."""
     stop = clock() + LIMIT_NS
     return play({name: _turn(call, clock) for name, call in calls.items()}, clock, stop)
@@ -52,10 +52,10 @@ def _turn(call: Callable[[], None], clock: Clock) -> Callable[[], float]:
     call()
     once = max(1, clock() - start)
     calls = ceil(READING_NS / once)
-    readings = max(1, TURN_NS // (calls * once))
+    readings = max(1, ROUND_NS // (calls * once))
 
     def turn() -> float:
-        if once < TURN_NS:  # what the other one left in the caches is not its fault
+        if once < ROUND_NS:  # what the other one left in the caches is not its fault
             call()
         found: list[int] = []
         for _ in range(readings):

@@ -80,7 +80,7 @@ class _Nest:
     chosen: NestSchedule
     option: NestOption
     assignment: Mapping[str, int]
-    turns: int
+    iterations: int
     time: NestTime
 
 
@@ -97,7 +97,7 @@ def described(trial: Trial, model: CostModel) -> Described:
         if read is None or time is None:
             is_priced = False
         else:
-            nests.append(_Nest(chosen[nest.statement], *read, nest.turns, time))
+            nests.append(_Nest(chosen[nest.statement], *read, nest.iterations, time))
     decisions = {name: value for nest in nests for name, value in nest.assignment.items()}
     total_ns = sum(nest.time.total_ns for nest in nests)
     if not is_priced or total_ns <= 0:
@@ -110,7 +110,7 @@ def described(trial: Trial, model: CostModel) -> Described:
         "total": log2(total_ns),
         "over issues": log2(total_ns / issues_ns) if issues_ns > 0 else 0.0,
         "statements": float(len(nests)),
-        "turns": log2(most.turns),
+        "turns": log2(most.iterations),
         "costliest": most.time.total_ns / total_ns,
     }
     found |= _loops(problem, most) | _axes(most) | _operands(problem, most)

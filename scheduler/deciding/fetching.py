@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 # The model's, of rows that are hinted into the nearest cache as well (docs/decisions/0024-prefetch-hints.md).
 NEAR_SHARE = 2  # from so many issues on that share a vector it pays
-MOST_TURNS = 64  # the model's: so far ahead may pieces be asked for, however few bytes an iteration reads
+MOST_ITERATIONS = (
+    64  # the model's: so far ahead may pieces be asked for, however few bytes an iteration reads
+)
 
 
 def asked(option: NestOption, operand: TileOperand) -> int:
@@ -70,8 +72,8 @@ def pieces_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -
     ]
     if staged or not inside or not operand.streams or in_rows(option, operand):
         return None
-    turn_bytes = _turn_bytes(option, nest, operand, inside[-1])
-    return inside[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))
+    iteration_bytes = _iteration_bytes(option, nest, operand, inside[-1])
+    return inside[-1] + 1, max(1, min(MOST_ITERATIONS, -(-operand.ahead_bytes // iteration_bytes)))
 
 
 def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
@@ -84,15 +86,16 @@ def late_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand, loo
     if not operand.late:
         return 1
     shared = any(inside.counts for inside in nest.loops[loop + 1 : nest.hold])
-    turn_bytes = _turn_bytes(option, nest, operand, loop)
+    iteration_bytes = _iteration_bytes(option, nest, operand, loop)
     return max(
-        operand.ahead_counts[1] if shared else 1, min(MOST_TURNS, -(-operand.ahead_bytes // (2 * turn_bytes)))
+        operand.ahead_counts[1] if shared else 1,
+        min(MOST_ITERATIONS, -(-operand.ahead_bytes // (2 * iteration_bytes))),
     )
 
 
-def _turn_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
+def _iteration_bytes(option: NestOption, nest: NestSchedule, operand: TileOperand, loop: int) -> int:
     """Return the bytes of an input that an iteration of a loop reads."""
-    _, spans = _turns(option, nest.loops[: loop + 1])
+    _, spans = _iterations(option, nest.loops[: loop + 1])
     return prod(spans[axis] for axis in operand.axes) * operand.tensor_bytes
 
 
@@ -106,8 +109,8 @@ def rows_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     loops = [n for n, loop in enumerate(nest.loops) if loop.axis in rows and loop.counts]
     if not operand.swept or not loops or loops[-1] >= nest.hold:
         return None
-    turn_bytes = _turn_bytes(option, nest, operand, loops[-1])
-    return loops[-1] + 1, max(1, min(MOST_TURNS, -(-operand.ahead_bytes // turn_bytes)))
+    iteration_bytes = _iteration_bytes(option, nest, operand, loops[-1])
+    return loops[-1] + 1, max(1, min(MOST_ITERATIONS, -(-operand.ahead_bytes // iteration_bytes)))
 
 
 def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> tuple[int, int] | None:
@@ -120,8 +123,8 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
     followed = rows_ahead(option, nest, operand)
     if followed is None or any(stage.operand == operand.name for stage in nest.stages):
         return None
-    turns, spans = _turns(option, nest.loops[: nest.hold])
-    along = [n for n in range(followed[0], nest.hold) if turns[n] > 1]
+    iterations, spans = _iterations(option, nest.loops[: nest.hold])
+    along = [n for n in range(followed[0], nest.hold) if iterations[n] > 1]
     if len(along) != 1 or nest.loops[along[0]].axis != operand.dense_axis:
         return None
     shared = prod(
@@ -136,19 +139,19 @@ def near_ahead(option: NestOption, nest: NestSchedule, operand: TileOperand) -> 
 
 def going_on(option: NestOption, nest: NestSchedule, operand: TileOperand) -> list[int]:
     """Return the loops outside `hold` whose next iteration reads other elements of an input, outermost first."""
-    turns, _ = _turns(option, nest.loops[: nest.hold])
+    iterations, _ = _iterations(option, nest.loops[: nest.hold])
     return [
         n
         for n, loop in enumerate(nest.loops[: nest.hold])
-        if loop.axis in operand.axes and loop.counts and turns[n] > 1
+        if loop.axis in operand.axes and loop.counts and iterations[n] > 1
     ]
 
 
-def _turns(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
+def _iterations(option: NestOption, loops: Sequence[LoopStep]) -> tuple[list[int], dict[str, int]]:
     """Return how often each of some loops runs, outermost first, and how far an iteration of the last one goes."""
     spans = {axis.name: axis.extent for axis in option.axes}
-    turns: list[int] = []
+    iterations: list[int] = []
     for loop in loops:
-        turns.append(-(-spans[loop.axis] // loop.step))
+        iterations.append(-(-spans[loop.axis] // loop.step))
         spans[loop.axis] = min(spans[loop.axis], loop.step)
-    return turns, spans
+    return iterations, spans

@@ -113,16 +113,16 @@ def _ways(threads: int, axes: list[TileAxis], cut: Mapping[str, int]) -> Iterato
 def part_cost(problem: Problem, nest: NestProblem, option: NestOption, model: CostModel) -> Cost:
     """Nanoseconds of a statement in all iterations under an option, that of one of its parts or undivided."""
     if not option.parts:
-        return shared(times(nest.turns, model.expression(problem, nest, option)))
+        return shared(times(nest.iterations, model.expression(problem, nest, option)))
     rounds = -(-_count(option) // problem.threads)
     one = model.expression(part_problem(problem, option), nest, option)
-    return shared(times(nest.turns, total([times(rounds, one), overhead(problem, nest, option)])))
+    return shared(times(nest.iterations, total([times(rounds, one), overhead(problem, nest, option)])))
 
 
 def overhead(problem: Problem, nest: NestProblem, option: NestOption) -> Cost:
     """Return the time of threads that start, and of sums that are joined: what an iteration has of it."""
-    turns = option.carried.turns if option.carried is not None else 1  # inside what threads do
-    return times(1 / turns, total(_overheads(problem, nest, option))) if option.parts else Const(0)
+    iterations = option.carried.iterations if option.carried is not None else 1  # inside what threads do
+    return times(1 / iterations, total(_overheads(problem, nest, option))) if option.parts else Const(0)
 
 
 def part_problem(problem: Problem, option: NestOption) -> Problem:

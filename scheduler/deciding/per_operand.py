@@ -52,7 +52,7 @@ KINDS: tuple[PerOperand, ...] = (
     PerOperand(
         software_pipelining.crossings,
         software_pipelining.crossing_constraints,
-        software_pipelining.across_turns,
+        software_pipelining.across_iterations,
         software_pipelining.crossings_of,
         staged=software_pipelining.staged_if_crossed,
         tried=False,

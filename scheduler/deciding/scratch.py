@@ -122,15 +122,17 @@ def _sum_tiles(space: Choices, axis: TileAxis, operand: TileOperand) -> Cost:
     Where their tensor is too narrow for them, they stay while the loops over blocks of summing axes run.
     """
     held, block, whole = _tiles(space, axis)
-    turns = {x.name: CeilDiv(Const(x.extent), Decision(space.block(x))) for x in space.axes if x.is_reduction}
-    if not (turns and operand.stage_whole):
+    iterations = {
+        x.name: CeilDiv(Const(x.extent), Decision(space.block(x))) for x in space.axes if x.is_reduction
+    }
+    if not (iterations and operand.stage_whole):
         return held
     around: list[Cost] = []
     for name, outer, inner in space.order_pairs():
         if axis in (outer, inner) and (other := inner if axis == outer else outer).is_reduction:
-            inside, outside = (0, turns[other.name]), (1, Const(1))
+            inside, outside = (0, iterations[other.name]), (1, Const(1))
             if other == outer:
-                inside, outside = (0, Const(1)), (1, turns[other.name])
+                inside, outside = (0, Const(1)), (1, iterations[other.name])
             around.append(Cases(name, (inside, outside)))
-    is_cut = Add(tuple(turns.values()))
-    return Threshold(is_cut, len(turns), held, Threshold(Add(tuple(around)), len(around), block, whole))
+    is_cut = Add(tuple(iterations.values()))
+    return Threshold(is_cut, len(iterations), held, Threshold(Add(tuple(around)), len(around), block, whole))

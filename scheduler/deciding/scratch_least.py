@@ -20,8 +20,8 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
     """Yield assignments that each need the least of some scratchpad. Where none of them fits, no other does."""
     sums = [axis for axis in space.axes if axis.is_reduction]
     rests = any(o.is_accumulator and o.stage_whole for o in space.option.operands)
-    turns = next(iter(sum_choices(space, block)), dict[str, int]())
-    factors = {a.name: block.get(a.name, turns.get(space.unroll(a), 1)) for a in space.axes}
+    iterations = next(iter(sum_choices(space, block)), dict[str, int]())
+    factors = {a.name: block.get(a.name, iterations.get(space.unroll(a), 1)) for a in space.axes}
     sizes = {axis.name: space.blocks(axis, factors[axis.name]) for axis in space.axes}
     if not all(sizes.values()) or not all(map(space.stage_values, space.option.operands)):
         return
@@ -42,7 +42,7 @@ def least_assignments(space: Space, block: RegisterBlock) -> Iterator[Assignment
             space.stage(o): space.stage_values(o)[-1 if is_cut and o.is_accumulator and o.stage_whole else 0]
             for o in space.option.operands
         }
-        unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns
+        unrolled = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | iterations
         made = {**unrolled, **blocks, **order, **sweep, **staged, **crossed}
         if space.is_allowed(made):
             yield made

@@ -99,7 +99,7 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
             yield constraint([whole(space.block(axis), axis.extent)], lambda _: why)
     yield constraint(
         [Is(stage, (1,))],
-        lambda made: f"{stage} = {made[stage]} ({STAGES[made[stage]]}) fills no buffer per turn",
+        lambda made: f"{stage} = {made[stage]} ({STAGES[made[stage]]}) fills no buffer per iteration",
     )
     if _is_dealt(space):
         yield constraint([], lambda _: "parts for threads have their buffers filled at once")
@@ -140,7 +140,7 @@ def still(space: Choices) -> dict[str, int]:
 # --- in nests ---------------------------------------------------------------------------------------------
 
 
-def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
+def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
     """Return the nest with the decided copies across iterations."""
     crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
     if not crossed:
@@ -152,7 +152,7 @@ def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule
         if operand is None:
             stages.append(stage)
         elif operand.is_accumulator:
-            stages.append(replace(stage, depth=_with_turns(nest, space)))
+            stages.append(replace(stage, depth=_with_iterations(nest, space)))
             spread.append(Spread(operand.name, _last_sum(nest)))
         else:
             beside = made[name_of(space, operand)] == BESIDE
@@ -160,7 +160,7 @@ def across_turns(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule
     return replace(nest, stages=tuple(sorted(stages, key=lambda s: s.depth)), spread=tuple(spread))
 
 
-def _with_turns(nest: NestSchedule, space: Choices) -> int:
+def _with_iterations(nest: NestSchedule, space: Choices) -> int:
     """Return how many loops stand around a result whose iterations others cross: those inside run once."""
     left = {axis.name: axis.extent for axis in space.option.axes}
     depth = 0

@@ -23,7 +23,7 @@ PIECE_LINES = 4
 class Tiling:
     """Per axis with more than one issue. Units: `step` and `block` in elements, the others are counts.
 
-    `step` is what a register block covers, `blocks` how many cache blocks there are, `turns` the register
+    `step` is what a register block covers, `blocks` how many cache blocks there are, `iterations` the register
     blocks (of a summing axis: issues) in one cache block, `steps` those of the whole axis.
     """
 
@@ -31,7 +31,7 @@ class Tiling:
     step: Mapping[str, Cost]
     block: Mapping[str, Cost]
     blocks: Mapping[str, Cost]
-    turns: Mapping[str, Cost]
+    iterations: Mapping[str, Cost]
     steps: Mapping[str, Cost]
 
 
@@ -55,16 +55,16 @@ def tile(space: Space) -> Tiling:
     step: dict[str, Cost] = {}
     block: dict[str, Cost] = {}
     blocks: dict[str, Cost] = {}
-    turns: dict[str, Cost] = {}
+    iterations: dict[str, Cost] = {}
     steps: dict[str, Cost] = {}
     for axis in space.axes:
         name, extent = axis.name, Const(axis.extent)
         step[name] = Const(axis.tile) if axis.is_reduction else times(axis.tile, Decision(space.unroll(axis)))
         block[name] = Decision(space.block(axis))
         blocks[name] = CeilDiv(extent, block[name])
-        turns[name] = CeilDiv(block[name], step[name])
+        iterations[name] = CeilDiv(block[name], step[name])
         steps[name] = CeilDiv(extent, step[name])
-    return Tiling(space, step, block, blocks, turns, steps)
+    return Tiling(space, step, block, blocks, iterations, steps)
 
 
 def loops(tiling: Tiling) -> tuple[Loop, ...]:
@@ -91,7 +91,7 @@ def loops(tiling: Tiling) -> tuple[Loop, ...]:
             else _chosen(sweep, axis, other, tiling.block[other.name], tiling.step[other.name])
             for other in space.axes
         }
-        found.append(_loop(space, axis.name, tiling.turns[axis.name], inside))
+        found.append(_loop(space, axis.name, tiling.iterations[axis.name], inside))
     return tuple(found)
 
 

@@ -41,7 +41,7 @@ def packing(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     # Parts on threads that use the same elements fill a whole copy together.
     together = prod(count for name, count in space.option.parts if name not in operand.axes)
     filled = total([Const(once + moved_ns), _begun(tiling, operand, problem, Const(1))])
-    whole = times(1 / together / operand.turns_of_copy, filled)
+    whole = times(1 / together / operand.iterations_of_copy, filled)
     costs = {0: Const(0), 1: copied(tiling, operand, at_once, afar_ns, again, problem), 2: whole}
     return Cases(space.stage(operand), tuple((value, costs[value]) for value in values))
 
@@ -123,7 +123,7 @@ def _may_be_beside(operand: TileOperand) -> bool:
 
 def _copied_ns(operand: TileOperand) -> float:
     """Return the time to copy an element once, shared by all iterations that use the copy. Units: nanoseconds."""
-    return operand.pack_ns_per_element / operand.turns_of_copy
+    return operand.pack_ns_per_element / operand.iterations_of_copy
 
 
 def _least_ns(operand: TileOperand, leak: float) -> float:

@@ -97,8 +97,8 @@ def waiting(tiling: Tiling, computing: Cost, again: Mapping[str, Sequence[Cost]]
         if operand.is_accumulator:
             others = [o for o, _ in flows if not o.is_accumulator and o.mover and o.mover == operand.mover]
             busy = [busy_ns(tiling, o, o.mover, again[o.name]) for o in others]
-            turns = _taking_turns(tiling, operand, flow, total([computing, *busy]))
-            found.append(total([turns, *before]))
+            iterations = _alternating_buffers(tiling, operand, flow, total([computing, *busy]))
+            found.append(total([iterations, *before]))
     late = [_refills(tiling, o, f, again[o.name]) for o, f in flows if not o.is_accumulator]
     for unit in units(operands):
         brings = any(unit_ns(f.begun, unit) for o, f in flows if not o.is_accumulator)
@@ -161,9 +161,9 @@ def _filled_early(
     Each fill begins when the block before last is read, and register blocks share its issues. Computing waits
     for issues beyond those that may be outstanding.
     """
-    turns = times(*(tiling.turns[axis.name] for axis in tiling.space.register_axes))
+    iterations = times(*(tiling.iterations[axis.name] for axis in tiling.space.register_axes))
     axes = _moved_axes(tiling, operand)
-    shared = CeilDiv(times(*(tiling.block[a.name] for a in axes)), turns)
+    shared = CeilDiv(times(*(tiling.block[a.name] for a in axes)), iterations)
     each = flow.early * prod(a.extent for a in axes) / flow.issues  # elements: solvers count whole numbers
     filled, late = times(longest_ns(flow.begun), *again), _late(tiling, operand, flow, again)
     waits = total([filled, computing, late])
@@ -281,7 +281,7 @@ def _sweeps(tiling: Tiling, operand: TileOperand, *, inside: bool = False) -> Co
     """Return how many register blocks read each element of a block; `inside`, before the next one is filled."""
     others = [a for a in tiling.space.register_axes if a.name not in operand.axes]
     blocks = [_inside(tiling, operand, a) for a in others if inside]
-    return times(*(tiling.turns[a.name] for a in others), *blocks)
+    return times(*(tiling.iterations[a.name] for a in others), *blocks)
 
 
 def _inside(tiling: Tiling, operand: TileOperand, other: TileAxis) -> Cost:
@@ -306,7 +306,9 @@ def _of_last_fills(tiling: Tiling, flows: Sequence[tuple[TileOperand, Flow]]) ->
     last, names = times(space.option.interval_ns, *unrolled), [axis.name for axis in space.register_axes]
     for operand, _ in flows:
         if not operand.is_accumulator and not operand.windows:
-            once = Threshold(times(*map(tiling.turns.__getitem__, names)), 1, last, largest([last, found]))
+            once = Threshold(
+                times(*map(tiling.iterations.__getitem__, names)), 1, last, largest([last, found])
+            )
             values = space.stage_values(operand)
             found = Cases(space.stage(operand), tuple((v, once if v == BLOCK else found) for v in values))
     return found
@@ -357,7 +359,7 @@ def _unless_hidden(tiling: Tiling, axes: Sequence[TileAxis], wait_ns: float, til
     return Cases(tiling.space.unroll(axis), tuple(branches))
 
 
-def _taking_turns(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: Cost) -> Cost:
+def _alternating_buffers(tiling: Tiling, operand: TileOperand, flow: Flow, meanwhile: Cost) -> Cost:
     """Return the time of sums in a double buffer.
 
     One block cannot begin before the block before last is computed and read.

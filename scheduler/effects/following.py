@@ -76,12 +76,17 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
     if axis is None or not operand.swept or _is_cut(option, operand):
         return otherwise
     block, step = tiling.block[axis.name], tiling.step.get(operand.dense_axis, Const(0))
-    turns = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
+    iterations = CeilDiv(block, times(axis.tile, Decision(tiling.space.unroll(axis))))
     otherwise = largest([swept, otherwise])
     most = SWEPT_LINES * problem.caches[-1].line_bytes // operand.tensor_bytes
     rows = SWEPT * axis.tile
     found = swept
-    for value, limit in ((times(*begun(tiling, operand, rows)), 1), (step, most), (block, rows), (turns, 1)):
+    for value, limit in (
+        (times(*begun(tiling, operand, rows)), 1),
+        (step, most),
+        (block, rows),
+        (iterations, 1),
+    ):
         found = Threshold(value, limit, found, otherwise)
     return found
 
@@ -125,8 +130,8 @@ def if_near(tiling: Tiling, operand: TileOperand, problem: Problem, near: Cost, 
         return far
     around = next(loop for loop in loops(tiling) if loop.axis == axis.name)
     parts = [extent_of(tiling.space, name, around.inside) for name in operand.axes]
-    turn_bytes = times(operand.tensor_bytes, *parts)
-    return Threshold(turn_bytes, room_bytes(problem), near, largest([near, far]))
+    iteration_bytes = times(operand.tensor_bytes, *parts)
+    return Threshold(iteration_bytes, room_bytes(problem), near, largest([near, far]))
 
 
 def room_bytes(problem: Problem) -> int:

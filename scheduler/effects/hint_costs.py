@@ -37,7 +37,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
     for name, first, second in space.sweep_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):
             if inner.name == along and outer.name not in operand.axes:
-                branches = ((value, tiling.turns[outer.name]), (1 - value, Const(1)))
+                branches = ((value, tiling.iterations[outer.name]), (1 - value, Const(1)))
                 again.append(Cases(name, tuple(sorted(branches, key=lambda branch: branch[0]))))
     return times(largest([Const(whole_bytes), lines]), *again)
 

@@ -21,7 +21,7 @@ from isamap.scheduler.effects.hint_costs import by_asking
 
 # The model's: blocks of fewer iterations than the first of these are priced as if their pieces had no
 # hints, others as if they had no more iterations than one of these.
-ENOUGH_TURNS = (4, 8, 16, 32)
+ENOUGH_ITERATIONS = (4, 8, 16, 32)
 
 
 def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cost, early: Cost) -> Cost:
@@ -44,26 +44,26 @@ def if_in_time(tiling: Tiling, operand: TileOperand, bandwidth: float, late: Cos
         for outer, inner, value in ((first, second, 1), (second, first, 0)):
             if inner.name == operand.dense_axis and outer in others:
                 # Register blocks of one axis go through all pieces before those of the next begin.
-                apart = Threshold(tiling.turns[outer.name], 1, in_time, largest([in_time, late]))
+                apart = Threshold(tiling.iterations[outer.name], 1, in_time, largest([in_time, late]))
                 branches = ((value, apart), (1 - value, in_time))
                 in_time = Cases(name, tuple(sorted(branches, key=lambda branch: branch[0])))
     in_time = Threshold(tiling.blocks[longest.name], int(blocks), in_time, largest([in_time, late]))
-    return by_asking(tiling, operand, late, _if_many_turns(tiling, operand, in_time, late))
+    return by_asking(tiling, operand, late, _if_many_iterations(tiling, operand, in_time, late))
 
 
-def _if_many_turns(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
+def _if_many_iterations(tiling: Tiling, operand: TileOperand, many: Cost, few: Cost) -> Cost:
     """`many`, with what the first iterations of each block of the axis of an input's rows show of `few`."""
     axis = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
     if axis is None:
         return many  # rows of one register block: hints are about later rows
     step, blocks = tiling.step[axis.name], tiling.blocks[axis.name]
     first = operand.ahead_counts[1]  # iterations, which come after none that could hint at their pieces
-    worse = largest([total([many, times(first / ENOUGH_TURNS[0], few)]), few])
+    worse = largest([total([many, times(first / ENOUGH_ITERATIONS[0], few)]), few])
     found: Cost = worse
-    for turns in ENOUGH_TURNS:
-        shown = total([many, times(first / turns, few)])
-        found = Threshold(times(turns, step, blocks), axis.extent, shown, found)
-    only = Threshold(times(ENOUGH_TURNS[0], step), axis.extent, many, worse)
+    for iterations in ENOUGH_ITERATIONS:
+        shown = total([many, times(first / iterations, few)])
+        found = Threshold(times(iterations, step, blocks), axis.extent, shown, found)
+    only = Threshold(times(ENOUGH_ITERATIONS[0], step), axis.extent, many, worse)
     return Threshold(blocks, 1, only, found)
 
 

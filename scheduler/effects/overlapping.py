@@ -10,7 +10,7 @@
 
 On a processor that copies with the same instruction stream, packing that was interleaved with the inner
 loop's iterations was never hidden: nine products on Zen 5 ran 0.83 to 1.05 times as fast, 0 to 260 ns a
-register block slower. `docs/decisions/0012-crossing-turns.md` has the reasons.
+register block slower. `docs/decisions/0012-software-pipelining.md` has the reasons.
 
 Known errors: each register block is assumed to perform a slice, also of copies that a loop around several
 blocks shares. The second copy of a buffer counts for the level to which it is written, not for what it
@@ -143,8 +143,8 @@ def _last_results(tiling: Tiling, operand: TileOperand) -> list[Cost]:
         if axis in axes:
             one = tiling.step[axis.name]
             per_block = times(one, tiling.blocks[axis.name])
-            all_of_them = times(per_block, tiling.turns[axis.name])
-            swept = largest([tiling.turns[other.name] for other in axes])
+            all_of_them = times(per_block, tiling.iterations[axis.name])
+            swept = largest([tiling.iterations[other.name] for other in axes])
             inside = [
                 Threshold(swept, 1, one, per_block),
                 *_around(tiling, axis, axes, one, per_block, sweep=False),
@@ -161,7 +161,7 @@ def _around(
 ) -> list[Cost]:
     """`each` where the loop of an axis stands around that of another which runs several times, else `one`."""
     space = tiling.space
-    trips = tiling.turns if sweep else tiling.blocks
+    trips = tiling.iterations if sweep else tiling.blocks
     found: list[Cost] = []
     for name, first, second in space.sweep_pairs() if sweep else space.order_pairs():
         for outer, inner, value in ((first, second, 1), (second, first, 0)):

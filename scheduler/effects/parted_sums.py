@@ -42,7 +42,7 @@ def in_parts(tiling: Tiling, flow: Flow, computing: Cost) -> Cost:
         before = Threshold(parts, most, times(share, computing) if share else Const(0), before)
     blocks = [tiling.steps[axis.name] for axis in space.register_axes]
     finished = largest([Const(longest_ns(flow.finished)), times(flow.latency_ns, *blocks)])
-    alone = times(*(tiling.turns[axis.name] for axis in space.register_axes))
+    alone = times(*(tiling.iterations[axis.name] for axis in space.register_axes))
     again = times(flow.again_ns + space.option.latency_ns, parts, *blocks)
     waits = largest([total([before, finished]), Threshold(alone, 1, total([computing, again]), Const(0))])
     return Threshold(parts, 1, Const(0), total([Const(longest_ns(flow.apart)), waits]))

@@ -52,8 +52,8 @@ def _by_issues(tiling: Tiling, operand: TileOperand, cache: Cache) -> Cost:
     rows = [tiling.step[axis.name] for axis in space.register_axes if axis.name in operand.axes]
     if not held or not rows:
         return Const(1)
-    turns = min(cache.line_bytes // max(1, along.tile * operand.tensor_bytes), issues_along(along))
-    return Threshold(times(*rows), held, Const(1), Const(max(1, turns)))
+    iterations = min(cache.line_bytes // max(1, along.tile * operand.tensor_bytes), issues_along(along))
+    return Threshold(times(*rows), held, Const(1), Const(max(1, iterations)))
 
 
 def _by_pieces(tiling: Tiling, operand: TileOperand, along: str, step: int, cache: Cache) -> Cost:

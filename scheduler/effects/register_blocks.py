@@ -86,10 +86,10 @@ def loops_ns(space: Space, loops: LoopTimes) -> Cost:
     if axis is None:
         return over_blocks(space, Const(loops.turn_ns * issues))
     factor, own = Decision(space.unroll(axis)), issues_along(axis)
-    turns = times(loops.turn_ns * (issues // own), CeilDiv(Const(own), factor))
+    iterations = times(loops.turn_ns * (issues // own), CeilDiv(Const(own), factor))
     body = times(loops.unrolled_issue_ns * issues, *_unrolled(space, [a.name for a in space.register_axes]))
     unrolled = total([Const(loops.unrolled_ns * issues), body])
-    return over_blocks(space, total([turns, Threshold(factor, 1, Const(0), unrolled)]))
+    return over_blocks(space, total([iterations, Threshold(factor, 1, Const(0), unrolled)]))
 
 
 def chains(tiling: Tiling) -> Cost:

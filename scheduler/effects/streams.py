@@ -125,10 +125,10 @@ def _stated_or(stated: float | None, otherwise: float) -> float:
 
 def _if_in_time(tiling: Tiling, operand: TileOperand, problem: Problem, early: Cost, late: Cost) -> Cost:
     """Return the time of hinted rows: where there is no room for them, hints gain nothing, and cost."""
-    return Threshold(_turn_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
+    return Threshold(_iteration_bytes(tiling, operand), room_bytes(problem), early, largest([early, late]))
 
 
-def _turn_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
+def _iteration_bytes(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return the bytes that a register block reads of an input whose rows lie along a sum."""
     axes = {axis.name: axis for axis in tiling.space.option.axes}
     parts = [

@@ -117,7 +117,7 @@ def _time(
         hides = part.counts in {Counts.LONGEST, Counts.WITHIN}
         return TimeShare(part.name, part.operand, hides, ns, part.words or part.name)
 
-    ns_of = [(part, nest.turns * float(evaluate(part.cost, assignment))) for part in _together(parts)]
+    ns_of = [(part, nest.iterations * float(evaluate(part.cost, assignment))) for part in _together(parts)]
     shares = [shown(part, ns) for part, ns in ns_of if part.counts is not Counts.BEYOND]
     known_ns = NestTime(0, 0.0, tuple(shares)).slowest_ns
     for part, ns in ns_of:

@@ -80,8 +80,8 @@ def improved(
     plan, passes = start, 1 if whole else 2
     failures: dict[Diagnostic, None] = {}
     stretches = sum(len(range(0, max(1, len(start.order)), size)) for _ in range(passes))
-    for turn in range(passes):
-        at = 0 if turn == 0 else -(size // 2)
+    for iteration in range(passes):
+        at = 0 if iteration == 0 else -(size // 2)
         while at < len(plan.order) and (left := stop - time.monotonic()) > 0:
             stretch = range(max(0, at), min(len(plan.order), at + size))
             share = left if whole else max(0.2, 3 * left / max(1, stretches))

@@ -38,11 +38,15 @@ def build_nest(space: Space, assignment: Assignment) -> NestSchedule:
     single = [axis for axis in option.axes if not axis.is_reduction and axis not in space.axes]
     swept = [*single, *axes_in_order(space.register_axes, space.sweep_pairs(), assignment)]
     sweeps = [CountedLoop(axis.name, block.get(axis.name, 1) * axis.tile) for axis in swept]
-    turns = {axis.name: assignment.get(space.unroll(axis), 1) for axis in option.axes if axis.is_reduction}
-    sums = [CountedLoop(axis.name, turns[axis.name] * axis.tile) for axis in option.axes if axis.is_reduction]
+    iterations = {
+        axis.name: assignment.get(space.unroll(axis), 1) for axis in option.axes if axis.is_reduction
+    }
+    sums = [
+        CountedLoop(axis.name, iterations[axis.name] * axis.tile) for axis in option.axes if axis.is_reduction
+    ]
     tiles = {axis.name: axis.tile for axis in option.axes}
     # Outside the register block, whose tiles are then summed one after the other: no more registers.
-    inner = [*(name for name, turn in turns.items() if turn > 1), *space.unroll_order(block)]
+    inner = [*(name for name, iteration in iterations.items() if iteration > 1), *space.unroll_order(block)]
     unrolls = [UnrolledLoop(name, tiles[name]) for name in inner]
     around = [*parts, *blocks, *(loop for loop in sweeps if (loop.axis, loop.step) not in done)]
     inside = [loop for loop in sums if (loop.axis, loop.step) not in done]

@@ -123,11 +123,11 @@ def _shortened(steady: Steady, found: Pipeline, bound: int, stop: float) -> Solv
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """The start of each operation: `slots` within the interval, `turns` intervals later, `starts` in all."""
+    """The start of each operation: `slots` within the interval, `iterations` intervals later, `starts` in all."""
 
     model: cp_model.CpModel
     slots: Sequence[cp_model.IntVar]
-    turns: Sequence[cp_model.IntVar]
+    iterations: Sequence[cp_model.IntVar]
     starts: Sequence[Any]
 
 
@@ -148,9 +148,9 @@ def _solve(
     solver.parameters.max_time_in_seconds = limit_s
     solver.parameters.max_deterministic_time = INTERVAL_EFFORT
     if shorten is not None:
-        for slot, turn, start in zip(built.slots, built.turns, shorten.starts, strict=True):
+        for slot, iteration, start in zip(built.slots, built.iterations, shorten.starts, strict=True):
             built.model.add_hint(slot, start % interval)
-            built.model.add_hint(turn, start // interval)
+            built.model.add_hint(iteration, start // interval)
         built.model.minimize(sum(lives))
         solver.parameters.max_deterministic_time = LIFETIME_EFFORT
     status = solver.solve(built.model)
@@ -174,8 +174,8 @@ def _build(steady: Steady, interval: int) -> _Model:
     model = cp_model.CpModel()
     count = len(steady.operations)
     slots = [model.new_int_var(0, interval - 1, "") for _ in range(count)]
-    turns = [model.new_int_var(0, MOST_STAGES - 1, "") for _ in range(count)]
-    starts = [slot + interval * turn for slot, turn in zip(slots, turns, strict=True)]
+    iterations = [model.new_int_var(0, MOST_STAGES - 1, "") for _ in range(count)]
+    starts = [slot + interval * iteration for slot, iteration in zip(slots, iterations, strict=True)]
     for wait in steady.dependences:
         model.add(starts[wait.target] + wait.distance * interval >= starts[wait.source] + wait.delay)
     for unit, copies in steady.units:
@@ -183,7 +183,7 @@ def _build(steady: Steady, interval: int) -> _Model:
         _share_unit(model, steady, interval, slots, mine, copies)
     for memory, free in steady.registers:
         _share_registers(model, steady, interval, (slots, starts), memory, free)
-    return _Model(model, slots, turns, starts)
+    return _Model(model, slots, iterations, starts)
 
 
 def _share_unit(

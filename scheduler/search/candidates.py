@@ -94,7 +94,7 @@ def _priced(
     problem: Problem, nest: NestProblem, space: Space, model: CostModel, blocks: tuple[RegisterBlock, ...]
 ) -> tuple[Cost, float]:
     """Return an option's cost and lower bound. Where nothing is fixed, the last answer is cached."""
-    alone = NestProblem(nest.statement, (space.option,), turns=nest.turns)
+    alone = NestProblem(nest.statement, (space.option,), iterations=nest.iterations)
     own = replace(problem, nests=(alone,))
     if space.fixed or getattr(model, "__hash__", None) is None:
         return _bounded(own, space, model, blocks)

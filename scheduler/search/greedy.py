@@ -182,15 +182,15 @@ def first_assignment(space: Space, block: RegisterBlock) -> Assignment | None:
     only relax constraints. If scratchpads are too small, `least_assignments` has the assignments that use
     least.
     """
-    turns = next(iter(sum_choices(space, block)), None)
-    if turns is None:
+    iterations = next(iter(sum_choices(space, block)), None)
+    if iterations is None:
         return None
-    sizes = {a: space.blocks(a, block.get(a.name, turns.get(space.unroll(a), 1))) for a in space.axes}
+    sizes = {a: space.blocks(a, block.get(a.name, iterations.get(space.unroll(a), 1))) for a in space.axes}
     order = first_order(space.axes, space.order_pairs(), space.fixed)
     sweep = first_order(space.register_axes, space.sweep_pairs(), space.fixed)
     if order is None or sweep is None or not all(sizes.values()):
         return None
-    made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | turns | order | sweep
+    made = {space.unroll(axis): block[axis.name] for axis in space.register_axes} | iterations | order | sweep
     firsts = (first_values(space), least_values(space))
     for values, blocks, last in product(firsts, _shrinking(space, sizes), (False, True)):
         staged = {

@@ -119,7 +119,7 @@ class _Judge:
     def least_ns(self, option: NestOption) -> float:
         """Return the lower bound of a mapping's cost, in parts or undivided."""
         once = self.floor(self.bare, option) / self.frame.threads
-        return self.frame.turns[self.number] * once
+        return self.frame.iterations[self.number] * once
 
     def floor_and_best(
         self, option: NestOption, limit_ns: float, *, splits: bool
@@ -129,7 +129,7 @@ class _Judge:
         None where that is not below the limit, which is then not worth looking for. With `splits`, the floor
         is raised towards the limit.
         """
-        nest = NestProblem(self.number, (option,), turns=self.frame.turns[self.number])
+        nest = NestProblem(self.number, (option,), iterations=self.frame.iterations[self.number])
         opened = open_options(self.frame.problem((nest,)), nest, self.model, {})
         floor = min((o.floor_ns for o in opened), default=inf)
         if splits and floor < limit_ns < inf:
@@ -185,7 +185,7 @@ def _narrowed(given: Sequence[Outline], judge: _Judge, looks: int | None) -> _Pr
         judge.number,
         tuple(own.option for own in kept),
         others,
-        judge.frame.turns[judge.number],
+        judge.frame.iterations[judge.number],
         tuple(_start(place, own.best) for place, own in enumerate(kept) if own.best is not None),
     )
     return _Priced(nest, price)

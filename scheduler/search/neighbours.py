@@ -27,12 +27,12 @@ def with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock)
     """Return the assignment with another register block, and the nearest cache blocks that fit it."""
     space = option.space
     found = dict(assignment)
-    turns = [
+    iterations = [
         made for made in sum_choices(space, block) if all(n <= assignment[name] for name, n in made.items())
     ]
-    if not turns:
+    if not iterations:
         return None
-    found |= turns[-1]
+    found |= iterations[-1]
     for axis in space.axes:
         factor = block.get(axis.name, found.get(space.unroll(axis), 1))
         sizes = space.blocks(axis, factor)

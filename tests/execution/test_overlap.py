@@ -105,7 +105,7 @@ nest 0 {{
 LATE = "spread write c into k;"
 WHOLE = {"M": 64, "N": 128, "K": 96}
 RAGGED = {"M": 39, "N": 105, "K": 71}
-ONE_TURN = {"M": 20, "N": 25, "K": 40}
+ONE_ITERATION = {"M": 20, "N": 25, "K": 40}
 
 
 def compiled(text: str, kernel: str, machine: str, sizes: dict[str, Size], **words: str) -> Compilation:
@@ -135,10 +135,10 @@ def check(made: Compilation, kernel: str, sizes: dict[str, int], open_sizes: dic
 DEALT = (
     (WHOLE, " ahead 1"),
     (RAGGED, " ahead 2"),
-    (ONE_TURN, ""),
+    (ONE_ITERATION, ""),
     (WHOLE, " ahead 1 into k"),
     (RAGGED, " ahead 2 into k"),
-    (ONE_TURN, " ahead 1 into k"),
+    (ONE_ITERATION, " ahead 1 into k"),
 )
 
 
@@ -148,13 +148,13 @@ def test_tiles_are_converted_and_packed_during_other_turns(sizes: dict[str, int]
     check(made, "gemm_bf16", sizes, {})
 
 
-@pytest.mark.parametrize("sizes", [WHOLE, RAGGED, ONE_TURN])
+@pytest.mark.parametrize("sizes", [WHOLE, RAGGED, ONE_ITERATION])
 def test_several_buffers_cross_turns_of_loops_around_each_other(sizes: dict[str, int]) -> None:
     check(compiled(VECTOR, "gemm_f32", "x86-avx2", {**sizes}), "gemm_f32", sizes, {})
 
 
 @pytest.mark.parametrize("into", ["m", "n", "k"])
-@pytest.mark.parametrize("sizes", [WHOLE, RAGGED, ONE_TURN])
+@pytest.mark.parametrize("sizes", [WHOLE, RAGGED, ONE_ITERATION])
 def test_threads_fill_their_buffers_beside_their_sums(sizes: dict[str, int], into: str) -> None:
     check(compiled(PARTS, "gemm_f32", "x86-avx2", {**sizes}, into=into), "gemm_f32", sizes, {})
 
@@ -195,7 +195,7 @@ def test_work_in_several_parts_is_shared_out_part_by_part(shape: tuple[int, int,
 @pytest.mark.exhaustive
 def test_threads_with_sizes_that_only_the_run_knows_fill_buffers_beside_their_sums() -> None:
     made = compiled(PARTS, "gemm_f32", "x86-avx2", dict.fromkeys("MNK", "1..256@100"), into="k")
-    for actual in (WHOLE, RAGGED, ONE_TURN):
+    for actual in (WHOLE, RAGGED, ONE_ITERATION):
         check(made, "gemm_f32", actual, actual)
 
 
@@ -204,7 +204,7 @@ def test_sizes_that_only_the_run_knows_are_shared_out_too() -> None:
     sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100")
     for text, kernel, machine in ((AMX, "gemm_bf16", "x86-amx"), (VECTOR, "gemm_f32", "x86-avx2")):
         made = compiled(text, kernel, machine, sizes, spread=LATE, ahead=" ahead 1 into k")
-        for actual in (WHOLE, RAGGED, ONE_TURN):
+        for actual in (WHOLE, RAGGED, ONE_ITERATION):
             check(made, kernel, actual, actual)
 
 
@@ -272,5 +272,5 @@ def test_the_turns_that_read_rows_ask_for_the_next_ones_though_a_loop_around_the
 def test_sizes_that_only_the_run_knows_are_asked_for_too() -> None:
     sizes: dict[str, Size] = dict.fromkeys("MNK", "1..256@100")
     made = compiled(SWEEP, "gemm_f32", "x86-avx2", sizes, hint="prefetch b ahead 1 into l2;")
-    for actual in (WHOLE, RAGGED, ONE_TURN):
+    for actual in (WHOLE, RAGGED, ONE_ITERATION):
         check(made, "gemm_f32", actual, actual)

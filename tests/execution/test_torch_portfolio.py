@@ -53,7 +53,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Clock]:
     def made(*shares: float) -> Clock:
         found = Clock(*shares)
-        monkeypatch.setattr(unit_order, "take_turns", found)
+        monkeypatch.setattr(unit_order, "time_alternately", found)
         return found
 
     return made

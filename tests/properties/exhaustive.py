@@ -95,17 +95,23 @@ def _crossings(option: NestOption, made: dict[str, int], nest: str) -> list[dict
         if operand.staged_ns is None or (operand.is_accumulator and not sums):
             continue
         own = [axis for axis in option.axes if axis.name in operand.axes]
-        turns = any(made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent for axis in own)
+        iterations = any(made.get(f"{nest}.block.{axis.name}", axis.extent) < axis.extent for axis in own)
         if operand.is_accumulator:
-            turns = any(
+            iterations = any(
                 axis.tile * made.get(f"{nest}.unroll.{axis.name}", axis.extent) < axis.extent for axis in own
             ) and all(made.get(f"{nest}.block.{axis.name}", axis.extent) == axis.extent for axis in sums)
-        able = operand.mover and turns and not option.parts and made[f"{nest}.stage.{operand.name}"] == 1
+        able = operand.mover and iterations and not option.parts and made[f"{nest}.stage.{operand.name}"] == 1
         name = f"{nest}.{'spread' if operand.is_accumulator else 'ahead'}.{operand.name}"
         choices.append([(name, value) for value in ((0, 1) if able else (0,))])
         others = [a for a in option.axes if a.name not in operand.axes and a.extent > a.tile]
         alone = all(made.get(f"{nest}.block.{a.name}", a.extent) >= a.extent for a in others)
-        if operand.beside and turns and alone and not option.parts and _sums_inside(option.axes, made, nest):
+        if (
+            operand.beside
+            and iterations
+            and alone
+            and not option.parts
+            and _sums_inside(option.axes, made, nest)
+        ):
             choices[-1] += [(name, 2)] if made[f"{nest}.stage.{operand.name}"] == 1 else []
     return [dict(chosen) for chosen in product(*choices)]
 
@@ -188,10 +194,10 @@ def _fits(
 def _cache_blocks(axis: TileAxis, factor: int, least: int) -> list[int]:
     """Return the axis whole, and in blocks of whole register blocks; sums not into shorter ones than the least."""
     step = factor * axis.tile
-    turns = -(-axis.extent // step)
+    iterations = -(-axis.extent // step)
     found = {axis.extent}
     for count in CUTS:
-        inside = -(-turns // count)
+        inside = -(-iterations // count)
         if inside * step < axis.extent and inside * factor >= (least if axis.is_reduction else 1):
             found.add(inside * step)
     return sorted(found)

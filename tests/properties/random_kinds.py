@@ -63,7 +63,7 @@ def kept_problem(random: Random) -> Problem:
 
     def kept(operand: TileOperand) -> TileOperand:
         serves = operand.staged_ns is not None and not operand.is_accumulator
-        return replace(operand, turns_of_copy=random.choice([1, 2, 50])) if serves else operand
+        return replace(operand, iterations_of_copy=random.choice([1, 2, 50])) if serves else operand
 
     nests = tuple(
         replace(nest, options=tuple(replace(o, operands=tuple(map(kept, o.operands))) for o in nest.options))

@@ -8,7 +8,7 @@ import pytest
 from brute_accesses import walked_accesses, walked_issues
 
 from isamap.plan.access_counts import CONVENTIONS, Convention, Refill, count_accesses, count_issues
-from isamap.plan.loop_nest import Counted, Keep, LoopNest, Role, Subscript, Turn
+from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop, Role, Subscript
 
 NESTS = 1000
 REFILLS: tuple[Refill, ...] = ("entry", "change", "delta")
@@ -39,8 +39,8 @@ def test_counts_of_random_nests_equal_what_walking_them_gives(seed: int) -> None
 def random_nest(rng: random.Random) -> LoopNest:
     """Up to four axes in up to three loops each, steps that need not divide, and three operands."""
     axes = tuple((axis, rng.randint(1, 6)) for axis in "abcd"[: rng.randint(1, 4)])
-    waiting = [[Turn(axis, step) for step in random_steps(rng, extent)] for axis, extent in axes]
-    loops: list[Turn] = []
+    waiting = [[NestLoop(axis, step) for step in random_steps(rng, extent)] for axis, extent in axes]
+    loops: list[NestLoop] = []
     while any(waiting):
         loops.append(rng.choice([turns for turns in waiting if turns]).pop(0))
     operands = tuple(random_operand(rng, name, axes, len(loops)) for name in "xyz")

@@ -232,7 +232,7 @@ def _copied(walk: Walk, operand: TileOperand, problem: Problem) -> float:
         near = [c.bandwidth_bytes_per_ns for c in problem.caches if size <= room(c)]
         moved = 2 * size / (near[0] if near else problem.memory_bandwidth_bytes_per_ns)
         shared = prod(count for name, count in walk.option.parts if name not in operand.axes)
-        return (once + moved + copies_begun(walk, operand, problem)) / (shared * operand.turns_of_copy)
+        return (once + moved + copies_begun(walk, operand, problem)) / (shared * operand.iterations_of_copy)
     if operand.name not in walk.crossed:
         return _at_once(walk, operand, problem)
     if operand.name in walk.beside and not operand.beside:

@@ -11,7 +11,7 @@ from isamap.driver.explaining import schedule_accesses
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request
 from isamap.plan.access_counts import CONVENTIONS, StatementAccesses, count_accesses
-from isamap.plan.loop_nest import Counted, Keep, LoopNest, Turn
+from isamap.plan.loop_nest import Counted, Keep, LoopNest, NestLoop
 from isamap.source import Source
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "accesses"
@@ -93,7 +93,7 @@ def test_the_best_schedule_of_three_levels_takes_no_longer_than_timeloop_s() -> 
 
 def test_three_levels_that_nothing_bypasses_count_as_timeloop_publishes() -> None:
     axes = (("k", 32), ("p", 16), ("r", 3))
-    loops = (Turn("k", 2), Turn("p", 1), Turn("k", 1), Turn("r", 1))
+    loops = (NestLoop("k", 2), NestLoop("p", 1), NestLoop("k", 1), NestLoop("r", 1))
     keeps = (Keep("main", 0), Keep("global", 0), Keep("file", 2))
     operands = (
         Counted("w", "W", ((("k", 1),), (("r", 1),)), keeps),

@@ -118,7 +118,7 @@ def test_tiles_with_swapped_roles_are_packed_brought_and_written_back_in_blocks(
     assert made.machine
     moved = {tuple(n.rstrip("0123456789") for n in names) for names in blocks(made.program.body)}
     assert moved == {("A", "b_tiles"), ("C", "c_tiles"), ("c_tiles", "C")}  # B lies as tiles want it
-    assert check_touched(made.program, made.machine, every_turn=True) == ()
+    assert check_touched(made.program, made.machine, every_iteration=True) == ()
     assert is_right(made, kernel, SIZES)
 
 

@@ -95,8 +95,8 @@ def inside(nodes: tuple[Node, ...]) -> Iterator[Node]:
 def test_a_running_sum_loads_what_it_adds_and_nothing_else() -> None:
     program = compiled().program
     assert program is not None
-    (turns,) = [node for node in inside(program.body) if isinstance(node, For) and node.variable == "n"]
-    issued = [node.instruction for node in turns.body if isinstance(node, Issue)]
+    (iterations,) = [node for node in inside(program.body) if isinstance(node, For) and node.variable == "n"]
+    issued = [node.instruction for node in iterations.body if isinstance(node, Issue)]
     assert issued == ["load_f32", "add_f32", "store_f32"] * (len(issued) // 3)
     assert len(issued) > 3, "several rows hide each other's sums"
 
@@ -106,7 +106,7 @@ def unrolled(n: int) -> int:
     assert made.problem is not None
     assert made.schedule is not None
     (nest,) = made.schedule.nests
-    return nest.loops[nest.turning - 1].step
+    return nest.loops[nest.loops_around_unrolled - 1].step
 
 
 def test_no_more_rows_stand_side_by_side_than_sets_hold() -> None:

@@ -84,7 +84,7 @@ kernel turns() {
 def test_what_an_ordered_loop_comes_back_to_is_near() -> None:
     kernel = make_guards_explicit(bind(parse_kernel(Source("turns.ir", TURNS)), {}))
     asked = build_problem(kernel, replace(load_machine(MACHINE), starts_cold=True), {})
-    assert [nest.turns for nest in asked.nests] == [4]
+    assert [nest.iterations for nest in asked.nests] == [4]
     assert not any(o.cold for option in asked.nests[0].options for o in option.operands)
 
 

@@ -33,8 +33,8 @@ def offsets(nodes: tuple[Node, ...], env: dict[str, int]) -> list[int]:
     for node in nodes:
         match node:
             case For(variable, trips, body):
-                for turn in range(trips.evaluate(env)):
-                    found += offsets(body, {**env, variable: turn})
+                for iteration in range(trips.evaluate(env)):
+                    found += offsets(body, {**env, variable: iteration})
             case If(conditions, body):
                 if all(a.evaluate(env) < b.evaluate(env) for a, _, b in conditions):
                     found += offsets(body, env)

@@ -52,7 +52,7 @@ def moved(nodes: tuple[Node, ...], array: str, by: int) -> tuple[Node, ...]:
 
 def test_a_program_touches_nothing_beside_its_tensors() -> None:
     assert check_touched(*lowered()) == ()
-    assert check_touched(*lowered(), every_turn=True) == ()
+    assert check_touched(*lowered(), every_iteration=True) == ()
 
 
 @pytest.mark.parametrize("array", ["X", "Y"])
@@ -60,8 +60,8 @@ def test_a_program_touches_nothing_beside_its_tensors() -> None:
 def test_places_one_element_away_are_noticed_at_the_ends_of_rows(array: str, by: int) -> None:
     program, machine = lowered()
     changed = replace(program, body=moved(program.body, array, by))
-    for every_turn in (False, True):
-        found = check_touched(changed, machine, every_turn=every_turn)
+    for every_iteration in (False, True):
+        found = check_touched(changed, machine, every_iteration=every_iteration)
         assert found
         assert all(f" {array}, 5 x 19 elements, at " in said for said in found)
 

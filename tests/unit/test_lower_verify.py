@@ -31,7 +31,7 @@ from isamap.lower.program import (
     RegisterRef,
     Share,
 )
-from isamap.lower.steps import Copies, Hold, Issues, Parts, Step, Tree, Turns
+from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Parts, Step, Tree
 from isamap.lower.verifier import check_program, check_tree
 from isamap.machine import Machine, load_machine
 from isamap.plan.text import parse_schedule
@@ -305,10 +305,10 @@ def _outside(steps: tuple[Step, ...]) -> tuple[Step, ...]:
 
 
 def _hints_inside(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    hints = next(step.hints for step in steps if isinstance(step, Turns) and step.hints)
-    at = max(n for n, step in enumerate(steps) if isinstance(step, Turns))
+    hints = next(step.hints for step in steps if isinstance(step, LoopNode) and step.hints)
+    at = max(n for n, step in enumerate(steps) if isinstance(step, LoopNode))
     inner = steps[at]
-    assert isinstance(inner, Turns)
+    assert isinstance(inner, LoopNode)
     return (*steps[:at], replace(inner, hints=hints), *steps[at + 1 :])
 
 
@@ -327,7 +327,7 @@ MISPLACED: dict[str, tuple[Steps, str]] = {
         "dealt to threads are not its outermost",
     ),
     "a loop left out": (
-        lambda steps: tuple(s for s in steps if not (isinstance(s, Turns) and s.number == 2)),
+        lambda steps: tuple(s for s in steps if not (isinstance(s, LoopNode) and s.number == 2)),
         "stands inside 2 loops",
     ),
     "staged twice": (_twice, "`b` is staged twice"),

@@ -185,8 +185,8 @@ def test_sizes_that_only_the_run_knows_take_the_plain_loop_where_turns_are_too_f
     made = ordered(sizes)
     assert isinstance(made.emitted, EmittedC)
     assert "pipelined: an iteration every" in made.emitted.source
-    for turns in (1, 2, 3, 40):
-        check(made, {"M": 6, "N": 48, "K": turns}, {"K": turns})
+    for iterations in (1, 2, 3, 40):
+        check(made, {"M": 6, "N": 48, "K": iterations}, {"K": iterations})
 
 
 def test_the_loads_of_the_next_turn_stand_in_the_loop() -> None:

@@ -149,8 +149,8 @@ def hints(nodes: tuple[Node, ...], env: Mapping[str, int]) -> Iterator[tuple[str
             case Hint(_, _, place):
                 yield place.buffer, place.offset.evaluate(env)
             case For(variable, trips, body):
-                for turn in range(trips.evaluate(env)):
-                    yield from hints(body, {**env, variable: turn})
+                for iteration in range(trips.evaluate(env)):
+                    yield from hints(body, {**env, variable: iteration})
             case If(conditions, body):
                 if all(Comparison[c](a.evaluate(env), b.evaluate(env)) for a, c, b in conditions):
                     yield from hints(body, env)
@@ -260,7 +260,7 @@ def test_turns_of_several_rows_ask_for_those_that_there_are(rows: int) -> None:
     assert made.program
     env = {"A.s0": 9, "B.s0": 96, "C.s0": 96}
     named = sorted(element for name, element in hints(made.program.body, env) if name == "B")
-    ends = [96 * row + 32 * turn + 31 for row in range(9) for turn in (1, 2)]
+    ends = [96 * row + 32 * iteration + 31 for row in range(9) for iteration in (1, 2)]
     assert named == sorted([*ends, *ends[-2:]])
 
 

@@ -65,8 +65,8 @@ def test_pieces_of_rows_are_asked_for_where_they_are_summed_as_far_ahead_as_memo
     assert (prefetch.operand, prefetch.cache, loop.axis) == ("b", "l2", "k")
     assert prefetch.depth > nest.hold
     columns = next(loop.step for loop in reversed(nest.loops[: nest.hold]) if loop.axis == "n")
-    turn_bytes = loop.step * columns * (2 if name == "gemm_bf16" else 4)
-    assert prefetch.ahead == -(-8192 // turn_bytes)  # as the description says
+    iteration_bytes = loop.step * columns * (2 if name == "gemm_bf16" else 4)
+    assert prefetch.ahead == -(-8192 // iteration_bytes)  # as the description says
 
 
 def test_a_machine_without_hints_asks_for_nothing(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ def simulated(made: Compilation) -> Simulation:
 def run_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each iteration run from now on."""
     monkeypatch.setattr(events, "SAME", -1.0)
-    monkeypatch.setattr(events, "MOST_TURNS", 10**9)
+    monkeypatch.setattr(events, "MOST_ITERATIONS", 10**9)
     monkeypatch.setattr(events, "MOST_STEPS", 10**12)
 
 
@@ -188,7 +188,7 @@ def test_an_array_waits_for_its_scratchpads_unless_they_are_filled_early() -> No
 def test_turns_of_scratchpads_that_are_not_run_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     skipping = on_an_array({}, M=64, N=128, K=128)
     monkeypatch.setattr(events, "SAME", -1.0)
-    monkeypatch.setattr(events, "MOST_TURNS", 10**9)
+    monkeypatch.setattr(events, "MOST_ITERATIONS", 10**9)
     whole = on_an_array({}, M=64, N=128, K=128)
     assert whole.run == whole.issues
     assert skipping.total_ns == pytest.approx(whole.total_ns, rel=0.05)

@@ -100,7 +100,7 @@ def test_loops_of_which_not_all_iterations_are_run_take_as_long(
     assert made.machine
     assert made.problem
     some = simulate(made.program, made.machine, made.problem)
-    monkeypatch.setattr(events, "MOST_TURNS", 1 << 30)
+    monkeypatch.setattr(events, "MOST_ITERATIONS", 1 << 30)
     monkeypatch.setattr(events, "SAME", -2.0)
     whole = simulate(made.program, made.machine, made.problem)
     assert some.run < whole.run == whole.issues == some.issues

@@ -143,11 +143,11 @@ def _reverse_sequence(o: Applied) -> Value:
     place = known_value(np.arange(shape[time]).reshape((-1, 1) if time == 0 else (1, -1)), "i64")
     own = converted(o, lengths, "i64")
     own = own.shaped((1, own.count) if time == 0 else (own.count, 1))
-    turned = o.map("select({0} < {1}, {1} - 1 - {0}, {0})", place, own)
-    if turned.shape != shape:
+    transposed = o.map("select({0} < {1}, {1} - 1 - {0}, {0})", place, own)
+    if transposed.shape != shape:
         raise NotTaken(f"{lengths.count} lengths for {list(x.shape)}")
     inner = prod(x.shape[2:])
-    rows = o.map("{0} * {1} + {2}", turned, *_rows(shape, time))
+    rows = o.map("{0} * {1} + {2}", transposed, *_rows(shape, time))
     return gathered(o, x.shaped((prod(shape), inner)), 0, rows).shaped(x.shape)
 
 

@@ -91,12 +91,12 @@ def _activations(o: Applied, kind: str, directions: int, inside: str) -> tuple[s
 
 def _layer(o: Applied) -> Layer:
     x, w, r = o[0], o[1], o[2]
-    kind, is_turned = o.node.op, bool(o.integer("layout", 0))
+    kind, is_transposed = o.node.op, bool(o.integer("layout", 0))
     ways = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
     directions = ways.get(o.word("direction", "forward"))
     if directions is None or x.rank != 3 or w.rank != 3 or len(directions) != w.shape[0]:
         raise NotTaken(f"weights {list(w.shape)} for an input {list(x.shape)}")
-    steps, batch = (x.shape[1], x.shape[0]) if is_turned else x.shape[:2]
+    steps, batch = (x.shape[1], x.shape[0]) if is_transposed else x.shape[:2]
     units, inside = r.shape[2], wide(x.dtype)
     if w.shape[1] != _GATES[kind] * units:
         raise NotTaken(f"weights {list(w.shape)} for {units} units")
@@ -115,7 +115,7 @@ class _Way:
     def __init__(self, o: Applied, layer: Layer, number: int) -> None:
         self.o, self.layer, self.number = o, layer, number
         self.text: Text = o.text()
-        self.is_turned = bool(o.integer("layout", 0))
+        self.is_transposed = bool(o.integer("layout", 0))
         each = len(_USUAL[layer.kind])
         self.functions = layer.activations[number * each :][:each]
         self.n, self.j = ("n" if layer.batch != 1 else "0"), ("j" if layer.units != 1 else "0")
@@ -150,7 +150,9 @@ class _Way:
         value = "0"
         if given is not None:
             index = (
-                [self.n, str(self.number), self.j] if self.is_turned else [str(self.number), self.n, self.j]
+                [self.n, str(self.number), self.j]
+                if self.is_transposed
+                else [str(self.number), self.n, self.j]
             )
             value = cast(self.text.read(given).term(index), self.layer.inside).text
         self.text.loop(self.units, f"{self.of_unit(state)} = {value};")
@@ -202,7 +204,7 @@ class _Way:
 
     def input(self) -> str:
         """Return an element of the input at this step."""
-        index = [self.n, self.t, "k"] if self.is_turned else [self.t, self.n, "k"]
+        index = [self.n, self.t, "k"] if self.is_transposed else [self.t, self.n, "k"]
         return cast(self.text.read(self.o[0]).term(index), self.layer.inside).text
 
     def weight(self, weights: Value, gate: str, depth: int) -> str:

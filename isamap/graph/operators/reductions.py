@@ -270,8 +270,8 @@ def _cumulated(operator: str) -> Lowered:
         others = {name: size for name, size in loops.items() if name != at[axis]}
 
         def there(place: str) -> list[str]:
-            turned = f"{length - 1} - ({place})" if is_reverse else place
-            return [turned if n == axis else name for n, name in enumerate(at)]
+            transposed = f"{length - 1} - ({place})" if is_reverse else place
+            return [transposed if n == axis else name for n, name in enumerate(at)]
 
         def element(place: str) -> str:
             return cast(source.term(there(place)), inside).text

@@ -206,13 +206,7 @@ def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSear
 
 
 def _source(
-    search: MoveSearch,
-    piece: Pattern,
-    box: Box,
-    subject: Expr,
-    params: Params,
-    moves: int,
-    find: Find,
+    search: MoveSearch, piece: Pattern, box: Box, subject: Expr, params: Params, moves: int, find: Find
 ) -> tuple[str, Source] | None:
     """Return the operand of a piece, in place or as the load that makes it."""
     value = piece.value
@@ -270,9 +264,9 @@ MAX_LANES = 4096
 
 def is_wasted(search: MoveSearch, pattern: Pattern, request: LoadRequest) -> bool:
     """Return whether the instruction permutes a register and brings no more of its lanes together."""
-    if pattern.name not in search.known.turns:
-        search.known.turns[pattern.name] = _lanes_read(pattern)
-    lanes = search.known.turns[pattern.name]
+    if pattern.name not in search.known.permuted_lanes:
+        search.known.permuted_lanes[pattern.name] = _lanes_read(pattern)
+    lanes = search.known.permuted_lanes[pattern.name]
     if lanes is None:
         return False
     places = places_of(search, request)

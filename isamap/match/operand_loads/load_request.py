@@ -177,7 +177,7 @@ class Repertoire:
         return {}
 
     @cached_property
-    def turns(self) -> dict[str, tuple[int, ...] | None]:
+    def permuted_lanes(self) -> dict[str, tuple[int, ...] | None]:
         """For each lane that an instruction writes the one that it reads, where it permutes a register."""
         return {}
 

@@ -251,7 +251,7 @@ def _check_tiling(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic
 
 def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]:
     """Yield the template: loops outside, `hold`, summing loops, unrolled loops."""
-    late = [loop for loop in nest.loops[nest.turning :] if not loop.is_unrolled]
+    late = [loop for loop in nest.loops[nest.loops_around_unrolled :] if not loop.is_unrolled]
     if late:
         yield Diagnostic(
             "schedule-tiling",
@@ -259,14 +259,13 @@ def _check_order(nest: NestSchedule, option: NestOption) -> Iterator[Diagnostic]
             "inside an unrolled loop",
             help="unrolled loops are the innermost ones",
         )
-    if not 0 <= nest.hold <= nest.turning:
+    if not 0 <= nest.hold <= nest.loops_around_unrolled:
         yield Diagnostic(
-            "schedule-hold",
-            f"nest {nest.statement}: `hold` has to stand around all unrolled loops",
+            "schedule-hold", f"nest {nest.statement}: `hold` has to stand around all unrolled loops"
         )
         return
     summing = {axis.name for axis in option.axes if axis.is_reduction}
-    for loop in nest.loops[nest.hold : nest.turning]:
+    for loop in nest.loops[nest.hold : nest.loops_around_unrolled]:
         if loop.axis not in summing:
             yield Diagnostic(
                 "schedule-hold",

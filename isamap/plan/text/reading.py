@@ -15,7 +15,7 @@ from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
 from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage, unclaimed
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import Reader
-from isamap.plan.text.stage_lines import parse_stage, take_turns
+from isamap.plan.text.stage_lines import parse_stage, time_alternately
 from isamap.plan.text.writing import FORMAT, text_digest
 from isamap.source import Diagnostic, Source, Span, SyntaxProblem
 from isamap.source.records import dataclass, field, replace
@@ -171,7 +171,7 @@ def _parse_pipeline(reader: Reader) -> Pipeline:
 def _parse_prefetch(reader: Reader, depth: int) -> Prefetch:
     operand = reader.take_name("an operand")
     reader.take_one_of(("ahead",))
-    ahead = take_turns(reader, MAX_HINTED_AHEAD)
+    ahead = time_alternately(reader, MAX_HINTED_AHEAD)
     reader.take_one_of(("into",))
     cache = reader.take_name("a cache")
     reader.take_one_of((";",))

@@ -17,13 +17,13 @@ from isamap.source.records import dataclass, replace
 MAX_AHEAD = 16
 
 
-def take_turns(reader: Reader, most: int) -> int:
+def time_alternately(reader: Reader, most: int) -> int:
     """Return how many iterations ahead something is moved."""
     span = reader.peek_span()
-    turns = reader.take_number()
-    if not 1 <= turns <= most:
+    iterations = reader.take_number()
+    if not 1 <= iterations <= most:
         raise reader.problem(f"data is moved 1 to {most} iterations ahead", span)
-    return turns
+    return iterations
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ CLAUSES: dict[str, Clause] = {
     ),
     "ahead": Clause(
         lambda stage: _number_or_none(stage.ahead or None),
-        lambda reader, stage: replace(stage, ahead=take_turns(reader, MAX_AHEAD)),
+        lambda reader, stage: replace(stage, ahead=time_alternately(reader, MAX_AHEAD)),
         ("into", "in"),
     ),
     "into": Clause(

@@ -107,7 +107,7 @@ def _nest_lines(nest: NestSchedule) -> list[str]:
         if nest.hold == depth:
             lines.append(f"{indent}hold;")
             lines += [f"{indent}fuse {', '.join(map(str, nest.fused))};"] if nest.fused else []
-        if nest.carried and depth == nest.turning:
+        if nest.carried and depth == nest.loops_around_unrolled:
             lines.append(f"{indent}carry {nest.carried};")
         if depth < len(nest.loops):
             loop = nest.loops[depth]

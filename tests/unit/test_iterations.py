@@ -31,11 +31,11 @@ kernel steps(T, N, K) {
 """
 
 
-def planned(turns: int, heuristic: str) -> tuple[Problem, Schedule]:
+def planned(iterations: int, heuristic: str) -> tuple[Problem, Schedule]:
     request = Request(
         Source("steps.ir", STEPS),
         "x86-avx2",
-        {"T": turns, "N": 64, "K": 48},
+        {"T": iterations, "N": 64, "K": 48},
         heuristic=heuristic,
         cache=False,
     )
@@ -48,17 +48,17 @@ def planned(turns: int, heuristic: str) -> tuple[Problem, Schedule]:
 @pytest.mark.parametrize("heuristic", ["greedy", "cpsat"])
 def test_a_statement_costs_a_turn_for_each_turn_of_the_loops_around_it(heuristic: str) -> None:
     (one, once), (many, often) = planned(1, heuristic), planned(7, heuristic)
-    assert [nest.turns for nest in one.nests] == [1, 1, 1, 1]
-    assert [nest.turns for nest in many.nests] == [1, 7, 7, 7]
+    assert [nest.iterations for nest in one.nests] == [1, 1, 1, 1]
+    assert [nest.iterations for nest in many.nests] == [1, 7, 7, 7]
     assert [nest.fused for nest in once.nests] == [nest.fused for nest in often.nests]
     model = AnalyticModel()
     times = [where_time_goes(once, one, model), where_time_goes(often, many, model)]
     for number, (first, other) in enumerate(zip(*times, strict=True)):
         assert first is not None
         assert other is not None
-        turns = many.nests[number].turns
-        assert other.total_ns == pytest.approx(turns * first.total_ns)
-        assert other.rest_ns == pytest.approx(turns * first.rest_ns, abs=1e-6)
+        iterations = many.nests[number].iterations
+        assert other.total_ns == pytest.approx(iterations * first.total_ns)
+        assert other.rest_ns == pytest.approx(iterations * first.rest_ns, abs=1e-6)
     assert often.cost_ns == pytest.approx(sum(t.total_ns for t in times[1] if t is not None))
     rates = [rooflines(s, p, t) for s, p, t in ((once, one, times[0]), (often, many, times[1]))]
     assert [r.reached_per_ns for r in rates[1]] == pytest.approx([r.reached_per_ns for r in rates[0]])

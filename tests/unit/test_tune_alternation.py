@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from isamap.tune.alternation import play, take_turns
+from isamap.tune.alternation import play, time_alternately
 
 
 def test_what_has_lost_three_rounds_plays_no_more() -> None:
@@ -20,11 +20,11 @@ def test_what_has_lost_three_rounds_plays_no_more() -> None:
 
         return call
 
-    lost = take_turns({"isamap": taking(30_000_000), "torch": taking(60_000_000)}, clock)
+    lost = time_alternately({"isamap": taking(30_000_000), "torch": taking(60_000_000)}, clock)
     assert len(lost) == 3
-    slow = take_turns({"isamap": taking(90_000_000), "torch": taking(80_000_000)}, clock)
+    slow = time_alternately({"isamap": taking(90_000_000), "torch": taking(80_000_000)}, clock)
     assert len(slow) == 5  # after a second none begins but those that it takes to win
-    quick = take_turns({"isamap": taking(1_000_000), "torch": taking(1_000_000)}, clock)
+    quick = time_alternately({"isamap": taking(1_000_000), "torch": taking(1_000_000)}, clock)
     assert len(quick) == 9
     assert all(abs(costs["isamap"] / 1_000_000 - 1) < 0.01 for costs in quick.values())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isamap.bench.paired_timing import LEAST_ROUNDS, LONG_NS, MOST_CALLS, MOST_ROUNDS, TURN_NS, play
+from isamap.bench.paired_timing import LEAST_ROUNDS, LONG_NS, MOST_CALLS, MOST_ROUNDS, ROUND_NS, play
 
 
 class Buffers:
@@ -30,7 +30,7 @@ class Contender:
 
 
 @pytest.mark.parametrize(
-    ("ns", "calls"), [(TURN_NS // 4, 4), (TURN_NS - 1, 2), (1, MOST_CALLS), (2 * TURN_NS, 1)]
+    ("ns", "calls"), [(ROUND_NS // 4, 4), (ROUND_NS - 1, 2), (1, MOST_CALLS), (2 * ROUND_NS, 1)]
 )
 def test_a_turn_is_long_against_the_clock_behind_one_untimed_call(ns: int, calls: int) -> None:
     one = Contender("one", ns)
@@ -46,7 +46,7 @@ def test_nothing_goes_before_a_long_call() -> None:
 
 
 def test_all_have_as_many_turns_with_c_filled_before_each_and_go_on_through_the_ring() -> None:
-    contenders, shared = [Contender(name, TURN_NS) for name in ("a", "b", "c")], Buffers(5)
+    contenders, shared = [Contender(name, ROUND_NS) for name in ("a", "b", "c")], Buffers(5)
     seconds = play(contenders, 0, shared)
     assert {name: len(times) for name, times in seconds.items()} == {"a": 7, "b": 7, "c": 7}
     assert shared.refilled == 3 + 3 * 7
@@ -55,5 +55,5 @@ def test_all_have_as_many_turns_with_c_filled_before_each_and_go_on_through_the_
 
 
 def test_there_are_as_many_rounds_as_begin_within_the_seconds_but_not_without_end() -> None:
-    contenders, shared = [Contender("a", TURN_NS), Contender("b", TURN_NS)], Buffers(1)
+    contenders, shared = [Contender("a", ROUND_NS), Contender("b", ROUND_NS)], Buffers(1)
     assert len(play(contenders, 3600, shared)["b"]) == MOST_ROUNDS, "these calls take no time"
