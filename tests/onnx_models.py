@@ -18,7 +18,9 @@ from isamap.source import Source
 from isamap.syntax import parse_kernel
 
 Described = Sequence[tuple[str, Sequence[str], Sequence[str], Mapping[str, Any]]]
-"""Nodes: operator, inputs, outputs, attributes."""
+"""Nodes: operator, inputs, outputs, attributes. An operator of another domain has it before its name."""
+RUNTIMES = "com.microsoft"
+"""The domain of operators that runtimes share."""
 
 
 def make(
@@ -31,8 +33,13 @@ def make(
     """Return the model of such nodes, whose results have no sizes of their own yet."""
     onnx: Any = import_module("onnx")
     helper = onnx.helper
+    made = [
+        helper.make_node(name, i, o, f"n{k}", domain=domain, **a)
+        for k, (op, i, o, a) in enumerate(nodes)
+        for domain, _, name in [op.rpartition(".")]
+    ]
     graph = helper.make_graph(
-        [helper.make_node(op, i, o, name=f"n{k}", **a) for k, (op, i, o, a) in enumerate(nodes)],
+        made,
         "made",
         [
             helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), array.shape)
@@ -41,7 +48,18 @@ def make(
         [helper.make_empty_tensor_value_info(name) for name in outputs],
         [onnx.numpy_helper.from_array(array, name) for name, array in (constants or {}).items()],
     )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    domains = {RUNTIMES} if any(node.domain for node in made) else set[str]()
+    opsets = [helper.make_opsetid("", opset), *(helper.make_opsetid(name, 1) for name in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def run_by_onnxruntime(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
+    """Return what onnxruntime computes by one thread."""
+    runtime: Any = import_module("onnxruntime")
+    options = runtime.SessionOptions()
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    session = runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return [np.asarray(found) for found in session.run(None, dict(inputs))]
 
 
 def evaluated(model: Any, inputs: Mapping[str, Array]) -> list[Array]:

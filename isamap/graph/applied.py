@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from isamap.graph.graph import Array, Graph, Node
+from isamap.graph.graph import Array, Attribute, Graph, Node
 from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted
 from isamap.graph.model_program import Passed
 from isamap.graph.pending import Pointwise
@@ -36,6 +36,8 @@ class Applied:
     opset: int
     making: Making
     inputs: tuple[Value | None, ...]
+    lower: Callable[[Node, Sequence[Value | None]], Sequence[Value | None]]
+    """Lowers another node, of the newest operators, and returns its results."""
 
     # --- inputs ---
 
@@ -129,6 +131,19 @@ class Applied:
         return max((n + 1 for n, name in enumerate(self.node.outputs) if name), default=0)
 
     # --- steps ---
+
+    def call(self, op: str, *values: Value | None, **attributes: Attribute) -> Value:
+        """Return the first result of another operator."""
+        return self.calls(op, values, 1, **attributes)[0]
+
+    def calls(
+        self, op: str, values: Sequence[Value | None], results: int, **attributes: Attribute
+    ) -> tuple[Value, ...]:
+        """Return the results of another operator: the first so many."""
+        own = {id(value): name for value, name in zip(self.inputs, self.node.inputs, strict=True) if value}
+        names = tuple(own.get(id(v), f"v{n}") if v is not None else "" for n, v in enumerate(values))
+        node = Node(op, "", self.node.name, names, tuple(f"r{n}" for n in range(results)), attributes)
+        return tuple(value for value in self.lower(node, values) if value is not None)
 
     def text(self) -> Text:
         """Return a kernel for this node."""

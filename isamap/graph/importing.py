@@ -22,7 +22,7 @@ from isamap.graph.model_program import writes_of as program_writes
 from isamap.graph.node_scope import Names, Scope
 from isamap.graph.onnx_files import read_model
 from isamap.graph.pending import Written
-from isamap.graph.quantising import LEAST_OPSET, RUNTIMES, with_integer_operators
+from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import in_type, size_bytes, type_of
 from isamap.source import Diagnostic, MissingWords, UsageProblem, is_device
@@ -90,8 +90,10 @@ def lower_model(
     _check_names(signatures, sizes, constants)
     _check_open((port for port in model.graph.inputs if port.name not in constants), sizes)
     graph, gone = with_folded_channels(model.graph)
-    graph, parts = with_integer_operators(graph) if model.opsets.get("", 1) >= LEAST_OPSET else (graph, ())
-    opsets = {RUNTIMES: 1, **model.opsets} if parts else model.opsets
+    opsets, parts = model.opsets, tuple[Node, ...]()
+    if opsets.get("", 1) >= LEAST_OPSET and any(node.op == "DequantizeLinear" for node in graph.nodes):
+        graph, parts = with_integer_operators(graph, opsets[""])
+        opsets = {RUNTIMES: 1, OWN: 1, **opsets}
     names: Names = known_names(graph.constants)
     ports: list[Port] = []
     for port in model.graph.inputs:

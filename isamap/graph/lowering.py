@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import zip_longest
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from isamap.graph.graph import Array, Function, Graph, Model, Node, Signature
 from isamap.graph.making import Making, OutOfOrder, Value
 from isamap.graph.model_program import Move
 from isamap.graph.node_scope import Names, Scope
+from isamap.graph.onnx_files import NEWEST_OPSET
 from isamap.graph.onnx_functions import check_node, function_of, with_attributes
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
@@ -141,7 +143,8 @@ class Lowering:
         if lowered is not None:
             mark = self.making.mark()
             try:
-                return self._lowered(lowered, Applied(node, version, self.making, inputs)), ""
+                applied = Applied(node, version, self.making, inputs, partial(self._called, node, scope))
+                return self._lowered(lowered, applied), ""
             except NeedsConstant:
                 raise
             except NotTaken as reason:
@@ -156,7 +159,20 @@ class Lowering:
             raise NotTaken(f"the operator {node.op}{where} has no kernel here")
         return self.called(other, node, inputs, scope), "function"
 
-    def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value, ...]:
+    def _called(
+        self, of: Node, scope: Scope, node: Node, values: Sequence[Value | None]
+    ) -> Sequence[Value | None]:
+        """Return the results of a node that an operator, `of`, is made of. Raises: Refused."""
+        inside = scope.inside(dict(zip(node.inputs, values, strict=True)), {**scope.opsets, "": NEWEST_OPSET})
+        try:
+            self.lower(node, inside)
+        except Refused as inner:
+            if inner.taken.constant in ("", *of.inputs):
+                raise
+            raise NotTaken(inner.taken.why) from None
+        return [inside.names[name] for name in node.outputs]
+
+    def _lowered(self, lowered: Lowered, applied: Applied) -> tuple[Value | None, ...]:
         """Return the results of an operator: of inputs as they lie, where it can take them so."""
         mark = self.making.mark()
         try:

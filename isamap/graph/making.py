@@ -238,12 +238,12 @@ class Text:
         """Add the text of a function that statements call."""
         self._definitions += function
 
-    def read(self, value: Value) -> Operand:
-        """Return an array to be read."""
+    def read(self, value: Value, more: str = "") -> Operand:
+        """Return an array to be read; `more` ends its declaration."""
         passed = self.making.passed(value)
         key = passed.tensor, passed.shape, value.order
         if key not in self._reads:
-            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape, value.order)
+            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape, value.order, more)
             self._reads[key] = made, passed
         return self._reads[key][0]
 
@@ -260,9 +260,11 @@ class Text:
         self._temporaries += 1
         return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
 
-    def _declare(self, role: str, name: str, dtype: str, shape: Shape, order: Shape = ()) -> Operand:
+    def _declare(
+        self, role: str, name: str, dtype: str, shape: Shape, order: Shape = (), more: str = ""
+    ) -> Operand:
         lying = permuted(shape, order)
-        self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}];")
+        self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}]{more};")
         return Operand(name, dtype, shape, order)
 
     def border(self, operand: Operand, widths: Sequence[tuple[int, int]], fill: str) -> None:

@@ -1,26 +1,35 @@
 """Replace DequantizeLinear → operator → QuantizeLinear by one operator of integers.
 
     x8 → DequantizeLinear → Conv → Relu → QuantizeLinear → y8        x8 → QLinearConv → y8
+    x8 → DequantizeLinear → Transpose → y                            x8 → Transpose → DequantizeLinear → y
+    x8 → DequantizeLinear → Sigmoid → QuantizeLinear → y8            x8 → Lookup in a table of 256 → y8
 
 The operator computes the same as the three nodes, without rounding in between. It multiplies bytes, for which many
 machines have instructions, and its sums are exact. Nodes stay as they are where an intermediate value has a second
-reader, or where the pattern differs. A new operator needs a row of `_REPLACED`.
+reader, or where the pattern differs. A new operator needs a row of `_REPLACED`, and one that only moves elements a
+row of `_MOVED`. ONNX's own evaluator computes the tables.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from isamap.graph.graph import Array, Graph, Node, names_read
+from isamap.graph.folding import Room, fold
+from isamap.graph.graph import Array, Attribute, Graph, Node, names_read
+from isamap.graph.operators.elementwise import ELEMENTWISE
 
 RUNTIMES = "com.microsoft"
 """The domain of operators that ONNX lacks, and runtimes share."""
+OWN = "isamap"
+"""The domain of `Lookup`, which no file has: for each byte its element of a table."""
 LEAST_OPSET = 13
 """Earlier versions have no scales along an axis, and some of their operators do not accept bytes."""
+LEAST_ROOM = 1 << 20
 MOST_SUM = 2**31
 """The sums of an operator of integers stay below it."""
 _SAME_SCALES = 1e-6
@@ -41,7 +50,8 @@ class _Scaled:
 class _Rewriting:
     """A graph while it is rewritten: the node that makes each value, and how many read it."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, opset: int) -> None:
+        self.opset = opset
         self.makers = {name: node for node in graph.nodes for name in node.outputs}
         self.readers = Counter(names_read(graph))
         self.constants: dict[str, Array] = dict(graph.constants)
@@ -62,14 +72,15 @@ class _Rewriting:
     def dequantised(self, name: str) -> _Scaled | None:
         """Return the integers from which DequantizeLinear computes a value; None unless scales are constants."""
         node = self.makers.get(name)
-        if node is None or node.op != "DequantizeLinear" or node.domain or len(node.inputs) != 3:
+        if node is None or not is_scaling(node, "DequantizeLinear"):
             return None
         axis, scales = node.attributes.get("axis", 1), self.array(node.inputs[1])
         if node.attributes.get("block_size") or not isinstance(axis, int) or scales.dtype != np.float32:
             return None
         is_known = scales.ndim < 2 and scales.size and self.array(node.inputs[2]).size == scales.size
         is_known = is_known and np.isfinite(scales).all() and (scales > 0).all()
-        return _Scaled(*node.inputs, axis) if is_known else None
+        values, scale, zero = node.inputs
+        return _Scaled(values, scale, zero, axis) if is_known else None
 
     def bytes_of(self, name: str) -> _Scaled | None:
         """Return the bytes that a value stands for; None where it is not made of bytes."""
@@ -81,38 +92,56 @@ class _Rewriting:
         found = self.bytes_of(name)
         return found if found is not None and self.array(found.scale).size == 1 else None
 
+    def evaluated(self, node: Node, given: Mapping[str, Array]) -> Array | None:
+        """Return the first result of a node for inputs and constants by name; None where one is not known."""
+        if any(name and name not in given and name not in self.constants for name in node.inputs):
+            return None
+        arrays = [given[n] if n in given else self.constants[n] if n else None for n in node.inputs]
+        size = sum(array.nbytes for array in arrays if array is not None)
+        found = fold(
+            replace(node, domain=""), arrays, self.opset, Room(LEAST_ROOM + 16 * size, LEAST_ROOM + size)
+        )
+        return found[0] if found else None
+
+
+def is_scaling(node: Node, op: str) -> bool:
+    """Return whether a node is this operator, DequantizeLinear or QuantizeLinear, with a zero point."""
+    return node.op == op and node.domain in ("", RUNTIMES) and len(node.inputs) == 3
+
 
 def is_byte(array: Array) -> bool:
     """Return whether an array is of integers of eight bits."""
     return array.dtype.kind in "iu" and array.dtype.itemsize == 1
 
 
-def with_integer_operators(graph: Graph) -> tuple[Graph, tuple[Node, ...]]:
+def with_integer_operators(graph: Graph, opset: int) -> tuple[Graph, tuple[Node, ...]]:
     """Return the graph with operators of integers, and the nodes that are part of one now."""
-    rewriting = _Rewriting(graph)
+    rewriting = _Rewriting(graph, opset)
     nodes: list[Node] = []
     for node in graph.nodes:
-        is_last = node.op == "QuantizeLinear" and not node.domain and len(node.inputs) == 3
-        nodes += (_of_integers(rewriting, node) if is_last else ()) or (node,)
+        made: tuple[Node, ...] = ()
+        if is_scaling(node, "QuantizeLinear"):
+            made = _of_integers(rewriting, node) or _looked_up(rewriting, node)
+        elif node.op in _MOVED and not node.domain:
+            made = _moved(rewriting, node)
+        rewriting.makers |= {name: one for one in made for name in one.outputs}
+        nodes += made or (node,)
     gone = {id(node): node for node in rewriting.gone}
     left = [node for node in nodes if id(node) not in gone]
     read = set(names_read(replace(graph, nodes=tuple(left))))
-    gone |= {
-        id(node): node
-        for node in left
-        if node.op == "DequantizeLinear" and not node.domain and not read.intersection(node.outputs)
-    }
+    unread = [n for n in left if is_scaling(n, "DequantizeLinear") and not read.intersection(n.outputs)]
+    own = {id(node) for node in graph.nodes}
+    gone |= {id(node): node for node in unread}
     left = [node for node in left if id(node) not in gone]
-    return replace(graph, nodes=tuple(left), constants=rewriting.constants), tuple(gone.values())
+    parts = tuple(node for key, node in gone.items() if key in own)
+    return replace(graph, nodes=tuple(left), constants=rewriting.constants), parts
 
 
 def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     """Return the nodes that replace QuantizeLinear and what it quantises; none where they are of another form."""
     name, scale, zero = last.inputs
     step, point = graph.array(scale), graph.array(zero)
-    if step.size != 1 or step.dtype != np.float32 or point.size != 1 or not is_byte(point):
-        return ()
-    if not (np.isfinite(step).all() and (step > 0).all()):
+    if not _is_byte_of_one_scale(step, point):
         return ()
     limiting: list[Node] = []
     node = graph.makers.get(name)
@@ -133,11 +162,148 @@ def _of_integers(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
     low, high = bounds
     if (low, high) == (np.iinfo(point.dtype).min, np.iinfo(point.dtype).max):
         return (replace(made, name=node.name, outputs=last.outputs),)
-    whole, *names = (graph.fresh(f"{last.outputs[0]}.{word}") for word in ("whole", "low", "high"))
-    for limit, value in zip(names, bounds, strict=True):
-        graph.constants[limit] = np.asarray(value, point.dtype)
-    clip = Node("Clip", "", last.name, (whole, *names), last.outputs, {})
-    return replace(made, name=node.name, outputs=(whole,)), clip
+    whole = graph.fresh(f"{last.outputs[0]}.whole")
+    return replace(made, name=node.name, outputs=(whole,)), _clip(graph, last, whole, low, high, point.dtype)
+
+
+def _is_byte_of_one_scale(step: Array, point: Array) -> bool:
+    """Return whether a scale and a zero point are known, and one for all bytes."""
+    is_one = step.size == 1 and step.dtype == np.float32 and point.size == 1 and is_byte(point)
+    return is_one and bool(np.isfinite(step).all() and (step > 0).all())
+
+
+def _clip(graph: _Rewriting, last: Node, source: str, low: int, high: int, dtype: np.dtype[Any]) -> Node:
+    names = tuple(graph.fresh(f"{last.outputs[0]}.{word}") for word in ("low", "high"))
+    for limit, value in zip(names, (low, high), strict=True):
+        graph.constants[limit] = np.asarray(value, dtype)
+    return Node("Clip", "", last.name, (source, *names), last.outputs, {})
+
+
+def _looked_up(graph: _Rewriting, last: Node) -> tuple[Node, ...]:
+    """Return the nodes that look up what operations on single elements make of bytes, or of joined bytes.
+
+    They read one value, and single numbers that are known.
+    """
+    if not _is_byte_of_one_scale(graph.array(last.inputs[1]), graph.array(last.inputs[2])):
+        return ()
+    name, chain = last.inputs[0], [last]
+    while (node := graph.makers.get(name)) is not None and graph.readers[name] == 1:
+        others = [n for n in node.inputs if n and n not in graph.constants]
+        is_single = node.op in ELEMENTWISE and not node.domain and len(node.outputs) == len(others) == 1
+        if not is_single or any(graph.array(n).shape for n in node.inputs if n and n not in others):
+            break
+        chain.append(node)
+        (name,) = others
+    if node is not None and node.op == "Concat" and graph.readers[name] == 1 and not node.domain:
+        names = [graph.fresh(f"{part}.bytes") for part in node.inputs]
+        parts = [_of_table(graph, x, chain, y) for x, y in zip(node.inputs, names, strict=True)]
+        found = [part for part in parts if part is not None]
+        if len(found) < len(parts):
+            return ()
+        graph.gone += [node, *chain[1:]]
+        return *found, replace(node, inputs=tuple(names), outputs=last.outputs)
+    made = _of_table(graph, name, chain, last.outputs[0])
+    if made is None:
+        return ()
+    graph.gone += chain[1:]
+    return (replace(made, name=chain[-1].name),)
+
+
+def _of_table(graph: _Rewriting, name: str, chain: Sequence[Node], result: str) -> Node | None:
+    """Return the node that does to bytes what nodes, the last one first, do to what they stand for."""
+    x, maker, last = graph.bytes_of_one_scale(name), graph.makers.get(name), chain[0]
+    if x is None or maker is None:
+        return None
+    known = np.iinfo(graph.array(x.zero).dtype)
+    codes = np.arange(known.min, known.max + 1).astype(known.dtype)
+    start = next(n for n in chain[-1].inputs if n and n not in graph.constants)
+    arrays = {x.values: codes}
+    for node, result_of in (maker, start), *((node, node.outputs[0]) for node in reversed(chain)):
+        found = graph.evaluated(node, arrays)
+        if found is None:
+            return None
+        arrays[result_of] = found
+    table = arrays[last.outputs[0]]
+    low, high = int(table.min()), int(table.max())
+    made = replace(last, outputs=(result,))
+    if table.dtype == codes.dtype and np.array_equal(table, codes.clip(low, high)):
+        if (low, high) == (known.min, known.max):
+            return Node("Identity", "", last.name, (x.values,), made.outputs, {})
+        return _clip(graph, made, x.values, low, high, codes.dtype)
+    stored = graph.fresh(f"{result}.table")
+    graph.constants[stored] = table
+    return Node("Lookup", OWN, last.name, (x.values, stored), made.outputs, {})
+
+
+def _moved(graph: _Rewriting, node: Node) -> tuple[Node, ...]:
+    """Return the same node on bytes, and DequantizeLinear behind it; none where its inputs have several scales."""
+    places = _MOVED[node.op] or range(len(node.inputs))
+    of_axis = node.op == "Transpose"
+    inputs = list(node.inputs)
+    found = [(graph.bytes_of if of_axis else graph.bytes_of_one_scale)(inputs[n]) for n in places]
+    values = [value for value in found if value is not None]
+    if len(values) < len(found) or not values or not all(_is_same(graph, values[0], v) for v in values):
+        return ()
+    first, attributes = values[0], dict[str, Attribute]()
+    for place, value in zip(places, values, strict=True):
+        inputs[place] = value.values
+    match node.op:
+        case "Transpose" if graph.array(first.scale).size > 1:
+            order = node.attributes.get("perm")
+            if not isinstance(order, tuple) or first.axis % len(order) not in order:
+                return ()
+            attributes = {"axis": order.index(first.axis % len(order))}
+        case "Pad" if node.attributes.get("mode", "constant") == "constant":
+            fill = _fill(graph, node, first)
+            if not fill:
+                return ()
+            inputs[2:3] = [fill]
+        case "Resize" if node.attributes.get("mode", "nearest") != "nearest" or (
+            node.attributes.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+        ):
+            return ()
+        case "MaxPool" if len(node.outputs) > 1:
+            return ()
+        case _:
+            pass
+    names = tuple(name and graph.fresh(f"{name}.bytes") for name in node.outputs)
+    moved = replace(node, inputs=tuple(inputs), outputs=names)
+    back = tuple(
+        Node("DequantizeLinear", "", node.name, (name, first.scale, first.zero), (output,), attributes)
+        for name, output in zip(names, node.outputs, strict=True)
+        if name
+    )
+    known = graph.evaluated(moved, {}) if len(names) == 1 else None
+    if known is None:
+        return moved, *back
+    graph.constants[names[0]] = known
+    graph.gone.append(node)
+    return back
+
+
+def _is_same(graph: _Rewriting, one: _Scaled, other: _Scaled) -> bool:
+    """Return whether bytes stand for the same numbers."""
+    pairs = (
+        (graph.array(one.scale), graph.array(other.scale)),
+        (graph.array(one.zero), graph.array(other.zero)),
+    )
+    return all(a.dtype == b.dtype and np.array_equal(a.reshape(-1), b.reshape(-1)) for a, b in pairs)
+
+
+def _fill(graph: _Rewriting, node: Node, of: _Scaled) -> str:
+    """Return the name of the byte that stands for what a Pad fills with; "" where none does exactly."""
+    name = node.inputs[2] if len(node.inputs) > 2 else ""
+    value = graph.array(name) if name else np.zeros((), np.float32)
+    scale, zero = (graph.array(n).reshape(-1)[0] for n in (of.scale, of.zero))
+    if value.size != 1 or value.dtype != np.float32 or not np.isfinite(value).all():
+        return ""
+    code = np.rint(value.reshape(-1)[0] / scale)
+    known = np.iinfo(zero.dtype)
+    if code * scale != value.reshape(-1)[0] or not known.min <= code + int(zero) <= known.max:
+        return ""
+    made = graph.fresh(f"{node.outputs[0]}.fill")
+    graph.constants[made] = np.asarray(code + int(zero)).astype(zero.dtype)
+    return made
 
 
 def _bounds(
@@ -167,18 +333,6 @@ def _bounds(
 
 
 # --- operators by name ------------------------------------------------------------------------------------
-
-
-def _moved(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
-    """Return the same operator of integers; None unless scale and zero point are equal before and after it."""
-    x = graph.bytes_of_one_scale(node.inputs[0])
-    if x is None or graph.array(x.zero).dtype != graph.array(zero).dtype:
-        return None
-    is_same = all(
-        np.array_equal(graph.array(one).reshape(-1), graph.array(other).reshape(-1))
-        for one, other in ((x.scale, scale), (x.zero, zero))
-    )
-    return replace(node, inputs=(x.values, *node.inputs[1:])) if is_same else None
 
 
 def _conv(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
@@ -213,11 +367,25 @@ def _pointwise(op: str) -> Replaced:
     return made
 
 
-def _average(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
-    x = graph.bytes_of_one_scale(node.inputs[0])
-    if x is None:
-        return None
-    return Node("QLinearGlobalAveragePool", RUNTIMES, "", (*_listed(x), scale, zero), (), {})
+def _average(op: str, *names: str) -> Replaced:
+    """Return an operator that averages bytes, with attributes of these names and no others."""
+
+    def made(graph: _Rewriting, node: Node, scale: str, zero: str) -> Node | None:
+        x, attributes = graph.bytes_of_one_scale(node.inputs[0]), dict(node.attributes)
+        dilations = attributes.pop("dilations", ())
+        if (
+            attributes.pop("noop_with_empty_axes", 0)
+            or not isinstance(dilations, tuple)
+            or {*dilations} - {1}
+        ):
+            return None
+        if len(node.inputs) > 1 and node.inputs[1]:
+            attributes["axes"] = tuple(int(axis) for axis in graph.array(node.inputs[1]))
+        if x is None or not attributes.keys() <= {*names} or attributes.get("axes") == ():
+            return None
+        return Node(op, RUNTIMES, "", (*_listed(x), scale, zero), (), attributes)
+
+    return made
 
 
 def _listed(*values: _Scaled) -> tuple[str, ...]:
@@ -265,16 +433,34 @@ Replaced = Callable[[_Rewriting, Node, str, str], Node | None]
 
 _REPLACED: Mapping[str, tuple[tuple[int, ...], Replaced]] = {
     "Add": ((2,), _pointwise("QLinearAdd")),
+    "AveragePool": (
+        (1,),
+        _average(
+            "QLinearAveragePool",
+            "auto_pad",
+            "ceil_mode",
+            "count_include_pad",
+            "kernel_shape",
+            "pads",
+            "strides",
+        ),
+    ),
     "Conv": ((2, 3), _conv),
-    "Flatten": ((1,), _moved),
     "Gemm": ((2, 3), _gemm),
-    "GlobalAveragePool": ((1,), _average),
+    "GlobalAveragePool": ((1,), _average("QLinearGlobalAveragePool")),
     "MatMul": ((2,), _matmul),
-    "MaxPool": ((1,), _moved),
     "Mul": ((2,), _pointwise("QLinearMul")),
-    "Reshape": ((2,), _moved),
-    "Squeeze": ((1, 2), _moved),
-    "Transpose": ((1,), _moved),
-    "Unsqueeze": ((2,), _moved),
+    "ReduceMean": ((1, 2), _average("QLinearReduceMean", "axes", "keepdims")),
 }
 """For each operator the allowed numbers of inputs, and the function that makes its integer operator."""
+
+_MOVED: Mapping[str, tuple[int, ...]] = {
+    **dict.fromkeys(
+        """DepthToSpace Expand Flatten Gather GatherElements GatherND Identity MaxPool Pad ReduceMax ReduceMin Reshape
+        Resize ReverseSequence Slice SpaceToDepth Split Squeeze Tile Transpose Unsqueeze""".split(),  # noqa: SIM905 - so many
+        (0,),
+    ),
+    "Concat": (),
+    "Where": (1, 2),
+}
+"""Operators whose results are elements of their inputs, with the inputs that these come from; () for all."""

@@ -123,7 +123,93 @@ def products(w: Written) -> None:
     )
 
 
+def same(w: Written, value: str, name: str) -> str:
+    """Quantise a value by the scale of `x`."""
+    return w.quantised(value, name, 0, scales=["x.scale", "x.zero"])
+
+
+def sized(w: Written, **arrays: Any) -> None:
+    w.constants |= {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def joined(w: Written) -> None:
+    """Bytes of one scale are joined as they are; of several, each is looked up."""
+    x = w.given("x", (1, 3, 4, 4))
+    one = same(w, w.add("Concat", x, w.given("v", (1, 1, 4, 4), zero=121), axis=1), "one")
+    other = w.add("Concat", one, w.given("z", (1, 2, 4, 4), -4, 90), axis=1)
+    w.quantised(w.add("Relu", other), "y", -3, 60)
+
+
+def moves(w: Written) -> None:
+    """Nothing quantises what lies between: elements move as bytes all the same."""
+    sized(w, starts=[1, 5], ends=[3, 0], axes=[1, 3], steps=[1, -2], pads=[0, 0, 1, 2, 0, 0, 0, 1],
+    fill=np.float32(2.5),
+          whole=[0, 0, 1, 1, 0, 0, 1, 0], rows=[1, 0, -1], zoom=np.asarray([1, 1, 2, 2], np.float32), two=[1,
+          1], axis=[0],
+          chosen=np.asarray([[[True]], [[False]]]))  # fmt: skip
+    x = w.given("x", (1, 4, 5, 6))
+    cut = w.add("Slice", x, "starts", "ends", "axes", "steps")
+    wide = w.add("Pad", w.add("Pad", cut, "pads", "fill"), "whole", mode="reflect")
+    large = w.add("Resize", w.add("Gather", wide, "rows", axis=2), "", "zoom", mode="nearest")
+    first = f"t{len(w.nodes)}"
+    w.nodes.append(("Split", [large, "two"], [first, f"{first}.b"], {"axis": 1}))
+    part = w.add("Where", "chosen", first, w.add("Transpose", f"{first}.b", perm=[0, 1, 2, 3]))
+    w.quantised(
+        w.add("Tanh", w.add("Squeeze", w.add("MaxPool", part, kernel_shape=[2, 2]), "axis")), "y", -6, 100
+    )
+
+
+def single(
+    w: Written, op: str, *more: float, exponent: int = -5, zero: int = 100, **attributes: float
+) -> None:
+    """An operator of one value, and of numbers, between bytes of two scales."""
+    x = w.given("x", (3, 7, 5), -4, 140)
+    names = [f"c{n}" for n in range(len(more))]
+    sized(w, **{name: np.float32(number) for name, number in zip(names, more, strict=True)})
+    w.quantised(w.add(op, x, *names, **attributes), "y", exponent, zero)
+
+
+def several(w: Written) -> None:
+    sized(w, three=np.float32(3), six=np.float32(6), low=np.float32(0), high=np.float32(6))
+    x = w.given("x", (2, 3, 5), -3, 120)
+    limited = w.add("Clip", w.add("Add", x, "three"), "low", "high")
+    w.quantised(w.add("Div", w.add("Mul", limited, "three"), "six"), "y", -6, 3)
+
+
+def averages(w: Written) -> None:
+    """Means of 6 and of 28 elements, where halves come out exactly."""
+    x = w.given("x", (1, 3, 7, 4))
+    one = w.add("AveragePool", x, kernel_shape=[3, 2], pads=[1, 1, 1, 0], strides=[2, 1])
+    other = w.add(
+        "AveragePool", same(w, one, "one"), kernel_shape=[2, 3], pads=[0, 1, 1, 1], count_include_pad=1
+    )
+    sized(w, axes=[2, -1])
+    parts = [
+        same(w, w.add("ReduceMean", x, "axes", keepdims=1), "whole"),
+        same(w, w.add("ReduceMean", same(w, other, "other"), "axes"), "mean"),
+        same(w, w.add("GlobalAveragePool", x), "global"),
+    ]
+    same(w, w.add("Concat", *parts, axis=1), "y")
+
+
+def turned_weights(w: Written) -> None:
+    """Filters that are known are turned when the model is imported, with their scales."""
+    x = w.given("x", (3, 6))
+    turned = w.add("Transpose", w.weights("w", (5, 6), 0), perm=[1, 0])
+    w.quantised(w.add("MatMul", x, turned), "y", 1, 100)
+
+
 MODELS: dict[str, Callable[[Written], None]] = {
+    "joined": joined,
+    "moves": moves,
+    "averages": averages,
+    "several": several,
+    "turned weights": turned_weights,
+    "LeakyRelu": lambda w: single(w, "LeakyRelu", alpha=0.25),
+    "Sigmoid": lambda w: single(w, "Sigmoid", exponent=-8, zero=0),
+    "HardSwish": lambda w: single(w, "HardSwish"),
+    "Relu of the same scale": lambda w: single(w, "Relu", exponent=-4, zero=140),
+    "Clip of another scale": lambda w: single(w, "Clip", -1.5, 3.0),
     "conv": lambda w: conv(w, pads=[1, 1, 1, 1]),
     "strided": lambda w: conv(w, bias=False, strides=[2, 2], pads=[0, 1, 1, 0]),
     "depthwise": lambda w: conv(w, group=4, pads=[1, 1, 1, 1]),
@@ -198,6 +284,39 @@ def test_a_clip_whose_limits_cross_stays_as_it_is() -> None:
     clipped(w, 5.0, 3.0)
     found = imported(make(w.nodes, w.inputs, ["y"], w.constants))
     assert "QuantizeLinear" in {t.node.op for t in found.taken if t.where == "kernel"}
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "attributes"),
+    [
+        ("Pad", ["x.real", "pads", "third"], {}),
+        ("Pad", ["x.real", "pads", "far"], {}),
+        ("Resize", ["x.real", "", "zoom"], {"mode": "linear"}),
+        ("Concat", ["x.real", "z.real"], {"axis": 1}),
+        ("Mul", ["x.real", "row"], {}),
+    ],
+)
+def test_operators_without_a_result_in_bytes_stay_as_they_are(
+    op: str, inputs: list[str], attributes: dict[str, Any]
+) -> None:
+    w = Written()
+    w.given("x", (1, 2, 3, 4))
+    w.given("z", (1, 2, 3, 4), -4)
+    sized(w, pads=[0, 0, 1, 1, 0, 0, 0, 0], third=np.float32(0.3), far=np.float32(99), row=drawn(4),
+          zoom=np.asarray([1, 1, 2, 2], np.float32))  # fmt: skip
+    y = w.add(op, *inputs, **attributes)
+    if op == "Mul":
+        w.quantised(y, "y", -3)
+    model = make(w.nodes, w.inputs, ["y" if op == "Mul" else y], w.constants)
+    found = imported(model)
+    assert {"DequantizeLinear", op} <= {t.node.op for t in found.taken if t.where in ("kernel", "move")}
+    (wanted,) = evaluated(model, w.inputs)
+    (computed,) = compile_model(found, "generic-c", jobs=1, heuristic="greedy")(w.inputs).values()
+    np.testing.assert_allclose(computed, wanted, rtol=1e-5, atol=1e-6)
+
+
+def drawn(*shape: int) -> Array:
+    return np.random.default_rng(3).standard_normal(shape).astype(np.float32)
 
 
 def test_made_names_are_none_of_the_graphs() -> None:

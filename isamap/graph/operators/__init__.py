@@ -7,7 +7,7 @@ from itertools import chain
 
 from isamap.graph.operators.convolutions import CONVOLUTIONS
 from isamap.graph.operators.data_movement import LAYOUT
-from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered
+from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered, looked_up
 from isamap.graph.operators.fixed import FIXED
 from isamap.graph.operators.indexing import INDEXING
 from isamap.graph.operators.norms import NORMS
@@ -17,6 +17,7 @@ from isamap.graph.operators.quantised import OF_RUNTIMES, QUANTISED
 from isamap.graph.operators.recurrent import RECURRENT
 from isamap.graph.operators.reductions import REDUCTIONS
 from isamap.graph.operators.resizing import RESIZING
+from isamap.graph.operators.runtimes import COMBINED
 from isamap.graph.operators.sampling import SAMPLING
 from isamap.graph.operators.spectra import SPECTRA
 from isamap.graph.operators.views import VIEWS
@@ -42,5 +43,9 @@ _TABLES = (
 STANDARD: Mapping[str, Lowered] = dict(chain.from_iterable(table.items() for table in _TABLES))
 assert len(STANDARD) == sum(map(len, _TABLES)), "an operator stands in two tables"
 
-OPERATORS: Mapping[str, Mapping[str, Lowered]] = {"": STANDARD, "com.microsoft": OF_RUNTIMES}
+OPERATORS: Mapping[str, Mapping[str, Lowered]] = {
+    "": STANDARD,
+    "com.microsoft": {**COMBINED, **OF_RUNTIMES},
+    "isamap": {"Lookup": lambda o: looked_up(o, o[0], o[1])},
+}
 """The operators by their domain."""

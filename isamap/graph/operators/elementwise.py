@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
-from isamap.graph.applied import Applied, element
+import numpy as np
+
+from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import Value, axes_of, broadcast_shape, nest
 from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide
 from isamap.graph.types import TYPES
 from isamap.ir import DTYPES, OPS, Op
 
-Lowered = Callable[[Applied], "Value | tuple[Value, ...]"]
+Lowered = Callable[[Applied], "Value | tuple[Value | None, ...]"]
+"""An operator; None in the place of a result that it does not compute."""
 
 
 def floats(template: str, **defaults: float) -> Lowered:
@@ -85,6 +89,30 @@ def _of_one_type(o: Applied) -> tuple[Value, ...]:
     if len({v.dtype for v in values}) > 1:
         raise NotTaken(f"inputs of the types {', '.join(v.dtype for v in values)}")
     return values
+
+
+def looked_up(o: Applied, x: Value, table: Value) -> Value:
+    """Return for each byte its element of a table of 256, the first of which is for the smallest byte."""
+    low = DTYPES[x.dtype].low
+    text = o.text()
+    lying = x.flat.shaped((x.count,))
+    found, codes = text.read(table), text.read(lying, f" values {low}..{low + 255}")
+    y = text.write(table.dtype, (x.count,))
+    (at,), loops = axes_of(y.shape)
+    place = f"{codes.at([at])} + {-low}" if low else codes.at([at])
+    text.loop(loops, f"{y.at([at])} = {found.name}[{place}];")
+    return replace(text.done(), shape=x.shape).ordered(x.order)
+
+
+def of_bytes(o: Applied, x: Value, through: Callable[[Value], Value]) -> Value:
+    """Return an operation on single elements; of bytes it is looked up, where all else that it reads is known."""
+    if DTYPES[x.dtype].is_integer and DTYPES[x.dtype].bits == 8 and x.known is None:
+        mark, low = o.making.mark(), DTYPES[x.dtype].low
+        table = through(known_value(np.arange(low, low + 256), x.dtype))
+        if table.known is not None and table.dtype:
+            return looked_up(o, x, table)
+        o.making.back_to(mark)
+    return through(x)
 
 
 # --- those that need more than a text ---------------------------------------------------------------------
@@ -210,7 +238,7 @@ def _shift(o: Applied) -> Value:
     return o.map(f"({{0}} {sign} {{1}})", *_of_one_type(o))
 
 
-def _is_infinite(o: Applied) -> Value | tuple[Value, ...]:
+def _is_infinite(o: Applied) -> Value | tuple[Value | None, ...]:
     tests = [
         f"({{0}} == {sign}inf)"
         for sign, name in (("", "positive"), ("-", "negative"))

@@ -9,6 +9,7 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of
+from isamap.graph.operators.data_movement import joined
 from isamap.graph.operators.elementwise import Lowered, converted
 from isamap.graph.terms import NotTaken, cast
 from isamap.graph.types import size_bytes
@@ -93,6 +94,25 @@ def _scatter_nd(o: Applied) -> Value:
     return y
 
 
+def _tensor_scatter(o: Applied) -> Value:
+    x, update, first = o[0], o[1], o.optional(2)
+    axis, circular = o.axis(o.integer("axis", -2), x.rank), o.word("mode", "linear") == "circular"
+    batch, total, length = x.shape[0], x.shape[axis], update.shape[axis]
+    if not axis or (*update.shape[:axis], total, *update.shape[axis + 1 :]) != x.shape or length > total:
+        raise NotTaken(f"an update {list(update.shape)} of {list(x.shape)}")
+    lead, each = prod(x.shape[:axis]), total + length
+    o.making.reserve(lead, total)
+    first = known_value(np.zeros((batch, 1)), "i64") if first is None else first.shaped((batch, 1))
+    step = "(({0} - {1}) % {3} + {3}) % {3}" if circular else "({0} - {1})"
+    places, count = known_value(np.arange(total), "i64"), known_value(np.asarray(total), "i64")
+    since = o.map(step, places, first, count, count).shaped((batch, 1, total))
+    starts = known_value(np.arange(lead).reshape(batch, -1, 1) * each, "i64")
+    inside = f"({{0}} >= 0) & ({{0}} < {length})"
+    rows = o.map(f"(select({inside}, {{0}} + {total}, {{1}}) + {{2}})", since, places, starts)
+    both = joined(o, (x, update), axis)
+    return gathered(o, both.shaped((lead * each, prod(x.shape[axis + 1 :]))), 0, rows).shaped(x.shape)
+
+
 def _top(o: Applied) -> tuple[Value, ...]:
     x = o[0]
     given = o.integers(1) if o.opset >= 10 else (o.integer("k", 0),)
@@ -169,6 +189,7 @@ INDEXING: Mapping[str, Lowered] = {
     "Scatter": _scatter_elements,
     "ScatterElements": _scatter_elements,
     "ScatterND": _scatter_nd,
+    "TensorScatter": _tensor_scatter,
     "TopK": _top,
     "OneHot": _one_hot,
     "ReverseSequence": _reverse_sequence,

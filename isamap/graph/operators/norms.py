@@ -188,6 +188,7 @@ NORMS: Mapping[str, Lowered] = {
     "BatchNormalization": _batch,
     "LayerNormalization": _layer,
     "RMSNormalization": _rms,
+    "SimplifiedLayerNormalization": _rms,  # as runtimes call it, in the domain of ONNX
     "InstanceNormalization": _instance,
     "GroupNormalization": _group,
     "MeanVarianceNormalization": _mean_variance,

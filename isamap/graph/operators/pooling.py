@@ -93,7 +93,7 @@ def kept(index: Sequence[str], shape: Sequence[int], first: int) -> list[str]:
 # --- pooling ----------------------------------------------------------------------------------------------
 
 
-def _pooled(o: Applied) -> tuple[Value, Windows]:
+def pooled(o: Applied) -> tuple[Value, Windows]:
     """Return the image, and the windows over it."""
     x = o[0]
     window = o.list("kernel_shape")
@@ -116,11 +116,11 @@ def is_extreme(element: str, found: str, dtype: str) -> str:
 
 
 def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
-    x, found = _pooled(o)
+    x, found = pooled(o)
     text = o.text()
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
     low = lowest(x.dtype)
-    at, loops, pixel, inner = _tap(text, x, y, found, low)
+    at, loops, pixel, inner = tap(text, x, y, found, low)
     text.loop(loops, f"{y.at(at)} = {low};")
     text.loop({**loops, **inner}, f"{y.at(at)} max= {pixel};")
     if o.results < 2:
@@ -146,13 +146,12 @@ def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
 
 
 def _average_pool(o: Applied) -> Value:
-    x, found = _pooled(o)
-    o.making.reserve(WORK_OF_PLACE * sum(r * w for r, w in zip(found.result, found.window, strict=True)))
-    counts = _counts(found, counts_padding=bool(o.integer("count_include_pad", 0)))
+    x, found = pooled(o)
+    counts = counts_of(o, found, counts_padding=bool(o.integer("count_include_pad", 0)))
     text, inside = o.text(), wide(x.dtype)
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
     total = accumulator(text, inside, y.shape, y)
-    at, loops, pixel, inner = _tap(text, x, y, found, "0")
+    at, loops, pixel, inner = tap(text, x, y, found, "0")
     text.loop(loops, f"{total.at(at)} = 0;")
     text.loop({**loops, **inner}, f"{total.at(at)} += {cast(Term(pixel, x.dtype), inside).text};")
     factors: list[str] = []
@@ -163,9 +162,10 @@ def _average_pool(o: Applied) -> Value:
     return finished(text, total, y)
 
 
-def _tap(
+def tap(
     text: Text, x: Value, y: Operand, found: Windows, fill: str
 ) -> tuple[list[str], dict[str, int], str, dict[str, int]]:
+    """Return an element of the result with its loops, and the pixel under each tap with the loops over these."""
     image = text.read(x)
     at, _ = axes_of(y.shape)
     loops = y.loops(at)
@@ -174,8 +174,9 @@ def _tap(
     return at, loops, image.at(index) if found.is_inside else image.filled(index, fill), inner
 
 
-def _counts(found: Windows, *, counts_padding: bool) -> list[list[float]]:
-    """By how many elements each sum is divided, by axis."""
+def counts_of(o: Applied, found: Windows, *, counts_padding: bool) -> list[list[float]]:
+    """Return by how many elements each sum is divided, by axis. Raises: NotTaken for a large table."""
+    o.making.reserve(WORK_OF_PLACE * sum(r * w for r, w in zip(found.result, found.window, strict=True)))
     counts: list[list[float]] = []
     for n, size in enumerate(found.image):
         low, high = (-found.before[n], size + found.behind[n]) if counts_padding else (0, size)
@@ -189,12 +190,12 @@ def _counts(found: Windows, *, counts_padding: bool) -> list[list[float]]:
 
 
 def _lp_pool(o: Applied) -> Value:
-    x, found = _pooled(o)
+    x, found = pooled(o)
     p = o.real("p", 2)
     text = o.text()
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
     total = text.temp("f64", y.shape, y.order)
-    at, loops, pixel, inner = _tap(text, x, y, found, "0")
+    at, loops, pixel, inner = tap(text, x, y, found, "0")
     text.loop(loops, f"{total.at(at)} = 0;")
     base = cast(Term(pixel, x.dtype), "f64").text
     text.loop({**loops, **inner}, f"{total.at(at)} += {powered(base, p)};")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import reduce
 from math import prod
 
 import numpy as np
 
-from isamap.graph.applied import Applied, element
+from isamap.graph.applied import Applied, element, known_value
+from isamap.graph.graph import Array
 from isamap.graph.making import Text, Value, axes_of
 from isamap.graph.operators.convolutions import convolved
 from isamap.graph.operators.data_movement import transposed
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.pooling import counts_of, pooled, tap
 from isamap.graph.operators.products import multiplied
 from isamap.graph.terms import NotTaken, Term, cast, number, wide
 from isamap.graph.types import TYPES
@@ -173,23 +176,64 @@ def _linear_pointwise(template: str) -> Lowered:
     return lowered
 
 
-def _linear_average(o: Applied) -> Value:
-    """QLinearGlobalAveragePool: sums in i32 of each channel, requantised."""
-    if o.integer("channels_last", 0):
-        raise NotTaken("channels behind the image")
-    x, scale, zero, result, point = (o[n] for n in range(5))
-    count = prod(x.shape[2:])
-    if x.rank < 3 or not count:
+def _means(o: Applied, total: Value, counts: Array) -> Value:
+    """Return sums divided by how many elements each has, requantised: a division keeps halves exact."""
+    scale, result, zero = (o[n].shaped(()) for n in (1, 3, 4))
+    scales: tuple[Value, ...] = (scale, result)
+    if scale.known is not None and result.known is not None:
+        scales = (Value.of((scale.known.astype(np.float64) / result.known).astype(np.float32)),)
+
+    def form(terms: Sequence[Term]) -> str:
+        value, count, point, *by = (cast(term, "f32").text for term in terms)
+        return f"(round({value} * {' / '.join(by)} / {count}, even) + {point})"
+
+    return o.formed(form, (total, known_value(counts, "f32"), zero, *scales), zero.dtype, "f32")
+
+
+def _linear_mean(o: Applied, axes: Collection[int]) -> Value:
+    """Return means over axes, of which one element is left: sums in i32, requantised."""
+    x, zero = o[0], o[2]
+    count = prod(x.shape[n] for n in axes)
+    if not count:
         raise NotTaken("a mean of no elements")
     text = o.text()
-    total = text.write("i32", (*x.shape[:2], *(1 for _ in x.shape[2:])))
+    total = text.write("i32", [1 if n in axes else size for n, size in enumerate(x.shape)])
     at, loops = axes_of(x.shape)
-    kept = [*at[:2], *("0" for _ in x.shape[2:])]
+    kept = ["0" if n in axes else name for n, name in enumerate(at)]
     start = f"i32(0) - i32({count}) * {cast(element(text, zero.shaped(()), ()), 'i32').text}"
     text.loop(total.loops(kept), f"{total.at(kept)} = {start};")
     text.loop(loops, f"{total.at(kept)} += {cast(text.read(x).term(at), 'i32').text};")
-    each = Value.of(np.asarray(1 / count, np.float32))
-    return requantised(o, text.done(), (scale.shaped(()), each, result.shaped(())), point, 1)
+    return _means(o, text.done(), np.asarray(count))
+
+
+def _linear_global_average(o: Applied) -> Value:
+    if o.integer("channels_last", 0) or o[0].rank < 3:
+        raise NotTaken("channels behind the image, or no image")
+    return _linear_mean(o, range(2, o[0].rank))
+
+
+def _linear_reduce_mean(o: Applied) -> Value:
+    x = o[0]
+    axes = {o.axis(axis, x.rank) for axis in o.list("axes") or range(x.rank)}
+    y = _linear_mean(o, axes)
+    kept = [size for n, size in enumerate(x.shape) if n not in axes]
+    return y if o.integer("keepdims", 1) else y.shaped(kept)
+
+
+def _linear_average_pool(o: Applied) -> Value:
+    """QLinearAveragePool: elements beyond the image are read as the zero point."""
+    if o.integer("channels_last", 0):
+        raise NotTaken("channels behind the image")
+    x, found = pooled(o)
+    text = o.text()
+    total = text.write("i32", (*x.shape[:2], *found.result), x.order)
+    zero = element(text, o[2].shaped(()), ())
+    at, loops, pixel, inner = tap(text, x, total, found, zero.text)
+    text.loop(loops, f"{total.at(at)} = 0;")
+    less = f"{cast(Term(pixel, x.dtype), 'i32').text} - {cast(zero, 'i32').text}"
+    text.loop({**loops, **inner}, f"{total.at(at)} += {less};")
+    counts = counts_of(o, found, counts_padding=bool(o.integer("count_include_pad", 0)))
+    return _means(o, text.done(), reduce(np.multiply.outer, counts, np.ones((1, 1))))
 
 
 QUANTISED: Mapping[str, Lowered] = {
@@ -203,6 +247,10 @@ OF_RUNTIMES: Mapping[str, Lowered] = {
     "QGemm": _linear_gemm,
     "QLinearAdd": _linear_pointwise("({0} + {1})"),
     "QLinearMul": _linear_pointwise("({0} * {1})"),
-    "QLinearGlobalAveragePool": _linear_average,
+    "DequantizeLinear": _dequantize,
+    "QLinearAveragePool": _linear_average_pool,
+    "QLinearGlobalAveragePool": _linear_global_average,
+    "QLinearReduceMean": _linear_reduce_mean,
+    "QuantizeLinear": _quantize,
 }
 """Operators of the domain `com.microsoft`, by their definitions in onnxruntime's ContribOperators.md."""
