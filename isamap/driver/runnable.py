@@ -6,7 +6,7 @@ The model is for a processor that lacks something where no emulator is named.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, Literal, SupportsIndex, cast
 
@@ -24,7 +24,6 @@ from isamap.run.runner import (
     pack_in_process,
     packed_arrays,
     refuse_call,
-    refuse_status,
     run_program,
 )
 from isamap.run.toolchain import Compiled, compile_library
@@ -198,20 +197,6 @@ class CompiledKernel:
             if status := run():
                 refuse_call(interface, status, arrays, numbers)
             return outputs
-
-        return call
-
-    def moving(self, **arrays: Any) -> Callable[[Sequence[int]], None]:
-        """Return a call of arrays like these, which are checked now, that lie elsewhere: it takes their addresses.
-
-        For callers that know what lies there: types, shapes and strides are those of these arrays, and an
-        output overlaps nothing. Raises: UsageProblem for arrays that do not fit.
-        """
-        run, name = self._loaded().moving(arrays, tuple(arrays)), self.prepared.compiled.interface.name
-
-        def call(addresses: Sequence[int]) -> None:
-            if status := run(addresses):
-                refuse_status(name, status)
 
         return call
 

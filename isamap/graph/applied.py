@@ -145,9 +145,14 @@ class Applied:
         node = Node(op, "", self.node.name, names, tuple(f"r{n}" for n in range(results)), attributes)
         return tuple(value for value in self.lower(node, values) if value is not None)
 
-    def text(self) -> Text:
-        """Return a kernel for this node."""
-        return Text(self.making, self.node.op.lower())
+    @property
+    def name(self) -> str:
+        """The name of the operator in a kernel's: of torch's, without its form."""
+        return self.node.op.partition(".")[0].strip("_").lower()
+
+    def text(self, *, is_searched: bool = False) -> Text:
+        """Return a kernel for this node, perhaps one that is worth a search."""
+        return Text(self.making, self.name, is_searched=is_searched)
 
     def map(
         self, template: str, *values: Value, dtype: str = "", inside: str = "", result: str = ""
@@ -194,12 +199,18 @@ class Applied:
         expression = cast(Term(form(terms), inside), dtype).text
         result = self.making.fresh(dtype, shape).ordered(order)
         if result.count:
-            name, output = self.node.op.lower(), self._passed(result, len(shape), order)
-            self.making.steps.append(Pointwise(name, tuple(inputs), output, expression))
+            output = self._passed(result, len(shape), order)
+            self.making.steps.append(Pointwise(self.name, tuple(inputs), output, expression))
         return result
 
     def _passed(self, value: Value, rank: int, order: tuple[int, ...]) -> Passed:
         """Return a value as a step reads it: with so many axes in such an order, or where that is none, its own."""
+        if value.is_part or (self.making.views and value.tensor and value.order != order):
+            more = rank - value.rank if order else 0
+            shape, strides = (1,) * more + value.shape, (0,) * more + value.walk
+            return replace(
+                self.making.look(value), shape=permuted(shape, order), strides=permuted(strides, order)
+            )
         if not order:
             return self.making.passed(self.making.plain(value))
         whole = value if value.rank == rank else self.making.plain(value)

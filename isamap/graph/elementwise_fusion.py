@@ -12,10 +12,22 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import prod
 
 from isamap.graph.making import axes_of, nest
 from isamap.graph.model_program import Move, Passed, Step
-from isamap.graph.pending import PLACE, Border, Pointwise, Written, call_of, placed, written
+from isamap.graph.pending import (
+    PLACE,
+    Border,
+    Pointwise,
+    Written,
+    call_of,
+    declaration,
+    element_of,
+    over,
+    placed,
+    written,
+)
 from isamap.ir import DTYPES
 
 Open = Move | Written | Pointwise
@@ -28,8 +40,14 @@ MOST_REPEATED = 120
 """Characters of all copies of an expression that stands in several places of another."""
 
 
-def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
-    """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller."""
+def fused(
+    steps: Sequence[Open], results: set[str], *, freely: bool = False
+) -> tuple[list[Step], dict[str, str]]:
+    """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller.
+
+    Where this is done `freely`, an operation also goes behind a kernel whose result others read, too, and where
+    it sees a result in other sizes.
+    """
     readers = Counter(tensor for step in steps for tensor in {p.tensor for p in reads_of(step)})
     for tensor in results:
         readers[tensor] += 1
@@ -38,13 +56,16 @@ def fused(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[st
     for step in steps:
         current = step
         if isinstance(current, Pointwise):
-            current = _with_producers(current, made, found, readers)
+            current = _with_producers(current, made, found, readers, freely)
         for passed in writes_of(current):
             made[passed.tensor] = len(found)
         found.append(current)
     for number, step in enumerate(found):  # once they are as few as may be: each is a statement
         if isinstance(step, Pointwise):
-            found[number] = _behind(step, made, found, readers)
+            place, kernel = _behind(step, number, made, found, readers, freely)
+            found[number] = None
+            found[place] = kernel
+            made[step.output.tensor] = place
     return finished([step for step in found if step is not None], results)
 
 
@@ -80,7 +101,11 @@ def writes_of(step: Open) -> Sequence[Passed]:
 
 
 def _with_producers(
-    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str]
+    step: Pointwise,
+    made: Mapping[str, int],
+    found: list[Open | None],
+    readers: Counter[str],
+    freely: bool,
 ) -> Pointwise:
     """With the expressions of inputs in their places, as far as only this one reads them."""
     inputs: list[Passed] = []
@@ -89,8 +114,10 @@ def _with_producers(
     names = [step.name]
     places = Counter(int(n) for n in PLACE.findall(step.expression))
     size = len(step.expression)
-    for number, passed in enumerate(step.inputs):
-        producer = found[made[passed.tensor]] if passed.tensor in made else None
+    for number, given in enumerate(step.inputs):
+        passed, producer = given, found[made[given.tensor]] if given.tensor in made else None
+        if freely and isinstance(producer, Pointwise) and not given.is_part:
+            passed, producer = _in_sizes(given, producer, step.output.shape)
         if (
             isinstance(producer, Pointwise)
             and readers[passed.tensor] == 1
@@ -127,26 +154,49 @@ def put_places(inputs: list[Passed], more: Sequence[Passed]) -> list[str]:
     return [f"«{inputs.index(passed)}»" for passed in more]
 
 
+def _in_sizes(passed: Passed, producer: Pointwise, sizes: tuple[int, ...]) -> tuple[Passed, Pointwise]:
+    """Return an operation, and its result, in the sizes in which all its elements are read, where it has these."""
+    if prod(passed.shape) == prod(sizes) and (made := over(producer, sizes)) is not None:
+        return made.output, made
+    return passed, producer
+
+
 def _behind(
-    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str]
-) -> Written | Pointwise:
-    """Behind the statements of a kernel whose only result only this one reads."""
+    step: Pointwise,
+    number: int,
+    made: Mapping[str, int],
+    found: list[Open | None],
+    readers: Counter[str],
+    freely: bool,
+) -> tuple[int, Written | Pointwise]:
+    """Behind the statements of a kernel whose only result only this one reads, and at whose place."""
     for passed in step.inputs:
         place = made.get(passed.tensor)
         kernel = found[place] if place is not None else None
-        if (
-            isinstance(kernel, Written)
-            and len(kernel.writes) == 1
-            and readers[passed.tensor] == 1
-            and real_sizes(passed.shape)
-            == real_sizes(step.output.shape)
-            == real_sizes(*(p.shape for p in kernel.writes.values()))
-            and len(kernel.statements) < MOST_STATEMENTS
-        ):
-            assert place is not None
+        if place is None or passed.is_part or kernel is None or isinstance(kernel, Move):
+            continue
+        if freely and isinstance(kernel, Pointwise):
+            kernel = written(kernel)
+        if isinstance(kernel, Pointwise) or len(kernel.statements) >= MOST_STATEMENTS:
+            continue
+        result = next(p for p in kernel.writes.values() if p.tensor == passed.tensor)
+        is_alone = readers[passed.tensor] == 1 and len(kernel.writes) == 1
+        if is_alone and real_sizes(passed.shape) == real_sizes(step.output.shape) == real_sizes(result.shape):
             found[place] = None
-            return joined(kernel, step, passed.tensor)
-    return step
+            return number, joined(kernel, step, passed.tensor)
+        if freely and prod(step.output.shape) == prod(result.shape):
+            others = [p for p in step.inputs if p.tensor != passed.tensor]
+            is_ready = all(made.get(p.tensor, -1) < place for p in others)
+            there = over(step, result.shape)
+            if there is None or not is_ready or any(p.is_part for p in _of(there, passed.tensor)):
+                continue
+            readers[passed.tensor] -= 1
+            return place, joined(kernel, there, passed.tensor, keeps=readers[passed.tensor] > 0)
+    return number, step
+
+
+def _of(step: Pointwise, tensor: str) -> list[Passed]:
+    return [passed for passed in step.inputs if passed.tensor == tensor]
 
 
 def real_sizes(shape: Sequence[int]) -> list[int]:
@@ -159,10 +209,13 @@ def free_name(reads: Mapping[str, Passed]) -> str:
     return next(name for n in range(len(reads) + 1) if (name := f"a{n}") not in reads)
 
 
-def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
-    """Return one kernel of both: what was the result of the first is kept inside."""
-    ((inner, result),) = kernel.writes.items()
-    declared = [line.replace(f"out {inner}:", f"temp {inner}:", 1) for line in kernel.declared]
+def joined(kernel: Written, step: Pointwise, tensor: str, *, keeps: bool = False) -> Written:
+    """Return one kernel of both: what the second reads of the first is kept inside, or a result as well."""
+    inner, result = next((name, p) for name, p in kernel.writes.items() if p.tensor == tensor)
+    kept = {name: p for name, p in kernel.writes.items() if keeps or name != inner}
+    declared = [
+        line if keeps else line.replace(f"out {inner}:", f"temp {inner}:", 1) for line in kernel.declared
+    ]
     reads = dict(kernel.reads)
     at, loops = axes_of(step.output.shape)
     real = iter([name for name in at if name != "0"])
@@ -173,20 +226,20 @@ def joined(kernel: Written, step: Pointwise, tensor: str) -> Written:
             elements.append(inside)
             continue
         name = free_name(reads)
-        reads[name] = passed
-        declared.append(f"in {name}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];")
-        index = at[len(at) - len(passed.shape) :]
-        there = [i if size != 1 else "0" for i, size in zip(index, passed.shape, strict=True)]
-        elements.append(f"{name}[{', '.join(there or ['0'])}]")
+        element, reads[name] = element_of(name, passed, at[len(at) - len(passed.shape) :])
+        declared.append(declaration("in", name, reads[name]))
+        elements.append(element)
     output = f"y{sum(line.startswith(('out ', 'temp y')) for line in declared)}"
-    declared.append(f"out {output}: {step.output.dtype}[{', '.join(map(str, step.output.shape)) or '1'}];")
+    declared.append(declaration("out", output, step.output))
     target = f"{output}[{', '.join(at or ['0'])}]"
     head = ", ".join(f"{name} in {size}" for name, size in loops.items())
     statement = f"{target} = {placed(step.expression, elements)};"
     statements = (*kernel.statements, f"for {head} {{ {statement} }}" if loops else statement)
     name = f"{kernel.name}_{step.name}"
-    written = {output: step.output}
-    return Written(name, kernel.definitions, tuple(declared), statements, reads, written, kernel.borders)
+    written = {**kept, output: step.output}
+    return replace(
+        kernel, name=name, declared=tuple(declared), statements=statements, reads=reads, writes=written
+    )
 
 
 # Borders written with an image that one kernel reads beyond its edges: nothing is copied for them.

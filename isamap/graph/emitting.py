@@ -8,7 +8,7 @@ Each kernel is a file of its own, as `isamap compile` writes it; `mlp_run` calls
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from isamap.graph.graph_file import weights_of
 from isamap.graph.model_program import Call, Move, Passed, Port, Program
 from isamap.graph.pitches import apart_bytes
 from isamap.graph.planning import LINE_BYTES, Plan
+from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.machine import Machine
 from isamap.machine.allowed import told
@@ -320,7 +321,10 @@ class _Writer:
         ]
 
     def place(self, passed: Passed) -> str:
-        """Return the address of a tensor in C."""
+        """Return the address of a tensor in C, or of the first element that is seen of it."""
+        if passed.offset:
+            first = size_bytes(passed.dtype, ()) * passed.offset
+            return f"((const char *){self.place(replace(passed, offset=0))} + {first})"
         for ports, members, struct in (
             (self.program.inputs, self.inputs, "inputs"),
             (self.program.outputs, self.outputs, "outputs"),

@@ -21,13 +21,14 @@ class Signature:
     """An input or a result: its name, its type, and its sizes, a name where one is open.
 
     The type is "" for what no kernel computes with, and `said` how the file calls it. Of unknown rank, the
-    sizes are None.
+    sizes are None. Without strides, it is dense. Units: elements.
     """
 
     name: str
     dtype: str
     sizes: tuple[int | str, ...] | None
     said: str = ""
+    strides: tuple[int, ...] = ()
 
     def contradicts(self, dtype: str, shape: tuple[int, ...] | None = None) -> str:
         """Return how a value of this type and these sizes is not as was said; "" where it is."""
@@ -111,13 +112,15 @@ class Function:
 class Model:
     """A graph, the versions of the sets of operators that it is written in, and functions of its own.
 
-    Nodes of a graph that others wrote are compared with what ONNX says of their operators.
+    Nodes of a graph that others wrote are compared with what ONNX says of their operators. With `has_views`,
+    elements that are only named anew are read where they lie.
     """
 
     graph: Graph
     opsets: Mapping[str, int]
     functions: Mapping[tuple[str, str], Function]
     is_foreign: bool = False
+    has_views: bool = False
 
 
 def names_read(graph: Graph) -> Iterator[str]:

@@ -16,7 +16,7 @@ from isamap.graph.folding import Room
 from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
 from isamap.graph.lowering import Lowering, Taken, known_names
 from isamap.graph.making import Making, Value
-from isamap.graph.model_program import Passed, Port, Program
+from isamap.graph.model_program import Port, Program
 from isamap.graph.model_program import reads_of as program_reads
 from isamap.graph.model_program import writes_of as program_writes
 from isamap.graph.node_scope import Names, Scope
@@ -96,14 +96,16 @@ def lower_model(
         opsets = {RUNTIMES: 1, OWN: 1, **opsets}
     names: Names = known_names(graph.constants)
     ports: list[Port] = []
+    making = Making(views=model.has_views)
     for port in model.graph.inputs:
         if port.name in constants:
             names[port.name] = Value.of(_of_type(port, constants[port.name], sizes))
             continue
         shape = _sizes_of(port, sizes)
-        names[port.name] = Value(port.dtype, shape, f"i{len(ports)}")
-        ports.append(Port(port.name, Passed(f"i{len(ports)}", port.dtype, shape)))
-    lowering = Lowering(model, Room.of(model))
+        value = lying(Value(port.dtype, shape, f"i{len(ports)}"), port.strides)
+        names[port.name] = value
+        ports.append(Port(port.name, making.look(value)))
+    lowering = Lowering(model, Room.of(model), making)
     lowering.run(graph, Scope(names, opsets))
     lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "integers") for node in parts]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
@@ -122,9 +124,10 @@ def lower_model(
     program, trace = None, Trace({}, {}, {})
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
-        results, findings = _own_results(found, lowering.making)
+        orders = {port.name: order_of(port.strides) for port in model.graph.outputs}
+        results, findings = _own_results(found, orders, making)
         if not findings:
-            program = _program(_spelled(name), ports, results, lowering.making, fuse)
+            program = _program(_spelled(name), ports, results, making, fuse)
             trace = _trace(program, lowering, {n: v for n, v in names.items() if v is not None})
     return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program, trace)
 
@@ -152,24 +155,45 @@ def _trace(program: Program, lowering: Lowering, values: Mapping[str, Value]) ->
     return Trace({tensor: tuple(nodes) for tensor, nodes in origins.items()}, values, borders)
 
 
-def _own_results(found: Mapping[str, Value], making: Making) -> tuple[list[Port], list[Diagnostic]]:
-    """Give each result a tensor of its own, in the order of its axes; the results that no step can write."""
-    written = {passed.tensor for step in making.steps for passed in writes_of(step)}
+def lying(value: Value, strides: tuple[int, ...]) -> Value:
+    """Return a whole tensor as it lies with such strides, or by its sizes where there are none."""
+    if not strides:
+        return value
+    turned = value.ordered(order_of(strides))
+    real = zip(value.shape, turned.walk, strides, strict=True)
+    if all(size == 1 or own == stride for size, own, stride in real):
+        return turned
+    return value.seen(
+        value.shape, [s if size != 1 else 0 for size, s in zip(value.shape, strides, strict=True)]
+    )
+
+
+def order_of(strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes as they lie in memory, the outermost first."""
+    return tuple(sorted(range(len(strides)), key=lambda n: -strides[n]))
+
+
+def _own_results(
+    found: Mapping[str, Value], orders: Mapping[str, tuple[int, ...]], making: Making
+) -> tuple[list[Port], list[Diagnostic]]:
+    """Give each result a tensor of its own, its axes in such an order; the results that no step can write."""
     outputs: list[Port] = []
     findings: list[Diagnostic] = []
     for name, result in found.items():
         try:
-            value = making.plain(result)
+            value = making.laid(result, orders[name])
+            written = {passed.tensor for step in making.steps for passed in writes_of(step)}
             is_own = value.tensor in written and all(p.passed.tensor != value.tensor for p in outputs)
             if not is_own:
-                copy = making.fresh(value.dtype, value.shape)
+                copy = making.fresh(value.dtype, value.shape).ordered(value.order)
+                value, copy = value.flat, copy.flat
                 making.move("copy", (value,), (copy,), size_bytes(value.dtype, value.shape))
                 value = copy
         except NotTaken as reason:
             said = f"no step can write the result `{name}` of the model: {reason}"
             findings.append(Diagnostic("onnx-node", said, help="make the sizes of its inputs smaller"))
             continue
-        outputs.append(Port(name, Passed(value.tensor, value.dtype, value.shape)))
+        outputs.append(Port(name, making.passed(value)))
     return outputs, findings
 
 

@@ -24,7 +24,16 @@ from isamap.graph.elementwise_fusion import (
     writes_of,
 )
 from isamap.graph.model_program import Move, Passed
-from isamap.graph.pending import PLACE, Pointwise, Written, placed, written
+from isamap.graph.pending import (
+    PLACE,
+    Pointwise,
+    Written,
+    declaration,
+    element_of,
+    laid_out,
+    placed,
+    written,
+)
 from isamap.plan.graphs import GraphNode
 
 
@@ -164,16 +173,20 @@ def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
     declared = [line for line in kernel.declared if not re.match(rf"[a-z]+ {name}:", line)]
     names: list[str] = []
     for passed in step.inputs:
-        known = next((n for n, p in reads.items() if p == passed and n not in kernel.borders), None)
+        _, taken = laid_out(passed)
+        known = next((n for n, p in reads.items() if p == taken and n not in kernel.borders), None)
         if known is None:
             known = free_name({**reads, **kernel.reads})
-            reads[known] = passed
-            declared.append(f"in {known}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];")
+            reads[known] = taken
+            declared.append(declaration("in", known, taken))
         names.append(known)
 
     def element(access: re.Match[str]) -> str:
         index = access[1].split(", ") if step.output.shape else []
-        elements = [_element(n, p.shape, index) for n, p in zip(names, step.inputs, strict=True)]
+        elements = [
+            element_of(n, p, index[len(index) - len(p.shape) :])[0]
+            for n, p in zip(names, step.inputs, strict=True)
+        ]
         return f"({placed(step.expression, elements)})"
 
     statements = tuple(pattern.sub(element, text) for text in kernel.statements)
@@ -186,13 +199,6 @@ def _inlined(kernel: Written, name: str, step: Pointwise) -> Written:
         statements=statements,
         reads=reads,
     )
-
-
-def _element(name: str, shape: Sequence[int], index: Sequence[str]) -> str:
-    """Return an element of an input that is repeated to the sizes that such an index goes over."""
-    own = index[len(index) - len(shape) :]
-    there = [i if size != 1 else "0" for i, size in zip(own, shape, strict=True)]
-    return f"{name}[{', '.join(there or ['0'])}]"
 
 
 def as_kernel(step: Written | Pointwise) -> Written:

@@ -17,7 +17,8 @@ import numpy as np
 from isamap.graph.graph import Array
 from isamap.graph.model_program import Move, Passed
 from isamap.graph.moves import is_sound
-from isamap.graph.pending import Border, Pointwise, Written
+from isamap.graph.patterns import reshaped
+from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import stored, type_of
 
@@ -38,7 +39,8 @@ class Value:
     """The value on an edge of the graph: a tensor of the program, or an array that is known before it runs.
 
     The type is "" for one that no kernel computes with. `tensor` is "" if only the array exists. `order`
-    are the axes as they lie in memory, the outermost first; () if that is the order of the sizes.
+    are the axes as they lie in memory, the outermost first; () if that is the order of the sizes. A part of
+    a tensor, or one whose elements are repeated, has strides instead, and an offset. Units: elements.
     """
 
     dtype: str
@@ -46,6 +48,8 @@ class Value:
     tensor: str = ""
     known: Array | None = None
     order: Shape = ()
+    strides: Shape | None = None
+    offset: int = 0
 
     @staticmethod
     def of(array: Array) -> Value:
@@ -66,6 +70,23 @@ class Value:
         """The sizes in the order in which the axes lie in memory."""
         return permuted(self.shape, self.order)
 
+    @property
+    def is_part(self) -> bool:
+        """Return whether it has strides of its own."""
+        return self.strides is not None
+
+    @property
+    def walk(self) -> Shape:
+        """The distance between neighbours along each axis. Units: elements."""
+        if self.strides is not None:
+            return self.strides
+        apart = dict(zip(self.order or range(self.rank), dense(self.lying), strict=True))
+        return tuple(apart[n] for n in range(self.rank))
+
+    def seen(self, shape: Sequence[int], strides: Sequence[int], more: int = 0) -> Value:
+        """Return another look at the memory of a tensor: `more` elements behind the first of this one."""
+        return replace(self, shape=tuple(shape), strides=tuple(strides), offset=self.offset + more, order=())
+
     def ordered(self, order: Shape) -> Value:
         """Return the same memory, taken for axes in that order."""
         return replace(self, order=() if is_in_place(self.shape, order) else order)
@@ -79,9 +100,14 @@ class Value:
     def shaped(self, shape: Sequence[int]) -> Value:
         """Return the same elements, in the same order, under other sizes. Raises: OutOfOrder."""
         found = tuple(int(size) for size in shape)
+        assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
+        if self.strides is not None:
+            strides = reshaped(self.shape, self.strides, found)
+            if strides is None:
+                raise OutOfOrder
+            return replace(self, shape=found, strides=strides)
         if self.order and found != self.shape:
             raise OutOfOrder
-        assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
         known = self.known.reshape(found) if self.known is not None else None
         return replace(self, shape=found, known=known)
 
@@ -105,16 +131,18 @@ def is_in_place(shape: Shape, order: Shape) -> bool:
 class Making:
     """Steps so far, whose kernels are still open, and constants by name.
 
-    `moved` are values that were put into another order, with the step that did.
+    `moved` are values that were put into another order, with the step that did. With `views`, operators that
+    only name elements anew are no steps: what reads their results reads the tensor with other strides.
     """
 
     steps: list[Move | Written | Pointwise] = field(default_factory=list[Move | Written | Pointwise])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     tensors: int = 0
     numbers: int = 0
-    moved: dict[tuple[str, Shape, Shape, Shape], tuple[Value, int]] = field(
-        default_factory=dict["tuple[str, Shape, Shape, Shape]", "tuple[Value, int]"]
+    moved: dict[tuple[Shape, Shape, Passed], tuple[Value, int]] = field(
+        default_factory=dict["tuple[Shape, Shape, Passed]", "tuple[Value, int]"]
     )
+    views: bool = False
 
     def mark(self) -> int:
         """Return where the program stands, to come back to."""
@@ -133,9 +161,9 @@ class Making:
         """Return the value with its axes in memory in that order: by a step, where elements have to move."""
         if value.known is not None and not value.tensor:
             return value.ordered(order)
-        if _real(value.shape, value.order) == _real(value.shape, order):
+        if not value.is_part and _real(value.shape, value.order) == _real(value.shape, order):
             return value.ordered(order)
-        key = value.tensor, value.shape, value.order, order
+        key = value.shape, order, self.look(value)
         if key not in self.moved:
             text = Text(self, "transpose")
             y = text.write(value.dtype, value.shape, order)
@@ -162,6 +190,8 @@ class Making:
         """Return a value as a step reads it; what is known becomes a constant of the program."""
         if not value.dtype:
             raise NotTaken("no kernel computes with a tensor of this type")
+        if value.is_part:
+            return laid_out(self.look(value))[1]
         flat = value.flat
         if flat.tensor:
             return Passed(flat.tensor, flat.dtype, flat.shape)
@@ -170,6 +200,11 @@ class Making:
         name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
         self.constants.setdefault(name, array.reshape(-1))
         return Passed(name, flat.dtype, flat.shape)
+
+    def look(self, value: Value) -> Passed:
+        """Return a value in memory by its axes as its sizes name them."""
+        is_plain = not value.is_part and not value.order
+        return Passed(value.tensor, value.dtype, value.shape, None if is_plain else value.walk, value.offset)
 
     def move(self, function: str, reads: Sequence[Value], writes: Sequence[Value], *numbers: int) -> None:
         """Append a step that moves elements from or to positions that data determines."""
@@ -190,13 +225,16 @@ def _check_size(shape: Sequence[int]) -> None:
 class Operand:
     """An array of a kernel in the making, by name. Of no dimension, it is one of one element.
 
-    Sizes and indices are by axis; `order` are the axes as they lie in memory.
+    Sizes and indices are by axis; `order` are the axes as they lie in memory. A part of a tensor has some of
+    them only, `axes`, and perhaps one of one element behind the last, as neighbours lie apart.
     """
 
     name: str
     dtype: str
     shape: Shape
     order: Shape = ()
+    axes: Shape | None = None
+    is_apart: bool = False
 
     def at(self, index: Sequence[str]) -> str:
         """Return the element at such indices, which are 0 along axes of one element."""
@@ -204,6 +242,8 @@ class Operand:
         return f"{self.name}[{', '.join(self._lying(there) or ['0'])}]"
 
     def _lying(self, index: Sequence[str]) -> list[str]:
+        if self.axes is not None:
+            return [*(index[n] for n in self.axes), *(["0"] if self.is_apart else [])]
         return [index[n] for n in self.order] if self.order else list(index)
 
     def loops(self, names: Sequence[str]) -> dict[str, int]:
@@ -216,19 +256,22 @@ class Operand:
         return Term(self.at(index), self.dtype)
 
     def filled(self, index: Sequence[str], fill: str) -> str:
-        """Return the element, or `fill` where it lies outside."""
+        """Return the element, or `fill` where it lies outside. Raises: OutOfOrder for a tensor that is repeated."""
+        if self.axes is not None and len(self.axes) < len(self.shape):
+            raise OutOfOrder
         return f"({self.name}[{', '.join(self._lying(index)) or '0'}] else {fill})"
 
 
 class Text:
     """The text of a kernel in the making, with what it reads and writes."""
 
-    def __init__(self, making: Making, name: str) -> None:
+    def __init__(self, making: Making, name: str, *, is_searched: bool = False) -> None:
         self.making = making
         self.name = name
+        self.is_searched = is_searched
         self._declared: list[str] = []
         self._statements: list[str] = []
-        self._reads: dict[tuple[str, Shape, Shape], tuple[Operand, Passed]] = {}
+        self._reads: dict[tuple[Passed, Shape, Shape | None], tuple[Operand, Passed]] = {}
         self._writes: list[tuple[Operand, Value]] = []
         self._temporaries = 0
         self._definitions = ""
@@ -241,9 +284,14 @@ class Text:
     def read(self, value: Value, more: str = "") -> Operand:
         """Return an array to be read; `more` ends its declaration."""
         passed = self.making.passed(value)
-        key = passed.tensor, passed.shape, value.order
+        key = passed, value.order, value.strides
         if key not in self._reads:
-            made = self._declare("in", f"a{len(self._reads)}", value.dtype, value.shape, value.order, more)
+            made = self._declare(
+                "in", f"a{len(self._reads)}", value.dtype, value.shape, value.order, passed, more
+            )
+            if value.is_part:
+                axes, _ = laid_out(self.making.look(value))
+                made = replace(made, axes=axes, is_apart=len(passed.shape) > len(axes))
             self._reads[key] = made, passed
         return self._reads[key][0]
 
@@ -261,14 +309,23 @@ class Text:
         return self._declare("temp", f"s{self._temporaries - 1}", dtype, tuple(shape), order)
 
     def _declare(
-        self, role: str, name: str, dtype: str, shape: Shape, order: Shape = (), more: str = ""
+        self,
+        role: str,
+        name: str,
+        dtype: str,
+        shape: Shape,
+        order: Shape = (),
+        passed: Passed | None = None,
+        more: str = "",
     ) -> Operand:
-        lying = permuted(shape, order)
+        lying = permuted(shape, order) if passed is None else passed.shape
         self._declared.append(f"{role} {name}: {dtype}[{', '.join(map(str, lying)) or '1'}]{more};")
         return Operand(name, dtype, shape, order)
 
     def border(self, operand: Operand, widths: Sequence[tuple[int, int]], fill: str) -> None:
         """Note how far an operand is read beyond its edges, by axis, and the number that it counts as there."""
+        if operand.axes is not None:
+            return
         axes = operand.order or range(len(operand.shape))
         self._borders[operand.name] = Border(tuple(widths[n] for n in axes), fill)
 
@@ -304,6 +361,7 @@ class Text:
                 reads,
                 writes,
                 self._borders,
+                self.is_searched,
             )
         )
 

@@ -43,6 +43,7 @@ from isamap.run.runner import Packer, compile_packers_together, pack_in_process
 from isamap.run.toolchain import COMPILERS, MODEL_FLAGS, build, build_pool, find_compiler
 from isamap.run.worker import ThreadPool, ask_permission, load_library
 from isamap.source import Diagnostic, IsamapError, NoMapping, Source, UsageProblem
+from isamap.source.cache import digest
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit, reads, statements
 
@@ -55,7 +56,7 @@ SOURCE = "kernel"
 
 @dataclass(frozen=True, slots=True)
 class How:
-    """Options for compiling the kernels of a model."""
+    """Options for compiling the kernels of a model; without a heuristic, those worth a search get one."""
 
     machine: str = "host"
     heuristic: str = "greedy"
@@ -145,11 +146,13 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
     machine, model = _machine(how, runs=runs)
     here = model or not is_model(machine, missing_features(machine), None)
     packed, profile = packed_of(program) if here else {}, find_profile("default", name)
+    searched = {step.kernel for step in program.steps if isinstance(step, Call) and step.is_searched}
     return [
         Request(
-            Source(SOURCE, text), name, {}, heuristic=how.heuristic, limit_s=how.limit_s, model=model,
-            profile=profile, cache=how.cache, threads=how.threads, packed=packed.get(kernel, ()),
-            transform=form_of(text),
+            Source(SOURCE, text), name, {},
+            heuristic=how.heuristic or ("cpsat" if kernel in searched else "greedy"), limit_s=how.limit_s,
+            model=model, profile=profile, cache=how.cache, threads=how.threads,
+            packed=packed.get(kernel, ()), transform=form_of(text),
         )
         for kernel, text in program.kernels.items()
     ]  # fmt: skip
@@ -397,6 +400,25 @@ def compile_whole(
     library = compile_program_of(program, how, runs=True, apart=apart, watched=watched)
     warnings += library.dealt.plan.warnings if library.dealt else ()
     return CompiledModel(library, max(how.threads, how.devices), warnings)
+
+
+def program_key(program: Program, how: How) -> str:
+    """Return the sha256 of all that the kernels of a program depend on. Raises: IsamapError of every kind."""
+    return digest(*(key_of(request) or "" for request in _requests(program, how, runs=True)))
+
+
+def kernels_refused(program: Program, how: How) -> dict[str, str]:
+    """Return why a machine performs no kernel, by the first tensor that the kernel writes."""
+    found: dict[str, str] = {}
+    for kernel, text in program.kernels.items():
+        steps = tuple(step for step in program.steps if isinstance(step, Call) and step.kernel == kernel)
+        try:
+            (request,) = _requests(replace(program, kernels={kernel: text}, steps=steps), how, runs=True)
+            _compiled(request)
+        except IsamapError as error:
+            firsts = [next(iter(step.writes.values())).tensor for step in steps]
+            found |= dict.fromkeys(firsts, error.diagnostics[0].message)
+    return found
 
 
 def refuse_both(how: How) -> None:

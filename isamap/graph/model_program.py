@@ -17,20 +17,31 @@ from isamap.graph.graph import Array
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A tensor as a step sees it: row-major."""
+    """A tensor as a step sees it: row-major, or with such strides from an offset on. Units: elements."""
 
     tensor: str
     dtype: str
     shape: tuple[int, ...]
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+
+    @property
+    def is_part(self) -> bool:
+        """Return whether a step sees the tensor otherwise than as a whole in its order."""
+        return self.strides is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a kernel: the tensors that it reads and writes, by operand names."""
+    """A call of a kernel: the tensors that it reads and writes, by operand names.
+
+    Where it `is_searched`, a schedule of it is worth a search.
+    """
 
     kernel: str
     reads: Mapping[str, Passed]
     writes: Mapping[str, Passed]
+    is_searched: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from isamap.graph.model_program import Call, Passed
@@ -32,6 +32,7 @@ class Written:
     """A kernel by its declarations and statements, what it reads and writes by its operands' names.
 
     `borders` are operands that are read beyond their edges, where they count as a fill: `(a0[…] else 0)`.
+    Where it `is_searched`, schedules differ so much that one is searched for.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Written:
     reads: Mapping[str, Passed]
     writes: Mapping[str, Passed]
     borders: Mapping[str, Border] = field(default_factory=dict[str, Border])
+    is_searched: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,47 +61,86 @@ def call_of(kernel: Written) -> tuple[Call, str]:
     digest = hashlib.sha256((kernel.definitions + body).encode()).hexdigest()[:8]
     name = f"{kernel.name[:40].rstrip('_')}_{digest}"
     text = f"{kernel.definitions}kernel {name}() {{\n{body}}}\n"
-    return Call(name, kernel.reads, kernel.writes), text
+    return Call(name, kernel.reads, kernel.writes, kernel.is_searched), text
 
 
 def written(step: Pointwise) -> Written:
     """Return the kernel of an operation on single elements, over the fewest axes by which all can be walked."""
     shape = step.output.shape
-    walks = [broadcast(p.shape, dense(p.shape), shape) for p in (*step.inputs, step.output)]
+    walks = [broadcast(p.shape, walk_of(p), shape) for p in (*step.inputs, step.output)]
     sizes = merged(shape, walks)
     axes = [f"d{n}" for n in range(len(sizes))]
     declared: list[str] = []
     reads: dict[str, Passed] = {}
     elements: list[str] = []
     for number, passed in enumerate(step.inputs):
-        walk = reshaped(shape, walks[number], sizes)
+        name, walk = f"a{number}", reshaped(shape, walks[number], sizes)
         assert walk is not None, "all walks are possible by these axes"
-        element, kept = _element(f"a{number}", axes, sizes, walk)
-        declared.append(f"in a{number}: {passed.dtype}[{kept}];")
-        reads[f"a{number}"] = passed
+        kept = [n for n, stride in enumerate(walk) if stride]
+        known = replace(passed, shape=tuple(sizes[n] for n in kept) or (1,))
+        if passed.is_part:
+            known = replace(known, strides=tuple(walk[n] for n in kept) or (1,))
+        element, reads[name] = element_of(name, known, [axes[n] for n in kept] or ["0"])
+        declared.append(declaration("in", name, reads[name]))
         elements.append(element)
-    target, kept = _element("y0", axes, sizes, tuple(1 for _ in sizes))
-    declared.append(f"out y0: {step.output.dtype}[{kept}];")
+    target, output = element_of("y0", replace(step.output, shape=sizes or (1,)), axes or ["0"])
+    declared.append(declaration("out", "y0", output))
     statement = f"{target} = {placed(step.expression, elements)};"
-    loops = dict(zip(axes, sizes, strict=True))
-    nested = _nest(loops, statement)
-    reads = {
-        n: Passed(p.tensor, p.dtype, _declared(d)) for (n, p), d in zip(reads.items(), declared, strict=False)
-    }
-    writes = {"y0": Passed(step.output.tensor, step.output.dtype, _declared(declared[-1]))}
-    return Written(step.name, "", tuple(declared), (nested,), reads, writes)
+    nested = _nest(dict(zip(axes, sizes, strict=True)), statement)
+    return Written(step.name, "", tuple(declared), (nested,), reads, {"y0": output})
 
 
-def _declared(line: str) -> tuple[int, ...]:
-    """Return the sizes in a declaration."""
-    return tuple(int(size) for size in line.partition("[")[2].rstrip("];").split(", "))
+def over(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
+    """Return the operation with its result in other sizes; None where no walk of these reaches all inputs."""
+    shape, inputs = step.output.shape, list[Passed]()
+    if shape == sizes:
+        return step
+    for passed in step.inputs:
+        walk = reshaped(shape, broadcast(passed.shape, walk_of(passed), shape), sizes)
+        if walk is None:
+            return None
+        kept = tuple(size if stride else 1 for size, stride in zip(sizes, walk, strict=True))
+        there = zip(kept, walk, dense(kept), strict=True)
+        if passed.is_part or any(size != 1 and stride != own for size, stride, own in there):
+            inputs.append(replace(passed, shape=sizes, strides=walk))
+        else:
+            inputs.append(replace(passed, shape=kept))
+    return replace(step, inputs=tuple(inputs), output=replace(step.output, shape=sizes))
 
 
-def _element(name: str, axes: Sequence[str], sizes: Sequence[int], walk: Strides) -> tuple[str, str]:
-    """Return an element of an array that does not move along axes of stride 0, and the array's sizes."""
-    kept = [n for n, stride in enumerate(walk) if stride]
-    index, extents = [axes[n] for n in kept], [str(sizes[n]) for n in kept]
-    return f"{name}[{', '.join(index or ['0'])}]", ", ".join(extents or ["1"])
+def element_of(name: str, passed: Passed, index: Sequence[str]) -> tuple[str, Passed]:
+    """Return an element of a tensor by an index for each axis, and the tensor as a kernel takes it."""
+    axes, taken = laid_out(passed)
+    there = [index[n] if passed.shape[n] != 1 else "0" for n in axes]
+    there += ["0"] * (max(1, len(taken.shape)) - len(there))
+    return f"{name}[{', '.join(there)}]", taken
+
+
+def declaration(role: str, name: str, passed: Passed) -> str:
+    """Return the line that declares an operand of a kernel."""
+    return f"{role} {name}: {passed.dtype}[{', '.join(map(str, passed.shape)) or '1'}];"
+
+
+def laid_out(passed: Passed) -> tuple[tuple[int, ...], Passed]:
+    """Return the axes that a kernel walks of a tensor, the outermost first, and the tensor as it takes it.
+
+    Of one with strides, axes of one element and those along which it is repeated are left out, and an axis of
+    one element is added where neighbours lie apart: those of an operand's last axis do not.
+    """
+    if passed.strides is None:
+        return tuple(range(len(passed.shape))), passed
+    apart = passed.strides
+    real = [n for n, size in enumerate(passed.shape) if size != 1 and apart[n]]
+    axes = tuple(sorted(real, key=lambda n: -apart[n]))
+    sizes, strides = (tuple(of[n] for n in axes) for of in (passed.shape, apart))
+    if strides and strides[-1] != 1:
+        sizes, strides = (*sizes, 1), (*strides, 1)
+    return axes, replace(passed, shape=sizes, strides=strides)
+
+
+def walk_of(passed: Passed) -> Strides:
+    """Return how far neighbours along each axis lie apart. Units: elements."""
+    return dense(passed.shape) if passed.strides is None else passed.strides
 
 
 def _nest(loops: Mapping[str, int], statement: str) -> str:

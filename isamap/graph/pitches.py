@@ -26,7 +26,8 @@ def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
     for step in program.steps:
         for passed in (*reads_of(step), *writes_of(step)):
             row = size_bytes(passed.dtype, passed.shape[-1:]) if len(passed.shape) > 1 else 0
-            seen.setdefault(passed.tensor, set()).add(row if isinstance(step, Call) else 0)
+            is_whole = isinstance(step, Call) and not passed.is_part
+            seen.setdefault(passed.tensor, set()).add(row if is_whole else 0)
     rows = {tensor: min(sizes) for tensor, sizes in seen.items() if len(sizes) == 1 and tensor not in kept}
     apart = {tensor: (row, uncrowding_bytes(row, machine)) for tensor, row in rows.items()}
     return {tensor: row + more for tensor, (row, more) in apart.items() if more}
@@ -40,5 +41,7 @@ def room_bytes(passed: Passed, pitches: Mapping[str, int]) -> int:
 
 def apart_bytes(passed: Passed, axis: int, pitches: Mapping[str, int]) -> int:
     """Return how far elements lie apart that are neighbours along an axis other than the last."""
+    if passed.strides is not None:
+        return size_bytes(passed.dtype, ()) * passed.strides[axis]
     pitch, inner = pitches.get(passed.tensor), passed.shape[axis + 1 :]
     return size_bytes(passed.dtype, inner) if pitch is None else prod(inner[:-1]) * pitch

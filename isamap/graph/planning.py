@@ -50,7 +50,7 @@ def plan(
             if passed.tensor not in outside:
                 begin.setdefault(passed.tensor, first)
                 end[passed.tensor] = behind
-                sizes[passed.tensor] = room_bytes(passed, pitches)
+        sizes |= {p.tensor: room_bytes(p, pitches) for p in writes_of(step)}
     buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
     own = {
         n: needed[step.kernel]

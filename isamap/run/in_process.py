@@ -140,31 +140,6 @@ class InProcess:
             return lambda held=held, owner=self: function(pointer, None, pool)
         return lambda held=held: self._run(pointer, needed)
 
-    def moving(self, arrays: Mapping[str, object], order: Sequence[str]) -> Callable[[Sequence[int]], int]:
-        """Return a call of arrays like these elsewhere: of their addresses in that order it gives the status.
-
-        What lies at the addresses is the caller's word. Raises: UsageProblem when these arrays do not fit.
-        """
-        held, _, needed = self._checked(arrays, None, None)
-        pointers = {
-            f.source: f"f{n}" for n, f in enumerate(self.compiled.interface.fields) if f.kind == "pointer"
-        }
-        members = [pointers[name] for name in order]
-        struct, spare = type(held.arguments), [held.arguments]
-
-        def call(addresses: Sequence[int]) -> int:
-            try:
-                arguments = spare.pop()
-            except IndexError:  # another thread has it
-                arguments = struct.from_buffer_copy(held.arguments)
-            for member, address in zip(members, addresses, strict=True):
-                setattr(arguments, member, address)
-            status = self._run(ctypes.addressof(arguments), needed)
-            spare.append(arguments)
-            return status
-
-        return call
-
     def _checked(
         self,
         arrays: Mapping[str, object],

@@ -9,9 +9,8 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from isamap.torch.kernels import Options
-from isamap.torch.unit_order import Program, make_program
-from isamap.torch.whole import Whole, whole_program
+from isamap.torch.packing import Prepared
+from isamap.torch.segments import Options, Program, make_program
 
 Seen = Callable[[str, Program], None]
 """Is told of each program that is made, and of which kind of graph: "forward", "backward" or "inference"."""
@@ -30,7 +29,7 @@ def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Cal
     common: Any = import_module("torch._dynamo.backends.common")
 
     def compile_whole(module: Any, inputs: Sequence[Any]) -> Any:
-        made: list[Whole] = []
+        made: list[Prepared] = []
         compile_module = common.aot_autograd(
             fw_compiler=_of_kind("forward", options, seen, made),
             bw_compiler=_of_kind("backward", options, seen, made),
@@ -44,15 +43,16 @@ def compiler(options: Options, seen: Seen = lambda _kind, _program: None) -> Cal
 
 
 def _of_kind(
-    kind: str, options: Options, seen: Seen, made: list[Whole]
+    kind: str, options: Options, seen: Seen, made: list[Prepared]
 ) -> Callable[[Any, Sequence[Any]], Any]:
     functorch: Any = import_module("torch._functorch.aot_autograd")
 
     def compile_graph(module: Any, inputs: Sequence[Any]) -> Any:
         if any(_is_open(node) for node in module.graph.nodes):
             return functorch.make_boxed_func(_by_size(module, kind, options, seen))
-        if options.pack and not options.portfolio and kind == "inference":
-            program = whole_program(module.graph, options, made)
+        if options.pack and kind == "inference":
+            made.append(Prepared(module.graph, options))
+            program = made[-1].program
         else:
             program = make_program(module.graph, options)
         seen(kind, program)
@@ -128,15 +128,15 @@ def _decompositions() -> dict[Any, Any]:
 Run = Callable[..., Any]
 
 
-def handed_on(compiled: Run, whole: Whole) -> Run:
+def handed_on(compiled: Run, prepared: Prepared) -> Run:
     """Return the function of AOT, or the program inside of it from the second call on."""
     known: list[bool] = []
 
     def call(*given: Any) -> Any:
         if known:
-            return whole.run(given) if known[0] else compiled(*given)
+            return prepared.run(given) if known[0] else compiled(*given)
         seen: list[tuple[Sequence[Any], Sequence[Any]]] = []
-        with whole.watched(seen):
+        with prepared.watched(seen):
             results = compiled(*given)
         known[:] = [len(seen) == 1 and _same(seen[0][0], given) and _same(seen[0][1], results)]
         return results

@@ -14,8 +14,7 @@ from typing import Any
 
 from isamap.source import Diagnostic, UsageProblem
 from isamap.torch.dynamo_backend import compiler
-from isamap.torch.kernels import Options
-from isamap.torch.unit_order import Program, Ran
+from isamap.torch.segments import Options, Program, Ran
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +22,7 @@ class Explanation:
     """The nodes of all graphs of a model, in order; printed, it is a table."""
 
     graphs: tuple[tuple[str, tuple[Ran, ...]], ...]
-    """By kind of graph the nodes; the kind says why kernels are not one library where one was asked for."""
+    """By kind of graph the nodes."""
 
     @property
     def nodes(self) -> tuple[Ran, ...]:
@@ -83,6 +82,6 @@ def explain(
 
 
 def _titled(kind: str, program: Program) -> str:
-    """Return a kind of graph, and why its kernels are called one by one."""
-    why = program.why_apart()
-    return f"{kind}, kernels called one by one as {why}" if why else kind
+    """Return a kind of graph, and what is unusual of its program."""
+    remark = program.remark()
+    return f"{kind}, {remark}" if remark else kind

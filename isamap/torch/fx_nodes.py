@@ -10,9 +10,19 @@ from math import prod
 from typing import Any
 
 from isamap.graph.terms import NotTaken
-from isamap.torch.anchors import ANCHORS, SEVERAL
-from isamap.torch.node_types import TYPES
-from isamap.torch.pointwise import is_pointwise, terms_of
+
+TYPES = {
+    "torch.float32": "f32",
+    "torch.float64": "f64",
+    "torch.bfloat16": "bf16",
+    "torch.int64": "i64",
+    "torch.int32": "i32",
+    "torch.int16": "i16",
+    "torch.int8": "i8",
+    "torch.uint8": "u8",
+    "torch.bool": "bool",
+}
+"""Types of torch that kernels compute with, and what they are called here."""
 
 RESHAPES = frozenset(
     f"{name}.default"
@@ -42,11 +52,6 @@ def is_result(node: Any) -> bool:
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
 
 
-def is_anchor(node: Any) -> bool:
-    """Return whether a node comes first in a kernel."""
-    return name_of(node) in ANCHORS or name_of(node) in SEVERAL
-
-
 def seen_through(node: Any) -> Any:
     """Return the node whose memory a chain of views looks at."""
     while is_view(node):
@@ -54,11 +59,10 @@ def seen_through(node: Any) -> Any:
     return node
 
 
-def base_of(node: Any) -> Any:
-    """Return the node whose elements, in the same order, a chain of reshapes names."""
-    while name_of(node) in RESHAPES:
-        node = node.args[0]
-    return node
+def first_of(node: Any) -> Any:
+    """Return what is known of the result of a node, or of the first of several that are there."""
+    value: Any = node.meta["val"]
+    return next(v for v in value if v is not None) if type(value) in (tuple, list) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,39 +104,6 @@ def _overlaps(sizes: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return True
         reach += (size - 1) * stride
     return False
-
-
-def refusal(node: Any) -> str | None:
-    """Why no kernel performs a node; None where one may."""
-    name = name_of(node)
-    try:
-        if is_pointwise(name):
-            terms = terms_of(node, name)
-            if not any(hasattr(term, "meta") for term in terms):
-                raise NotTaken("a number where a tensor is expected")
-            for term in terms:
-                if hasattr(term, "meta"):
-                    lying(term)
-                elif not isinstance(term, int | float):
-                    raise NotTaken(f"the argument {term}")
-            lying(node)
-        elif is_anchor(node):
-            for term in node.all_input_nodes:
-                lying(term)
-            for result in _results(node):
-                lying(result)
-        else:
-            return "it has no kernel here"
-    except NotTaken as reason:
-        return str(reason)
-    return None
-
-
-def _results(node: Any) -> list[Any]:
-    """Return the node, or what takes its results."""
-    return (
-        [node] if not isinstance(node.meta["val"], tuple | list) else [u for u in node.users if is_result(u)]
-    )
 
 
 def promoted(terms: list[Any]) -> str:

@@ -5,38 +5,60 @@ hardtanh.default(c, 0, 6)      Clip(c, low, high)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-from isamap.graph.graph import Array, Attribute, Node
-from isamap.graph.terms import NotTaken
+from isamap.graph.graph import Array, Node
+from isamap.graph.operators.aten import POINTWISE, count_of, options_of
+from isamap.graph.terms import NotTaken, wide
 from isamap.graph.types import NUMBERS
-from isamap.ir import DTYPES, OPS
-from isamap.torch.convolution_kernels import for_each_axis
-from isamap.torch.fx_nodes import RESHAPES, is_result, lying, name_of
-from isamap.torch.node_types import first_of
+from isamap.ir import DTYPES
+from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, lying, name_of, promoted
 
 FLOATS = frozenset(("bf16", "f32", "f64"))
 
 
 @dataclass(slots=True)
 class Translation:
-    """A model in the making, and the tensors that are known before it runs."""
+    """The operators of a segment in the making, and the tensors that are known before it runs.
+
+    `inputs` are the nodes that the segment reads, by name; `sources` say of which node an operator is a part.
+    Nodes in `refused` have no operator here, nor have views in `unseen`, with the reason.
+    """
 
     known: Mapping[Any, Any]
+    refused: Container[Any] = ()
     nodes: list[Node] = field(default_factory=list[Node])
     constants: dict[str, Array] = field(default_factory=dict[str, Array])
     names: dict[Any, str] = field(default_factory=dict[Any, str])
+    inputs: dict[Any, str] = field(default_factory=dict[Any, str])
+    sources: dict[Node, Any] = field(default_factory=dict[Node, Any])
+    unseen: dict[Any, str] = field(default_factory=dict[Any, str])
 
     def name(self, node: Any) -> str:
-        """Return the name of a node's value."""
-        if node in self.known and node.name not in self.constants:
-            self.constants[node.name] = array_of(self.known[node])
-        return self.names.get(node, str(node.name))
+        """Return the name of a node's value: a view is translated where it is asked for."""
+        if node in self.names:
+            return self.names[node]
+        if node in self.known:
+            if node.name not in self.constants:
+                self.constants[node.name] = array_of(self.known[node])
+            return str(node.name)
+        if node not in self.refused and (is_view(node) or (is_result(node) and node.args[0] in self.names)):
+            mark = len(self.nodes)
+            try:
+                translate(self, node)
+            except NotTaken as reason:
+                self.unseen[node] = str(reason)
+                del self.nodes[mark:]
+            else:
+                return self.names[node]
+        lying(node)
+        self.inputs[node] = self.names[node] = str(node.name)
+        return self.names[node]
 
     def constant(self, array: Array) -> str:
         """Return the name of an array."""
@@ -62,20 +84,88 @@ class Translation:
             raise NotTaken(f"the number {value} in {dtype}")
         return self.constant(found)
 
-    def cast(self, value: Any, dtype: str, result: str = "") -> str:
+    def cast(self, value: Any, dtype: str) -> str:
         """Return a node of floats as other ones; so are terms of several types. Raises: NotTaken."""
         if not {lying(value).dtype, dtype} <= FLOATS:
             raise NotTaken("a conversion of values that are not floats")
-        name = result or f"{value.name}.{dtype}"
-        if result or all(name not in node.outputs for node in self.nodes):
-            self.nodes.append(Node("Cast", "", name, (self.name(value),), (name,), {"to": NUMBERS[dtype]}))
+        name = f"{value.name}.{dtype}"
+        if all(name not in node.outputs for node in self.nodes):
+            self.put(value, "Cast", self.name(value), of=name, to=NUMBERS[dtype])
         return name
 
-    def put(self, node: Any, op: str, *inputs: str, result: str = "", **attributes: Attribute) -> str:
-        """Add an operator; the name of its result, by default the node's."""
-        name = result or node.name
-        self.nodes.append(Node(op, "", name, inputs, (name,), attributes))
+    def put(
+        self,
+        node: Any,
+        op: str,
+        *inputs: str,
+        of: str = "",
+        results: tuple[str, ...] = (),
+        domain: str = "",
+        **attributes: Any,
+    ) -> str:
+        """Add an operator; the name of its result, by default the node's, or of its results."""
+        name = of or node.name
+        made = Node(op, domain, name, inputs, results or (name,), attributes)
+        self.nodes.append(made)
+        self.sources[made] = node
+        if not of:
+            self.names[node] = name
         return name
+
+    def parts(self, node: Any, count: int) -> tuple[str, ...]:
+        """Return names for the first results of a node of several, "" for those that nothing reads."""
+        read = {user.args[1] for user in node.users if is_result(user)}
+        return tuple(f"{node.name}.{n}" if n in read else "" for n in range(count))
+
+
+def translate(to: Translation, node: Any) -> None:
+    """Add the operators of a node, whose value is called after it. Raises: NotTaken."""
+    name = name_of(node)
+    if is_result(node):
+        base, number = node.args
+        if name_of(base) in PARTS:
+            PARTS[name_of(base)](to, node)
+            return
+        to.name(base)
+        part = f"{base.name}.{number}"
+        made = [n for n in to.nodes if part in n.outputs]
+        if not made and number:
+            raise NotTaken("a result that no operator has")
+        to.names[node] = part if made else to.names[base]
+        return
+    row, mark = OPERATIONS.get(name), len(to.nodes)
+    if row is not None:
+        try:
+            row(to, node)
+            return
+        except NotTaken:
+            if name not in POINTWISE:
+                raise
+            del to.nodes[mark:]
+    if name not in POINTWISE:
+        raise NotTaken("it has no kernel here")
+    _pointwise(to, node, name)
+
+
+def _pointwise(to: Translation, node: Any, name: str) -> None:
+    """Add an operation on single elements, as torch defines it."""
+    terms = list(node.args[: count_of(name)])
+    if not any(hasattr(term, "meta") for term in terms):
+        raise NotTaken("a number where a tensor is expected")
+    rest = node.args[len(terms) :]
+    attributes: dict[str, Any] = {"promoted": promoted(terms), "result": lying(node).dtype}
+    for n, (option, default) in enumerate(options_of(name)):
+        value = rest[n] if n < len(rest) else node.kwargs.get(option, default)
+        if hasattr(value, "meta"):
+            raise NotTaken(f"`{option}` as a tensor has no kernel here")
+        attributes[option] = value
+    for n, term in enumerate(terms):
+        if not hasattr(term, "meta"):
+            if not isinstance(term, int | float):
+                raise NotTaken(f"the argument {term}")
+            attributes[f"number{n}"] = term
+    given = [to.name(term) if hasattr(term, "meta") else "" for term in terms]
+    to.put(node, name, *given, domain="aten", **attributes)
 
 
 Translated = Callable[[Translation, Any], None]
@@ -94,38 +184,21 @@ def array_of(tensor: Any) -> Array:
 # --- operations on single elements, products and sums ---
 
 
-def _each(op: str, count: int = 1) -> Translated:
-    """Return an operator on single elements of one type."""
+def _each(op: str) -> Translated:
+    """Return an operator on single elements of one type, which norms of weights are folded by."""
 
     def put(to: Translation, node: Any) -> None:
-        if node.kwargs.get("alpha", 1) != 1 or len(node.args) > count or lying(node).dtype == "bool":
-            raise NotTaken("further arguments, or truths")
+        is_plain = not node.kwargs and all(hasattr(term, "meta") for term in node.args)
+        if not is_plain or lying(node).dtype not in FLOATS:
+            raise NotTaken("further arguments, or other terms than tensors of floats")
         to.put(node, op, *(to.term(value, node) for value in node.args))
 
     return put
 
 
-def _clip(default: tuple[float | None, float | None]) -> Translated:
-    def put(to: Translation, node: Any) -> None:
-        x, *limits = node.args
-        given = [*limits, *default[len(limits) :]]
-        given = [node.kwargs.get(name, value) for name, value in zip(("min", "max"), given, strict=True)]
-        if not all(limit is None or isinstance(limit, int | float) for limit in given):
-            raise NotTaken("limits that are tensors")
-        names = ["" if limit is None else to.term(limit, node) for limit in given]
-        to.put(node, "Clip", to.term(x, node), *names)
-
-    return put
-
-
-def _to_copy(to: Translation, node: Any) -> None:
-    if node.kwargs.keys() - {"dtype"}:
-        raise NotTaken("a copy to elsewhere")
-    to.cast(node.args[0], lying(node).dtype, node.name)
-
-
-def _gelu(to: Translation, node: Any) -> None:
-    to.put(node, "Gelu", to.term(node.args[0], node), approximate=node.kwargs.get("approximate", "none"))
+def for_each_axis(numbers: Sequence[int], count: int) -> list[int]:
+    """Return a stride, a padding or a dilation for each of so many axes: torch takes one for all."""
+    return list(numbers) * count if len(numbers) == 1 else list(numbers)
 
 
 def _convolution(to: Translation, node: Any) -> None:
@@ -159,6 +232,19 @@ def _max_pool(to: Translation, node: Any) -> None:
     )  # fmt: skip
 
 
+def _convolution_backward(to: Translation, node: Any) -> None:
+    grad, x, w, _, stride, padding, dilation, is_transposed, _, groups, wanted = node.args
+    count = w.meta["val"].ndim - 2
+    stride, padding, dilation = (tuple(for_each_axis(n, count)) for n in (stride, padding, dilation))
+    if is_transposed:
+        raise NotTaken("the gradient of a transposed convolution has no kernel here")
+    terms = [to.term(t, x) for t in (grad, x, w)]
+    to.put(
+        node, name_of(node), *terms, domain="aten", results=to.parts(node, 3), strides=stride, pads=padding,
+        dilations=dilation, group=groups, wanted=tuple(map(int, wanted)),
+    )  # fmt: skip
+
+
 def _product(to: Translation, node: Any) -> None:
     to.put(node, "MatMul", *(to.term(t, node) for t in node.args))
 
@@ -172,37 +258,95 @@ def _addmm(to: Translation, node: Any) -> None:
 
 def _reduced(op: str) -> Translated:
     def put(to: Translation, node: Any) -> None:
-        x, axes = node.args[0], node.args[1] if len(node.args) > 1 else None
-        rank = len(x.meta["val"].shape)
+        x, axes = node.args[0], node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
+        rank, dtype = len(x.meta["val"].shape), lying(node).dtype
         axes = range(rank) if axes is None or axes == [] else [axes] if isinstance(axes, int) else axes
         keeps = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
         gone = sorted(axis % max(rank, 1) for axis in axes)
-        if op == "ReduceMean" and keeps and rank > 2 and gone == list(range(2, rank)):
-            to.put(node, "GlobalAveragePool", to.term(x, node))
+        is_pool = op == "ReduceMean" and keeps and rank > 2 and gone == list(range(2, rank))
+        if is_pool and lying(x).dtype == dtype:
+            to.put(node, "GlobalAveragePool", to.name(x))
             return
-        to.put(node, op, to.term(x, node), to.integers(*gone), keepdims=int(keeps))
+        to.put(node, op, to.name(x), to.integers(*gone), keepdims=int(keeps), result=dtype)
 
     return put
 
 
 def _softmax(op: str) -> Translated:
     def put(to: Translation, node: Any) -> None:
-        to.put(node, op, to.term(node.args[0], node), axis=int(node.args[1]))
+        to.put(node, op, to.term(node.args[0], node), axis=int(node.args[1]), rounds_once=1)
 
     return put
 
 
 def _layer_norm(to: Translation, node: Any) -> None:
     x, sizes, gain, shift, eps = node.args
-    like = first_of(node)
-    scale = to.name(gain) if gain is not None else ""
-    if not scale:
-        dtype = lying(x).dtype
-        scale = to.constant(np.ones(tuple(sizes), DTYPES[dtype].numpy()))
-    terms = [to.name(x), scale, *([to.name(shift)] if shift is not None else [])]
-    if any(t is not None and t.meta["val"].dtype != like.dtype for t in (x, gain, shift)):
+    dtype = TYPES[str(first_of(node).dtype)]
+    if any(t is not None and lying(t).dtype != dtype for t in (x, gain, shift)):
         raise NotTaken("terms of several types")
-    to.put(node, "LayerNormalization", *terms, axis=-len(sizes), epsilon=float(eps))
+    scale = to.constant(np.ones(tuple(sizes), DTYPES[dtype].numpy())) if gain is None else to.name(gain)
+    terms = [to.name(x), scale, *([to.name(shift)] if shift is not None else [])]
+    names = to.parts(node, 3)
+    inner = (names[0], *(f"{name}.wide" if name else "" for name in names[1:]))
+    results = names if dtype == wide(dtype) else inner
+    to.put(node, "LayerNormalization", *terms, results=results, axis=-len(sizes), epsilon=float(eps))
+    for name, given in zip(names, results, strict=True):
+        if name != given:
+            to.put(node, "Cast", given, of=name, to=NUMBERS[dtype])
+
+
+# Recurrent layers in one direction, with gates and biases as torch has them.
+#
+# y, last = isamap.gru(x, h, None, w, u, b, d, False)     GRU(x, w, u, (b, d), "", h, gates=(1, 0, 2))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """The operator of a layer, and where its gates stand among torch's."""
+
+    op: str
+    gates: tuple[int, ...]
+    attributes: Mapping[str, Any]
+
+
+_KINDS: Mapping[str, _Kind] = {
+    "gru.default": _Kind("GRU", (1, 0, 2), {"linear_before_reset": 1}),
+    "lstm.default": _Kind("LSTM", (0, 3, 1, 2), {}),
+    "rnn_tanh.default": _Kind("RNN", (0,), {}),
+    "rnn_relu.default": _Kind("RNN", (0,), {"activations": ("Relu",)}),
+}
+
+
+def _layer(to: Translation, node: Any) -> None:
+    kind = _KINDS[name_of(node)]
+    x, *states, w, u, b, d, is_backwards = node.args
+    lying(x)
+    gates, units, _ = w.meta["val"].shape
+    given = [to.name(x)]
+    for n, weight in enumerate((w, u)):
+        sizes = to.integers(1, gates * units, weight.meta["val"].shape[2])
+        given.append(to.put(node, "Reshape", to.name(weight), sizes, of=f"{node.name}.w{n}"))
+    biases = [
+        to.put(node, "Reshape", to.name(bias), to.integers(1, gates * units), of=f"{node.name}.b{n}")
+        for n, bias in enumerate((b, d)) if bias is not None
+    ]  # fmt: skip
+    given += [to.put(node, "Concat", *biases, of=f"{node.name}.b", axis=1) if biases else "", ""]
+    states = [state for state in states if state is not None]
+    for n, state in enumerate(states):
+        if state in to.known and not to.known[state].any():
+            given.append("")
+            continue
+        sizes = to.integers(1, *state.meta["val"].shape)
+        given.append(to.put(node, "Reshape", to.name(state), sizes, of=f"{node.name}.from{n}"))
+    results = to.parts(node, 1 + len(states))
+    to.put(
+        node, kind.op, *given, results=tuple(f"{name}.all" if name else "" for name in results),
+        hidden_size=units, direction="reverse" if is_backwards else "forward", gates=kind.gates,
+        rounds_state=1, **kind.attributes,
+    )  # fmt: skip
+    for name, value in zip(results, node.meta["val"], strict=True):
+        if name:
+            to.put(node, "Reshape", f"{name}.all", to.integers(*value.shape), of=name)
 
 
 # --- elements in another order, and parts of tensors ---
@@ -248,26 +392,26 @@ def _stack(to: Translation, node: Any) -> None:
         return
     names = [f"{node.name}.part.{n}" for n in range(len(parts))]
     for name, part in zip(names, parts, strict=True):
-        to.put(node, "Reshape", to.term(part, node), sizes, result=name)
+        to.put(node, "Reshape", to.term(part, node), sizes, of=name)
     to.put(node, "Concat", *names, axis=axis)
 
 
-def _cut(to: Translation, node: Any, axis: int, first: int, end: int, *, whole: bool = True) -> None:
-    """Write a part of a node's argument along an axis, to its place where it is not `whole`."""
+def _cut(
+    to: Translation, node: Any, axis: int, first: int, end: int, step: int = 1, *, whole: bool = True
+) -> None:
+    """Add a part of a node's argument along an axis; the axis goes where it is not `whole`."""
     x = node.args[0].args[0] if is_result(node) else node.args[0]
-    sizes = [to.integers(number) for number in (first, end, axis)]
-    part = to.put(node, "Slice", to.name(x), *sizes, result="" if whole else f"{node.name}.part")
+    sizes = [to.integers(number) for number in (first, end, axis, step)]
+    part = to.put(node, "Slice", to.name(x), *sizes, of="" if whole else f"{node.name}.part")
     if not whole:
         to.put(node, "Reshape", part, to.integers(*node.meta["val"].shape))
 
 
 def _slice(to: Translation, node: Any) -> None:
     x, axis, first, end, step = _arguments(node, None, 0, None, None, 1)
-    if step != 1:
-        raise NotTaken("a slice with steps")
     size = x.meta["val"].shape[axis]
     first, end, _ = slice(first, end).indices(size)
-    _cut(to, node, axis % x.meta["val"].dim(), first, max(first, end))
+    _cut(to, node, axis % x.meta["val"].dim(), first, max(first, end), step)
 
 
 def _select(to: Translation, node: Any) -> None:
@@ -298,26 +442,16 @@ PARTS: Mapping[str, Translated] = {
 """Operations that give several parts of a tensor: each part is one operator."""
 
 OPERATIONS: Mapping[str, Translated] = {
-    **{
-        f"{name}.{form}": _each(onnx, op.arity)
-        for op in OPS.values() if op.domain in ("number", "float") and op.result == "same"
-        for name, onnx in zip(op.aten, op.onnx, strict=False) if name and onnx
-        for form in (("Tensor", "Scalar", "default") if op.arity > 1 else ("default",))
-    },
-    **{f"{name}.default": _each(op) for name, op in (
-        ("relu", "Relu"), ("reciprocal", "Reciprocal"), ("hardswish", "HardSwish"), ("silu", "Swish"),
-    )},
-    "hardtanh.default": _clip((-1, 1)),
-    "clamp.default": _clip((None, None)),
-    "gelu.default": _gelu,
-    "_to_copy.default": _to_copy,
+    **{f"{op.lower()}.Tensor": _each(op) for op in ("Add", "Sub", "Mul", "Div")},
     "convolution.default": _convolution,
+    "convolution_backward.default": _convolution_backward,
+    **dict.fromkeys(_KINDS, _layer),
     "max_pool2d_with_indices.default": _max_pool,
     "mm.default": _product,
     "bmm.default": _product,
     "addmm.default": _addmm,
-    "mean.dim": _reduced("ReduceMean"),
-    "sum.dim_IntList": _reduced("ReduceSum"),
+    **dict.fromkeys(("mean.dim", "mean.default"), _reduced("ReduceMean")),
+    **dict.fromkeys(("sum.dim_IntList", "sum.default"), _reduced("ReduceSum")),
     "amax.default": _reduced("ReduceMax"),
     "amin.default": _reduced("ReduceMin"),
     "_softmax.default": _softmax("Softmax"),

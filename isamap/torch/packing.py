@@ -8,25 +8,18 @@ in the contents: each call compares a sample of all weights, and one block in tu
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
+from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.driver.runnable import CompiledKernel
-from isamap.torch.fx_groups import Group
-from isamap.torch.fx_nodes import name_of, seen_through
-from isamap.torch.kernel_text import Passed, Text
-from isamap.torch.recurrent_kernels import RECURRENT
-
-_MATRICES: Mapping[str, tuple[int, ...]] = {
-    "mm.default": (1,),
-    "addmm.default": (2,),
-    **dict.fromkeys(RECURRENT, (3, 4)),
-}
-"""The arguments of an operation that a kernel may take packed if a single sum reads them."""
+from isamap.torch.fx_nodes import is_result, seen_through
+from isamap.torch.segments import Options, Program, Ran, make_program
 
 
 def weights_of(graph: Any) -> frozenset[Any]:
@@ -109,34 +102,125 @@ def _sum(block: NDArray[np.int64]) -> int:
     return int(np.dot(block, _FACTORS[: block.size]))
 
 
-def packed_of(group: Group, text: Text, weights: frozenset[Any]) -> tuple[str, ...]:
-    """Return the operands of a kernel that are weights of a product."""
-    anchor = group.anchor
-    if anchor is None or name_of(anchor) not in _MATRICES:
-        return ()
-    matrices = [anchor.args[n] for n in _MATRICES[name_of(anchor)]]
-    return tuple(p.name for p in text.reads if p.node in matrices and seen_through(p.node) in weights)
+MOST_MADE = 8
+"""The limit on preparing weights anew. Those that change more often are read as they are in each call."""
 
 
-def packing(kernel: CompiledKernel, passed: Passed, distance: int) -> Callable[[Any, Any], int]:
-    """Return the address of a packed weight, of the tensor and of the same tensor as it lies for kernels.
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A program, and the contents of the weights that it was made of."""
 
-    `distance` is that of the operand from the tensor's first element. Units: elements.
+    program: Program
+    key: tuple[int, ...]
+    contents: Contents
+
+
+class Prepared:
+    """A graph of inference whose weights are prepared once they are known, as the graph is first called.
+
+    What they alone make is computed then, norms of batches are folded, filters and matrices are packed. It is
+    done again where torch's count of their changes differs: by the same code, with other weights.
     """
-    kept: list[tuple[Contents, int, int, Any]] = []
 
-    def address(tensor: Any, lies: Any) -> int:
-        version, start = version_of(tensor), tensor.data_ptr()
-        for contents, there, known, array in kept[-1:]:
-            if there == start and known == version and not contents.differ():
-                return int(array.ctypes.data)
-        contents = Contents((tensor,))
-        there = lies.detach().as_strided(passed.sizes, passed.strides, lies.storage_offset() + distance)
-        (array,) = kernel.pack(**{passed.name: there}).values()
-        kept[:] = [
-            *kept[-1:],
-            (contents, start, version, array),
-        ]  # another thread may still read the one before
-        return int(array.ctypes.data)
+    def __init__(self, graph: Any, options: Options) -> None:
+        self.graph, self.options = graph, options
+        weights = weights_of(graph)
+        inputs = [n for n in graph.nodes if n.op == "placeholder"]
+        (output,) = (n for n in graph.nodes if n.op == "output")
+        given_back = {seen_through(node) for node in output.all_input_nodes}
+        self.weights = [n for n in inputs if n in weights and n.users and n not in given_back]
+        self.prepared = tuple(_of_weights_alone(graph, frozenset(self.weights), given_back))
+        self.places = [inputs.index(node) for node in self.weights]
+        tensor: Any = import_module("torch").Tensor
+        self._address, self._version = tensor.data_ptr, tensor._version.__get__
+        self._seen: list[tuple[Sequence[Any], Sequence[Any]]] | None = None
+        self._lock = Lock()
+        self._made: _Made | None = None
+        self._count = self._changes = 0
+        self._plain: Program | None = None
 
-    return address
+    @property
+    def program(self) -> Program:
+        """The graph as a program."""
+        return Program(self.run, self._told, lambda: _CHANGING if self._plain is not None else "")
+
+    def _told(self) -> tuple[Ran, ...]:
+        """Return where each node ran, if the graph was called."""
+        made = self._plain or (self._made.program if self._made is not None else None)
+        return made.told() if made is not None else ()
+
+    def run(self, given: Sequence[Any]) -> Any:
+        """Return the results for such inputs; with nothing to spare, as it counts for each call."""
+        key, made = self._key([given[place] for place in self.places]), self._made
+        if made is not None and made.key == key and made.contents.differ():
+            self._changes += 1
+            key = (*key[:-1], self._changes)
+        program = self._plain
+        if program is None:
+            program = made.program if made is not None and made.key == key else self._made_of(given, key)
+        results = program.run(given)
+        if self._seen is not None:
+            self._seen.append((given, results))
+        return results
+
+    @contextmanager
+    def watched(self, seen: list[tuple[Sequence[Any], Sequence[Any]]]) -> Generator[None]:
+        """Note what calls are given, and what they give back."""
+        self._seen = seen
+        try:
+            yield
+        finally:
+            self._seen = None
+
+    def _key(self, tensors: Sequence[Any]) -> tuple[int, ...]:
+        """By what weights are known: where they lie, and how often they have changed."""
+        try:
+            versions: tuple[int, ...] = tuple(map(self._version, tensors))
+        except RuntimeError:  # of tensors for inference, whose changes torch does not count
+            versions = tuple(map(version_of, tensors))
+        return (*map(self._address, tensors), *versions, self._changes)
+
+    def _made_of(self, given: Sequence[Any], key: tuple[int, ...]) -> Program:
+        """Return the program of such weights; where they go on changing, one that reads them in each call."""
+        with self._lock:
+            if self._plain is not None:
+                return self._plain
+            if self._made is not None and self._made.key == key:
+                return self._made.program
+            self._count += 1
+            if self._count > MOST_MADE:
+                self._plain = make_program(self.graph, self.options)
+                self._made = None
+                return self._plain
+            tensors = [given[place] for place in self.places]
+            program = make_program(self.graph, self.options, self._known(tensors))
+            self._made = _Made(program, key, Contents(tensors))
+            return program
+
+    def _known(self, tensors: Sequence[Any]) -> dict[Any, Any]:
+        """Return the weights by node, with what they alone make."""
+        torch: Any = import_module("torch")
+        known = dict(zip(self.weights, tensors, strict=True))
+        with torch.no_grad():
+            for node in self.prepared:
+                args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), known.__getitem__)
+                known[node] = node.target(*args, **kwargs)
+        return known
+
+
+_CHANGING = "weights read in each call, as they go on changing"
+
+
+def _of_weights_alone(graph: Any, weights: frozenset[Any], given_back: set[Any]) -> Iterator[Any]:
+    """Yield the nodes that are the same in each call and stay inside, in the order of the graph."""
+    random = import_module("torch").Tag.nondeterministic_seeded
+    known = set(weights)
+    for node in graph.nodes:
+        if node.op != "call_function" or not known.issuperset(node.all_input_nodes):
+            continue
+        schema = getattr(node.target, "_schema", None)
+        if not is_result(node) and (schema is None or schema.is_mutable or random in node.target.tags):
+            continue
+        if seen_through(node) not in given_back:
+            known.add(node)
+            yield node

@@ -13,6 +13,7 @@ torch: Any = pytest.importorskip(
 
 import isamap.torch as backend  # noqa: E402 - after the skip
 
+ONE = "one of the {} of a library that is called once"
 OPTIONS = {"machine": "generic-c"}  # on which a kernel is compiled in half a second
 
 
@@ -43,9 +44,10 @@ def test_a_table_says_where_each_node_ran() -> None:
     found = backend.explain(mlp(), torch.randn(3, 8), options=OPTIONS)
     assert {n.operation: n.where for n in found.nodes} == {
         "t.default": "nowhere",
-        "addmm.default": "kernel 1: aten_addmm",
-        "relu.default": "kernel 0: aten_addmm_relu",
+        "addmm.default": "kernel",
+        "relu.default": "kernel",
     }
+    assert {n.why for n in found.nodes if n.where == "kernel"} == {ONE.format(2)}
     assert str(found).startswith("inference: 5 nodes, 3 in kernels, 0 by torch\nnode")
 
 
@@ -59,6 +61,29 @@ def test_what_no_kernel_performs_is_named_and_runs_in_torch() -> None:
         ("sort.default", "eager", "it has no kernel here")
     ]
     torch.testing.assert_close(compiled(model)(x), model(x))
+
+
+def between(x: Any) -> Any:
+    y = torch.sort(torch.relu(x + 1).sum(1)).values * 2
+    return y - x.mean(), torch.cumprod(y, 0) + y
+
+
+def test_a_node_without_an_operator_lies_between_two_libraries() -> None:
+    x = torch.randn(4, 3)
+    found = backend.explain(between, x, options=OPTIONS)
+    assert {n.operation: n.why for n in found.nodes} == {
+        **dict.fromkeys(("relu.default", "sum.dim_IntList", "mean.default"), library(0, 3, kernels=3)),
+        "sort.default": "it has no kernel here",
+        **dict.fromkeys(("mul.Tensor", "sub.Tensor"), library(1, 3, kernels=1)),
+        "cumprod.default": "it has no kernel here",
+        "add.Tensor": library(2, 3, kernels=1),
+    }
+    for ours, theirs in zip(compiled(between)(x), between(x), strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
+def library(number: int, count: int, *, kernels: int) -> str:
+    return f"one of the {kernels} of library {number}, of {count} that are each called once"
 
 
 def test_an_option_that_is_not_there_is_refused() -> None:

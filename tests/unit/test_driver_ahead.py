@@ -18,13 +18,17 @@ import isamap.driver.length_versions
 from isamap.driver import ahead
 from isamap.driver.api import is_kept
 from isamap.driver.model_rewrites import form_of, has_temporaries
-from isamap.torch import kernels
+from isamap.graph import model_library
+from isamap.graph.model_library import LEAST_AHEAD, How, compile_program_of
+from isamap.graph.model_program import Call, Program
+
+compile_those_ahead = model_library._compile_ahead  # pyright: ignore[reportPrivateUsage] - a step of its own
+requests_of = model_library._requests  # pyright: ignore[reportPrivateUsage] - what kernels are asked for with
 
 
 @pytest.fixture(autouse=True)
 def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ISAMAP_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(kernels, "_KERNELS", {})
 
 
 def asked(number: int, of: str = "") -> dict[str, Any]:
@@ -83,40 +87,45 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         assert jobs == 2
         found.append([one["kernel"] for one in requests])
 
-    monkeypatch.setattr(ahead, "compile_ahead", noted)
-    monkeypatch.setattr(kernels, "all_jobs", lambda: 2)
+    monkeypatch.setattr(model_library, "compile_ahead", noted)
     return found
 
 
+def program(texts: Sequence[str], *, is_searched: bool = False) -> Program:
+    """Return a program that calls kernels, each twice."""
+    kernels = {f"k{number}": text for number, text in enumerate(texts)}
+    calls = tuple(Call(name, {}, {}, is_searched) for name in kernels)
+    return Program("model", (), (), {}, kernels, (*calls, *calls))
+
+
 def test_each_kernel_of_a_graph_that_is_new_is_compiled_ahead_once(given: list[list[str]]) -> None:
-    options = kernels.Options("generic-c", heuristic="greedy")
     texts = [asked(number)["kernel"] for number in range(6)]
     isamap.compile(texts[0], "generic-c", heuristic="greedy")
-    kernels.kernel_of(texts[1], options)
-    kernels.compile_ahead([(text, options, ()) for text in (*texts, *texts)])
-    assert given == [texts[2:]]
+    compile_those_ahead(program(texts), How("generic-c"), 2)
+    assert given == [texts[1:]]
 
 
 def test_for_a_few_kernels_no_process_is_started(given: list[list[str]]) -> None:
-    texts = [asked(number)["kernel"] for number in range(kernels.LEAST_AHEAD - 1)]
-    options = kernels.Options("generic-c", heuristic="greedy")
-    kernels.compile_ahead([(text, options, ()) for text in texts])
+    texts = [asked(number)["kernel"] for number in range(LEAST_AHEAD - 1)]
+    compile_those_ahead(program(texts), How("generic-c"), 2)
     assert given == []
 
 
 def test_a_machine_that_is_none_is_said_where_a_kernel_is_asked_for(given: list[list[str]]) -> None:
-    options = kernels.Options("nowhere", heuristic="greedy")
-    kernels.compile_ahead([(asked(number)["kernel"], options, ()) for number in range(6)])
+    made = program([asked(number)["kernel"] for number in range(6)])
+    compile_those_ahead(made, How("nowhere"), 2)
     assert given == []
     with pytest.raises(isamap.IsamapError, match="no machine called `nowhere`"):
-        kernels.kernel_of(asked(1)["kernel"], options)
+        compile_program_of(made, How("nowhere"))
 
 
 def test_a_heuristic_that_is_named_counts_and_else_what_is_worth_a_search_gets_one() -> None:
-    options = kernels.Options()
-    assert [options.of_kernel(is_searched=s).heuristic for s in (False, True)] == ["greedy", "cpsat"]
-    named = kernels.Options(heuristic="greedy")
-    assert named.of_kernel(is_searched=True) == named
+    texts = [asked(0)["kernel"]]
+    found = [
+        requests_of(program(texts, is_searched=searched), How("generic-c", named), runs=False)[0].heuristic
+        for named in ("", "greedy") for searched in (False, True)
+    ]  # fmt: skip
+    assert found == ["greedy", "cpsat", "greedy", "greedy"]
 
 
 SOFTMAX = """kernel softmax() {
@@ -135,7 +144,9 @@ SOFTMAX = """kernel softmax() {
 
 
 def test_kernels_of_models_that_keep_values_are_compiled_in_blocks() -> None:
-    found = kernels.kernel_of(SOFTMAX, kernels.Options("x86-avx512", heuristic="greedy"))
+    (request,) = requests_of(program([SOFTMAX]), How("x86-avx512"), runs=False)
+    assert request.transform == form_of(SOFTMAX) != form_of(asked(0)["kernel"])
+    found = isamap.compile(SOFTMAX, "x86-avx512", heuristic="greedy", transform=has_temporaries(SOFTMAX))
     assert "\nblocks m by " in found.files["softmax.schedule"]
     assert is_kept(SOFTMAX, "x86-avx512", heuristic="greedy", transform=True)
     assert not is_kept(SOFTMAX, "x86-avx512", heuristic="greedy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import chain
 
+from isamap.graph.operators.aten import ATEN
 from isamap.graph.operators.convolutions import CONVOLUTIONS
 from isamap.graph.operators.data_movement import LAYOUT
 from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered, looked_up
@@ -45,6 +46,7 @@ assert len(STANDARD) == sum(map(len, _TABLES)), "an operator stands in two table
 
 OPERATORS: Mapping[str, Mapping[str, Lowered]] = {
     "": STANDARD,
+    "aten": ATEN,
     "com.microsoft": {**COMBINED, **OF_RUNTIMES},
     "isamap": {"Lookup": lambda o: looked_up(o, o[0], o[1])},
 }

@@ -11,6 +11,7 @@ import numpy as np
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import Value, axes_of, broadcast_shape, permuted
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.patterns import broadcast
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import size_bytes
 
@@ -26,6 +27,14 @@ def _transpose(o: Applied) -> Value:
 def transposed(o: Applied, x: Value, order: Sequence[int]) -> Value:
     """Return the axes of a value in another order; no step, where elements stay in theirs."""
     shape = [x.shape[n] for n in order]
+    if o.making.views:
+        if x.is_part:
+            return x.seen(shape, [x.walk[n] for n in order])
+        known = x.known.transpose(order) if x.known is not None else None
+        place = {axis: n for n, axis in enumerate(order)}
+        lying = tuple(place[axis] for axis in x.order or range(x.rank))
+        turned = replace(x, shape=tuple(shape), known=known, order=())
+        return turned.ordered(lying) if x.tensor else turned
     real = [n for n in order if x.shape[n] != 1]
     if real == sorted(real):
         return x.shaped(shape)
@@ -86,6 +95,9 @@ def sliced(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Va
     shape = [cuts[n][1] if n in cuts else size for n, size in enumerate(x.shape)]
     if all(first == 0 and step == 1 and x.shape[n] == size for n, (first, size, step) in cuts.items()):
         return x
+    if o.making.views and x.tensor and prod(shape) and all(step > 0 for _, _, step in cuts.values()):
+        strides = [d * cuts[n][2] if n in cuts else d for n, d in enumerate(x.walk)]
+        return replace(x, known=None).seen(shape, strides, sum(cuts[n][0] * x.walk[n] for n in cuts))
     text = o.text()
     y = text.write(x.dtype, shape)
     at, loops = axes_of(shape)
@@ -127,6 +139,9 @@ def expanded(o: Applied, x: Value, shape: Sequence[int]) -> Value:
     """Return a value repeated to larger sizes."""
     if prod(shape) == x.count:
         return x.shaped(shape)
+    if o.making.views and x.tensor and prod(shape):
+        strides = broadcast(x.shape, x.walk, tuple(shape))
+        return replace(x, known=None).seen(shape, strides)
     text = o.text()
     at, loops = axes_of(shape)
     y = text.write(x.dtype, shape)

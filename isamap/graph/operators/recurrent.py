@@ -125,6 +125,10 @@ class _Way:
         self.h, self.u = self.state(), self.text.temp(layer.inside, (layer.gates, layer.batch, layer.units))
         self.y = self.text.write(o[0].dtype, (layer.steps, layer.batch, layer.units))
         self.last = self.text.write(o[0].dtype, (layer.batch, layer.units))
+        self.seen = self.h
+        if o.integer("rounds_state", 0) and layer.inside != o[0].dtype:
+            self.seen = self.text.temp(o[0].dtype, (layer.batch, layer.units))
+        self.places = o.list("gates") or tuple(range(layer.gates))
         self.body: list[str] = []
 
     def state(self) -> Operand:
@@ -136,7 +140,18 @@ class _Way:
 
     def gate(self, number: int) -> str:
         """Return the sum of a gate, cut off where that is asked for."""
-        return self.clipped(self.u.at([str(number), self.n, self.j]))
+        return self.clipped(self.u.at([self.place(number), self.n, self.j]))
+
+    def place(self, gate: int) -> str:
+        """Return where a gate of the operator stands among those of the weights: the attribute `gates` says."""
+        return str(self.places[gate])
+
+    def rounded(self, state: Operand) -> list[str]:
+        """Return the statement that rounds a state as products read it, where they read another than it is."""
+        if state is not self.h or self.seen is self.h:
+            return []
+        value = cast(Term(self.of_unit(self.h), self.h.dtype), self.seen.dtype)
+        return [f"{self.of_unit(self.seen)} = {value.text};"]
 
     def clipped(self, sums: str) -> str:
         """Return a sum within the bounds of the layer."""
@@ -155,7 +170,7 @@ class _Way:
                 else [str(self.number), self.n, self.j]
             )
             value = cast(self.text.read(given).term(index), self.layer.inside).text
-        self.text.loop(self.units, f"{self.of_unit(state)} = {value};")
+        self.text.loop(self.units, f"{self.of_unit(state)} = {value};", *self.rounded(state))
 
     def bias(self, gate: str, *, half: int) -> str:
         """Return the bias of a gate: of the input (0) or of the state (1); "0" without any."""
@@ -198,7 +213,8 @@ class _Way:
         depth = self.layer.units
         gate = _numbered("a", first, count)
         target = self.u.at([gate, self.n, self.j])
-        factor = state.at([self.n, "k"])
+        read = self.seen if state is self.h else state
+        factor = cast(read.term([self.n, "k"]), self.layer.inside).text
         statement = f"{target} += {factor} * {self.weight(self.o[2], gate, depth)};"
         self.body.append(nest({"a": count, **self.units, "k": depth}, statement))
 
@@ -226,7 +242,7 @@ class _Way:
         statements: list[str] = []
         for state, value in values.values():
             kept = f"select({is_there}, {value}, {self.of_unit(state)})" if is_there else value
-            statements.append(f"{self.of_unit(state)} = {kept};")
+            statements += [f"{self.of_unit(state)} = {kept};", *self.rounded(state)]
         h = self.of_unit(self.h)
         result = f"select({is_there}, {h}, 0)" if is_there else h
         at = [self.t if self.layer.steps != 1 else "0", self.n, self.j]
@@ -285,7 +301,7 @@ def _lstm(way: _Way) -> tuple[Value, ...]:
 
 def _seen(way: _Way, gate: int, part: int, cell: str) -> str:
     """Return the sum of a gate that sees the cell, where there are weights for that."""
-    sums = way.u.at([str(gate), way.n, way.j])
+    sums = way.u.at([way.place(gate), way.n, way.j])
     given = way.o.optional(7)
     if given is None:
         return sums
@@ -318,8 +334,8 @@ def _gru(way: _Way) -> tuple[Value, ...]:
         way.begin_sums(3, lambda gate: way.bias(gate, half=1))
         way.of_state(0, 3, way.h)
     way.each(
-        f"{way.of_unit(z)} = {f[0].replace('{0}', sums('0'))};",
-        f"{way.of_unit(r)} = {f[0].replace('{0}', sums('1'))};",
+        f"{way.of_unit(z)} = {f[0].replace('{0}', sums(way.place(0)))};",
+        f"{way.of_unit(r)} = {f[0].replace('{0}', sums(way.place(1)))};",
     )
     if is_first:
         part = way.state()

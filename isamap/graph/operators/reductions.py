@@ -90,17 +90,20 @@ def _reduced(name: str) -> Lowered:
 
 
 def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps: bool) -> Value:
-    """Return the elements of a value combined over some axes. Raises: NotTaken."""
-    over = over_axes(x, gone, keeps=keeps)
+    """Return the elements of a value combined over some axes, in the type `result` of the node, if it has one.
+
+    Raises: NotTaken.
+    """
+    over, dtype = over_axes(x, gone, keeps=keeps), o.word("result", x.dtype)
     if not x.count and prod(over.kept):
         return _of_none(o, x, over, how)
-    if x.dtype == "bool":
+    if dtype == "bool":
         how = Reduction(*{"max=": ("false", "|="), "min=": ("true", "&=")}.get(how.operator, ("", "")))
         if not how.operator:
             raise NotTaken("on bool it has no kernel here")
     text = o.text()
-    y = text.write(x.dtype, over.kept)
-    inside = wide(x.dtype)
+    y = text.write(dtype, over.kept)
+    inside = wide(dtype)
     if "sqrt" in how.last or "log" in how.last:
         inside = inside if DTYPES[inside].is_float else "f64"
     total = accumulator(text, inside, y.shape, y)
@@ -245,11 +248,12 @@ def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
         value = Term(f"({element} - {top.at(row)} - {total.at(row)})", inside)
         text.loop(whole, f"{y.at(at)} = {cast(value, y.dtype).text};")
         return text.done()
-    # Of narrow floats each step is rounded, as in what defines Softmax by other operators.
-    power = cast(y.term(at), inside).text
-    text.loop(whole, f"{y.at(at)} = {cast(Term(f'exp({element} - {top.at(row)})', inside), y.dtype).text};")
+    # Of narrow floats each step is rounded, as in what defines Softmax by other operators, but in torch's.
+    powers = text.temp(inside, x.shape) if o.integer("rounds_once", 0) and inside != y.dtype else y
+    power, exponential = cast(powers.term(at), inside).text, Term(f"exp({element} - {top.at(row)})", inside)
+    text.loop(whole, f"{powers.at(at)} = {cast(exponential, powers.dtype).text};")
     text.loop(whole, f"{total.at(row)} += {power};")
-    divisor = cast(cast(total.term(row), y.dtype), inside).text
+    divisor = cast(cast(total.term(row), powers.dtype), inside).text
     text.loop(whole, f"{y.at(at)} = {cast(Term(f'({power} / {divisor})', inside), y.dtype).text};")
     return text.done()
 

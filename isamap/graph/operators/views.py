@@ -99,6 +99,7 @@ def _bit_cast(o: Applied) -> Value:
     x, dtype = o[0], TYPES.get(o.integer("to", 0), "")
     if not dtype or dtype == "bool" or DTYPES[dtype].bits != DTYPES[x.dtype].bits or DTYPES[dtype].bits < 8:
         raise NotTaken(f"the bits of {x.dtype} taken for another type")
+    x = o.making.plain(x) if x.is_part else x
     return Value(dtype, x.shape, o.making.passed(x).tensor, order=x.order)
 
 

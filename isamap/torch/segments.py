@@ -1,0 +1,591 @@
+"""A graph of torch.fx as libraries and nodes of torch, in the order of their dependences.
+
+    mm, relu, sort, mul, sum     library 0 (mm, relu), sort by torch, library 1 (mul, sum)
+
+Nodes with an operator (operators.py) are parted into segments, as few as may be: each becomes one library, which
+a call of the graph calls once. Other nodes are performed by torch between them, and tensors between are torch's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from importlib import import_module
+from operator import attrgetter
+from typing import Any
+
+from isamap.driver.options import given_flag
+from isamap.graph.elementwise_fusion import fused
+from isamap.graph.graph import Graph, Model, Signature
+from isamap.graph.importing import Imported, lower_model
+from isamap.graph.model_library import CompiledModel, How, compile_whole, kernels_refused, program_key
+from isamap.graph.model_program import Program as Steps
+from isamap.graph.operators.aten import POINTWISE
+from isamap.graph.pending import dense
+from isamap.graph.terms import NotTaken
+from isamap.machine.processor import this_cpu
+from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
+from isamap.source.cache import digest
+from isamap.torch.fx_nodes import is_result, is_view, lying, name_of
+from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
+from isamap.tune.alternation import time_alternately
+from isamap.tune.implementation_choices import OURS, Choice, Choices
+
+OPSETS = {"": 20, "aten": 1}
+Values = list[Any]
+Step = Callable[[Values], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The options of `torch.compile(…, options={…})`.
+
+    If no heuristic is named, kernels that are worth a search get one.
+    """
+
+    machine: str = "host"
+    threads: int = 1
+    heuristic: str = ""
+    limit_s: float = 10.0
+    pack: bool = False
+    portfolio: bool = False
+
+    @staticmethod
+    def of(given: dict[str, Any] | None) -> Options:
+        """Return the options by name. Raises: UsageProblem for one that is not there."""
+        known = Options.__dataclass_fields__
+        for name in given or {}:
+            if name not in known:
+                message = f"the backend `isamap` has no option `{name}`"
+                notes = (f"options: {', '.join(known)}",)
+                raise UsageProblem(Diagnostic("usage", message, notes=notes))
+        found = Options(**(given or {}))
+        given_flag("pack", found.pack)
+        given_flag("portfolio", found.portfolio)
+        return found
+
+    def how(self) -> How:
+        """Return how kernels are compiled."""
+        return How(self.machine, self.heuristic, self.limit_s, jobs=1, threads=self.threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """The place where a node of a graph runs: in a kernel, by torch ("eager"), or "nowhere" (a view)."""
+
+    node: str
+    operation: str
+    shape: str
+    where: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A graph ready to run, and where each of its nodes does, as far as that is known.
+
+    `remark` says what is unusual of the whole.
+    """
+
+    run: Callable[[Sequence[Any]], Any]
+    told: Callable[[], tuple[Ran, ...]]
+    remark: Callable[[], str] = lambda: ""
+
+    def call(self, *inputs: Any) -> Any:
+        """Return the results for such inputs."""
+        return self.run(inputs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Segment:
+    """Nodes that one library performs: the tensors that it reads and writes, in order, by their nodes."""
+
+    nodes: tuple[Any, ...]
+    reads: tuple[Any, ...]
+    writes: tuple[Any, ...]
+    library: CompiledModel
+    remark: str = ""
+
+    @property
+    def kernels(self) -> int:
+        """How many kernels the library has."""
+        return self.library.library.kernels
+
+
+def make_program(graph: Any, options: Options, known: Mapping[Any, Any] | None = None) -> Program:
+    """Return the program of a graph whose nodes know the shapes of their results.
+
+    `known` are tensors by node that are the same in each call: weights, and what they alone make.
+    """
+    known = known or {}
+    refused = {node: reason for node in _candidates(graph, known) if (reason := refusal(node))}
+    while True:
+        parts = _Parts(graph, known, refused)
+        segments = _compiled(parts, options) if not parts.failed else None
+        if segments is not None:
+            break
+        assert parts.failed.keys() - refused.keys(), "each turn finds more nodes without an operator"
+        refused |= parts.failed
+    ran = tuple(_ran(graph, segments, known, refused))
+    return Program(_make_run(graph, parts, segments), lambda: ran)
+
+
+def refusal(node: Any) -> str:
+    """Return why no kernel performs a node; "" where one may."""
+    name = name_of(node)
+    if name not in OPERATIONS and name not in PARTS and name not in POINTWISE:
+        return "it has no kernel here"
+    is_several = isinstance(node.meta["val"], tuple | list)
+    results = [user for user in node.users if is_result(user)] if is_several else [node]
+    try:
+        for term in node.all_input_nodes:
+            lying(term)
+        for result in results:
+            found = lying(result)
+            real = [n for n, size in enumerate(found.sizes) if size != 1]
+            order = sorted(real, key=lambda n, found=found: -found.strides[n])
+            if [found.strides[n] for n in order] != list(dense([found.sizes[n] for n in order])):
+                raise NotTaken("a result whose elements lie apart")
+    except NotTaken as reason:
+        return str(reason)
+    return ""
+
+
+def _candidates(graph: Any, known: Mapping[Any, Any]) -> Iterator[Any]:
+    """Yield the nodes that compute something in each call."""
+    for node in graph.nodes:
+        if node.op == "call_function" and node not in known and not is_result(node) and not is_view(node):
+            yield node
+
+
+# --- segments ---------------------------------------------------------------------------------------------
+
+
+class _Parts:
+    """A graph parted: the level of each node, and the operators of each level's segment.
+
+    A level begins where a node needs the result of a node of torch. Therefore no path leads from a segment
+    through torch back into it. `failed` are the nodes that turned out to have no operator, with the reason.
+    """
+
+    def __init__(self, graph: Any, known: Mapping[Any, Any], refused: Mapping[Any, str]) -> None:
+        self.graph, self.known, self.refused = graph, known, refused
+        (self.output,) = (node for node in graph.nodes if node.op == "output")
+        self.inside = {node for node in _candidates(graph, known) if node not in refused}
+        self.failed: dict[Any, str] = {}
+        self.when = self._levels()
+        levels = sorted({self.when[node] for node in self.inside})
+        self.made = {level: self._translated(level) for level in levels}
+        self.needed = self._needed()
+
+    def _levels(self) -> dict[Any, int]:
+        """Return by node the level behind whose segment it is there: -1 for what needs none."""
+        when: dict[Any, int] = {}
+        barrier = drawn = -1
+        random = import_module("torch").Tag.nondeterministic_seeded
+        for node in self.graph.nodes:
+            needed = node.all_input_nodes
+            if node in self.inside:
+                when[node] = max(0, barrier + 1, *(self._reach(n, when) for n in needed))
+                continue
+            when[node] = max((when[n] for n in needed), default=-1)
+            schema = getattr(node.target, "_schema", None)
+            if random in getattr(
+                node.target, "tags", ()
+            ):  # torch draws its numbers in the order of the graph
+                drawn = when[node] = max(drawn, when[node])
+            if schema is not None and schema.is_mutable:
+                barrier = when[node] = max(when.values())
+        return when
+
+    def _reach(self, node: Any, when: Mapping[Any, int]) -> int:
+        """Return the first level whose segment may read a node."""
+        if node in self.inside or node.op == "placeholder" or node in self.known:
+            return when[node]
+        if node not in self.refused and (is_view(node) or is_result(node)):
+            return self._reach(node.args[0], when)
+        return when[node] + 1
+
+    def _translated(self, level: int) -> Translation:
+        to = Translation(self.known, self.refused)
+        for node in self.graph.nodes:
+            if node in self.inside and self.when[node] == level:
+                try:
+                    translate(to, node)
+                except NotTaken as reason:
+                    self.failed[node] = str(reason)
+        self.failed |= to.unseen
+        return to
+
+    def _needed(self) -> set[Any]:
+        """Return the nodes whose tensors are seen outside of segments, with those that torch performs."""
+        waiting = list(self.output.all_input_nodes)
+        waiting += [node for to in self.made.values() for node in to.inputs]
+        waiting += [n for n in _candidates(self.graph, self.known) if n not in self.inside]
+        needed: set[Any] = set()
+        while waiting:
+            node = waiting.pop()
+            if node not in needed:
+                needed.add(node)
+                if not self._is_made(node):
+                    waiting += node.all_input_nodes
+        return needed
+
+    def _is_made(self, node: Any) -> bool:
+        """Return whether a segment makes the tensor of a node."""
+        return node in self.inside or (is_result(node) and node.args[0] in self.inside)
+
+    def results(self, level: int) -> list[Any]:
+        """Return the nodes whose tensors a segment gives."""
+        return [
+            n for n in self.graph.nodes if n in self.needed and self._is_made(n) and self.when[n] == level
+        ]
+
+    def by_torch(self, level: int) -> list[Any]:
+        """Return the nodes that torch performs behind a level's segment."""
+        found = (n for n in self.graph.nodes if n in self.needed and self.when[n] == level)
+        own = (n for n in found if n.op in ("call_function", "get_attr") and n not in self.known)
+        return [n for n in own if not self._is_made(n)]
+
+
+def _compiled(parts: _Parts, options: Options) -> dict[int, Segment] | None:
+    """Return the segments by level; None where nodes have failed that were taken for some with an operator."""
+    lowered: dict[int, tuple[Imported, Sequence[Any], Sequence[Any]]] = {}
+    for level, to in parts.made.items():
+        if results := parts.results(level):
+            lowered[level] = _lowered(parts, to, results), list(to.inputs), results
+    if parts.failed:
+        return None
+    how = options.how()
+    segments: dict[int, Segment] = {}
+    for level, (found, reads, results) in lowered.items():
+        nodes = tuple(n for n in parts.graph.nodes if n in parts.inside and parts.when[n] == level)
+        alone = Alone.of(nodes, reads)
+        try:
+            key = _key(alone, found.whole(), how) if options.portfolio else ""
+            choice = _kept(key) if key else None
+            if choice is None or choice.is_ours:
+                library = compile_whole(found.whole(), how, apart=bool(parts.known))
+                segments[level] = Segment(nodes, tuple(reads), tuple(results), library)
+                if key and choice is None:
+                    choice = _measured(alone, segments[level], parts.known, options, key)
+        except IsamapError as error:
+            _blame(parts, parts.made[level], found, how, error)
+            return None
+        if choice is not None and choice.is_ours:
+            segments[level] = replace(segments[level], remark=f", {choice.said}")
+        elif choice is not None:
+            parts.failed |= dict.fromkeys(nodes, choice.said)
+    return segments if not parts.failed else None
+
+
+def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported:
+    """Return the program of a segment, or note which nodes have failed."""
+    inputs = tuple(signature(node, name) for node, name in to.inputs.items())
+    outputs: list[Signature] = []
+    for node in results:
+        name = to.name(node)
+        if any(port.name == name for port in outputs):
+            name = to.put(node, "Identity", name, result=f"{node.name}.again")
+        outputs.append(signature(node, name))
+    graph = Graph("graph", tuple(to.nodes), inputs, tuple(outputs), to.constants)
+    found = lower_model(
+        Model(graph, OPSETS, {}, has_views=True), "graph", {}, {}, partial(fused, freely=True)
+    )
+    for taken in found.taken:
+        if taken.where == "refused" and "it needs the result of a node that is refused" not in taken.why:
+            parts.failed.setdefault(to.sources[taken.node], taken.why)
+    if found.program is None and not parts.failed:
+        parts.failed |= dict.fromkeys(to.sources.values(), found.findings[0].message)
+    return found
+
+
+def _blame(parts: _Parts, to: Translation, found: Imported, how: How, error: IsamapError) -> None:
+    """Note the nodes whose kernels the machine does not perform; all of a segment, if it is none of these."""
+    for tensor, reason in kernels_refused(found.whole(), how).items():
+        parts.failed |= {to.sources[node]: reason for node in found.trace.origins.get(tensor, ())}
+    if not parts.failed:
+        parts.failed |= dict.fromkeys(to.sources.values(), error.diagnostics[0].message)
+
+
+def signature(node: Any, name: str) -> Signature:
+    """Return the type, the sizes and the strides of a node's tensor. Raises: NotTaken."""
+    found = lying(node)
+    strides = () if node.meta["val"].is_contiguous() else found.strides
+    return Signature(name, found.dtype, found.sizes, strides=strides)
+
+
+def _ran(
+    graph: Any, segments: Mapping[int, Segment], known: Mapping[Any, Any], refused: Mapping[Any, str]
+) -> Iterator[Ran]:
+    of = {node: n for n, segment in enumerate(segments.values()) for node in segment.nodes}
+    remarks = [segment.remark for segment in segments.values()]
+    counts = [segment.kernels for segment in segments.values()]
+    for node in graph.nodes:
+        if node.op != "call_function" or is_result(node):
+            continue
+        if node in known:
+            yield ran_of(node, "nowhere", "of weights alone: torch computes it once")
+        elif node in of:
+            number = of[node]
+            which = (
+                "a library that is"
+                if len(counts) == 1
+                else f"library {number}, of {len(counts)} that are each"
+            )
+            said = f"one of the {counts[number]} of {which} called once{remarks[number]}"
+            yield ran_of(node, "kernel", said)
+        elif is_view(node):
+            yield ran_of(node, "nowhere", "a view computes nothing")
+        else:
+            yield ran_of(node, "eager", refused.get(node, "it has no kernel here"))
+
+
+def ran_of(node: Any, where: str, why: str = "") -> Ran:
+    """Return where a node runs."""
+    value = node.meta.get("val")
+    shape = f"{value.dtype} {list(value.shape)}".removeprefix("torch.") if hasattr(value, "shape") else ""
+    return Ran(node.name, name_of(node) or str(node.target), shape, where, why)
+
+
+# --- a call -----------------------------------------------------------------------------------------------
+
+
+def _make_run(graph: Any, parts: _Parts, segments: Mapping[int, Segment]) -> Callable[[Sequence[Any]], Any]:
+    """Return the function of a graph's inputs: its values lie in a list, each node at its place."""
+    torch: Any = import_module("torch")
+    place = {node: n for n, node in enumerate(graph.nodes)}
+    inputs = [n for n in graph.nodes if n.op == "placeholder"]
+    units: list[Any] = []
+    for level in range(-1, max(parts.when.values(), default=-1) + 1):
+        units += [segments[level]] if level in segments else []
+        units += parts.by_torch(level)
+    steps = [
+        segment_step(unit, place) if isinstance(unit, Segment) else eager_step(unit, place) for unit in units
+    ]
+    last: dict[int, int] = {}
+    for n, unit in enumerate(units):
+        used = (*unit.reads, *unit.writes) if isinstance(unit, Segment) else (*unit.all_input_nodes, unit)
+        last |= {place[node]: n for node in used}
+    kept = {place[node] for node in (*parts.output.all_input_nodes, *parts.known)}
+    gone = [[at for at, number in last.items() if number == n and at not in kept] for n in range(len(units))]
+    fixed: Values = [None] * len(place)
+    for node, tensor in parts.known.items():
+        fixed[place[node]] = tensor
+    assert [place[node] for node in inputs] == list(range(len(inputs))), "inputs come first"
+    behind = fixed[len(inputs) :]
+    map_arg, given_back = torch.fx.node.map_arg, parts.output.args[0]
+    simple = type(given_back) in (tuple, list) and all(hasattr(node, "meta") for node in given_back)
+    results = [place[node] for node in given_back] if simple else []
+    ready = list(zip(steps, gone, strict=True))
+    is_eager = any(not isinstance(unit, Segment) for unit in units)
+
+    def perform(values: Values) -> None:
+        for step, unneeded in ready:
+            step(values)
+            for at in unneeded:
+                values[at] = None
+
+    def run(given: Sequence[Any]) -> Any:
+        values: Values = [*given, *behind]
+        if is_eager:
+            with torch.no_grad():
+                perform(values)
+        else:
+            perform(values)
+        if simple:
+            return [values[at] for at in results]
+
+        def value(node: Any) -> Any:
+            return values[place[node]]
+
+        return map_arg(given_back, value)
+
+    return run
+
+
+def segment_step(segment: Segment, place: Mapping[Any, int]) -> Step:
+    """Return a library performed, with new tensors for its results."""
+    reads = [(place[node], as_foretold(node)) for node in segment.reads]
+    writes = [(place[node], making(node)) for node in segment.writes]
+    call_at = segment.library.call_at
+
+    def step(values: Values) -> None:
+        read = [seen(values[at]) for at, seen in reads]
+        made = [make() for _, make in writes]
+        call_at([t.data_ptr() for t in read], [t.data_ptr() for t in made])
+        for (at, _), tensor in zip(writes, made, strict=True):
+            values[at] = tensor
+
+    return step
+
+
+def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
+    """Return a node performed by torch."""
+    map_arg: Any = import_module("torch").fx.node.map_arg
+    at = place[node]
+    if node.op == "get_attr":
+        constant = attrgetter(node.target)(node.graph.owning_module)
+        return lambda values: values.__setitem__(at, constant)
+
+    def step(values: Values) -> None:
+        def value(needed: Any) -> Any:
+            return values[place[needed]]
+
+        args, kwargs = map_arg((node.args, node.kwargs), value)
+        values[at] = node.target(*args, **kwargs)
+
+    return step
+
+
+def as_foretold(node: Any) -> Callable[[Any], Any]:
+    """Return what gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
+    torch: Any = import_module("torch")
+    found = lying(node)
+
+    def seen(tensor: Any) -> Any:
+        if tensor.is_neg():
+            tensor = tensor.resolve_neg()
+        if tensor.stride() != found.strides:
+            tensor = torch.empty_strided(found.sizes, found.strides, dtype=tensor.dtype).copy_(tensor)
+        return tensor
+
+    return seen
+
+
+def making(node: Any) -> Callable[[], Any]:
+    """Return what makes a tensor of the size of a node's, of no particular content."""
+    torch: Any = import_module("torch")
+    found, dtype = lying(node), node.meta["val"].dtype
+    if node.meta["val"].is_contiguous():
+        return lambda: torch.empty(found.sizes, dtype=dtype)
+    return lambda: torch.empty_strided(found.sizes, found.strides, dtype=dtype)
+
+
+# Which of two performs a segment, our library or torch by its own calls: what was measured faster.
+#
+# Both take turns on the same random tensors of the segment's shapes. Torch performs a segment only where it won
+# so many rounds that this is no chance; what was found is kept for equal segments, also in other processes.
+
+
+TORCH = "torch"
+
+KNOWN: dict[str, Choice] = {}
+"""The choices that this process has found or read. They remain if nothing can be stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The nodes of a segment with the views between them, in order, and those of which they need tensors."""
+
+    nodes: tuple[Any, ...]
+    given: tuple[Any, ...]
+
+    @staticmethod
+    def of(members: Sequence[Any], reads: Sequence[Any]) -> Alone:
+        """Return those of a segment that reads other nodes."""
+        inside, nodes, given = set(members), set[Any](), set(reads)
+        waiting = list(members)
+        while waiting:
+            node = waiting.pop()
+            if node in nodes or node in given:
+                continue
+            if node in inside or is_view(node) or is_result(node):
+                nodes.add(node)
+                waiting += node.all_input_nodes
+            else:
+                given.add(node)
+        order = list(members[0].graph.nodes)
+        return Alone(tuple(n for n in order if n in nodes), tuple(n for n in order if n in given))
+
+    @property
+    def text(self) -> str:
+        """The computation and its inputs, without the names of a graph."""
+        map_arg: Any = import_module("torch").fx.node.map_arg
+        names = {node: f"v{n}" for n, node in enumerate((*self.given, *self.nodes))}
+        lines = [f"{names[node]}: {_described(node.meta.get('val'))}" for node in self.given]
+        for node in self.nodes:
+            args, kwargs = map_arg((node.args, dict(node.kwargs)), names.__getitem__)
+            lines.append(f"{names[node]} = {node.target}{args}{kwargs}")
+        return "\n".join(lines)
+
+
+def _described(value: Any) -> str:
+    torch: Any = import_module("torch")
+    if not isinstance(value, torch.Tensor):
+        return str(value)
+    return f"{value.dtype} {tuple(value.shape)} {value.stride()}"
+
+
+def _key(alone: Alone, program: Steps, how: How) -> str:
+    """Return the sha256 of all that may change which one is faster. Raises: IsamapError of every kind."""
+    torch: Any = import_module("torch")
+    threads = json.dumps([how.threads, torch.get_num_threads()])
+    return digest(program_key(program, how), alone.text, threads, str(torch.__version__), this_cpu().key)
+
+
+def _kept(key: str) -> Choice | None:
+    with OnlyWarned():
+        if key not in KNOWN and (found := Choices.open().find(key)) is not None:
+            KNOWN[key] = found
+    return KNOWN.get(key)
+
+
+def _measured(alone: Alone, segment: Segment, known: Mapping[Any, Any], options: Options, key: str) -> Choice:
+    """Return what measuring finds of a segment, which is kept."""
+    torch: Any = import_module("torch")
+    one_thread = options.threads == torch.get_num_threads() == 1
+    with _as_in_calls():
+        place = {node: n for n, node in enumerate(segment.nodes[0].graph.nodes)}
+        values: Values = [None] * len(place)
+        generator = torch.Generator().manual_seed(0)
+        for node in alone.given:
+            values[place[node]] = known[node] if node in known else _filled(node, generator)
+        theirs = [eager_step(node, place) for node in alone.nodes]
+        calls = {
+            OURS: partial(segment_step(segment, place), values),
+            TORCH: partial(_perform, theirs, values),
+        }
+        rounds = time_alternately(calls, time.thread_time_ns if one_thread else time.perf_counter_ns)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    name = segment.library.emitted.name
+    choice = KNOWN[key] = Choice.of(rounds, key=key, kernel=name, library=TORCH, time=now)
+    with OnlyWarned():
+        Choices.open().keep(choice)
+    return choice
+
+
+def _perform(steps: Sequence[Step], values: Values) -> None:
+    for step in steps:
+        step(values)
+
+
+@contextmanager
+def _as_in_calls() -> Generator[None]:
+    """While torch compiles, its tensors hold nothing, and each operation takes some 5 µs more, in Python."""
+    names = "torch", "torch.utils._python_dispatch", "torch._dispatch.python"
+    torch, modes, dispatcher = (import_module(name) for name in names)
+    with modes._disable_current_modes(), dispatcher.no_python_dispatcher(), torch.no_grad():
+        yield
+
+
+def _filled(node: Any, generator: Any) -> Any:
+    """Return a value like that of a node: random numbers as the node's tensor lies."""
+    torch: Any = import_module("torch")
+    if node.op == "get_attr":
+        return attrgetter(node.target)(node.graph.owning_module)
+    value = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return value
+    reach = sum((size - 1) * stride for size, stride in zip(value.shape, value.stride(), strict=True))
+    room = torch.empty(reach + 1, dtype=value.dtype)
+    if value.dtype.is_floating_point:
+        room.normal_(generator=generator)
+    else:
+        room.random_(0, 2, generator=generator)
+    return room.as_strided(tuple(value.shape), value.stride())
