@@ -9,12 +9,13 @@ Names and digests of machines, from their texts alone.
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import sys
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from isamap.hw_specs import machine_path, shipped_drafts, shipped_machines
 from isamap.machine.tree import MAX_FILE_BYTES, Scalar, decode, nearest, read_tree
@@ -28,6 +29,7 @@ from isamap.source import (
     open_beside,
     read_limited,
 )
+from isamap.source.cache import digest, program_state, recall_or_make
 from isamap.source.records import dataclass
 
 MAX_CHAIN = 16
@@ -108,9 +110,25 @@ def _read(path: Path, name: str) -> File:
 
 
 def _extends(file: File, stop_before: str | None) -> Scalar | None:
-    """Return the value of the key `extends`; the reading of the whole file reports other findings."""
-    value = read_tree(file.source, stop_before).get("extends")
-    return value if isinstance(value, Scalar) and value.text.strip() else None
+    """Return the value of the key `extends`; the reading of the whole file reports other findings.
+
+    A header is read once: every compilation asks for the digest of its machine.
+    """
+
+    def read_header() -> list[Any]:
+        value = read_tree(file.source, stop_before).get("extends")
+        if not isinstance(value, Scalar) or not value.text.strip():
+            return []
+        return [value.text, value.span.start, value.span.end]
+
+    if stop_before is None:
+        found = read_header()
+    else:
+        key = digest(program_state(), stop_before, file.source.text)
+        found = recall_or_make(
+            "headers", key, json.loads, read_header, lambda header: json.dumps(header).encode()
+        )
+    return Scalar(found[0], Span(file.source, *found[1:])) if found else None
 
 
 def _parent(extends: Scalar, child: File) -> File:
@@ -193,17 +211,17 @@ def machine_digest(name_or_path: str) -> str:
     return digest_at(digest_files(read_chain(word, HEADER_END)), given)
 
 
-def digest_at(digest: str, given: Given) -> str:
+def digest_at(whole: str, given: Given) -> str:
     """Return the digest of a machine at given values of its constants."""
     stated = join_word("", dict(sorted(given.items())))
-    return hashlib.sha256(f"{digest}{stated}".encode()).hexdigest() if given else digest
+    return hashlib.sha256(f"{whole}{stated}".encode()).hexdigest() if given else whole
 
 
 def digest_files(files: tuple[File, ...]) -> str:
     """Return the sha256 of the texts of a chain and of what they are called."""
-    digest = hashlib.sha256()
+    state = hashlib.sha256()
     for file in files:
         for text in (file.stem or "-", file.source.text):
             data = text.encode(errors="surrogatepass")  # the stem's bytes may be no UTF-8
-            digest.update(f"{len(data)} ".encode() + data)
-    return digest.hexdigest()
+            state.update(f"{len(data)} ".encode() + data)
+    return state.hexdigest()
