@@ -5,18 +5,18 @@
 The candidates are nested axes of the last statement along which a temporary of the kernel shrinks. Blocks
 are long enough that the shrunk temporaries, and the arrays that several statements pass through, fit into
 half of a cache; the other half is for streamed data. Inside ordered loops of the kernel only strip-mining
-is chosen (`isamap.driver.strips`), because the model does not price their cache reuse.
+is chosen (`isamap.driver.block_choice`), because the model does not price their cache reuse.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from isamap.driver.blocking import asked_blocks
-from isamap.driver.formulation import ProblemOf, canonical_form, plan_ns
+from isamap.driver.formulation import Plan, ProblemOf, canonical_form, plan_ns, quick_plan
 from isamap.driver.request import BEST_FORM, Request
 from isamap.driver.stages import Clock
-from isamap.driver.strips import in_strips
 from isamap.formulate.hierarchy import Memories
 from isamap.ir import Kernel, Operand, product
 from isamap.machine import Machine
@@ -24,16 +24,91 @@ from isamap.source.records import replace
 from isamap.transform import (
     Blocks,
     Rewrite,
+    Statement,
+    accesses,
     dense_form,
     in_blocks,
     inlined,
     is_rewritable,
     make_guards_explicit,
+    ordered_axes,
     reads,
     shared_blocks,
     statements,
     symbols,
 )
+
+# --- strips ---------------------------------------------------------------------------------------------
+
+# Strip-mining: run all iterations of ordered loops on a few registers' elements at a time.
+#
+#     seq t in T { c[n] = cos(a[n]); a[n] += c[n]; }     n by 32: all T iterations of both statements for 32
+#                                                        elements, then for the next 32
+#
+# Strip-mining applies to elementwise statements inside ordered loops, if no element needs another one. C
+# compilers keep in registers the values that one statement of a strip leaves to the next, and share common
+# subexpressions. The cost model, which prices statements one by one, sees neither effect. Therefore strips
+# are chosen if the model finds them no more expensive.
+
+
+SAME = 1.1
+"""Plans that cost no more than so many times as much cost the same: strips are counted by short loops."""
+
+
+def in_strips(
+    request: Request, kernel: Kernel, whole: Kernel, problem_of: ProblemOf, clock: Clock
+) -> tuple[Kernel, tuple[Blocks, ...]] | None:
+    """Return a bound kernel in strips, with the blocks that these are; None where there are none, or dearer ones.
+
+    `whole` is its canonical form, whose plan says what a register holds.
+    """
+    canonical = make_guards_explicit(kernel)
+    given = statements(canonical)
+    if len(given) < 2 or not all(s.sequence and _is_elementwise(s) for s in given):
+        return None
+    plan = quick_plan(request, whole, problem_of, "greedy", clock)
+    if plan is None:
+        return None
+    blocks = _blocks(given, plan)
+    cut = _cut(canonical, blocks)
+    if cut is None or plan_ns(request, cut, problem_of, "greedy", clock) > SAME * plan.ns:
+        return None
+    return cut, blocks
+
+
+def _is_elementwise(s: Statement) -> bool:
+    return s.assign.op is None and not s.reduction_axes and bool(s.axes)
+
+
+def _blocks(given: Sequence[Statement], plan: Plan) -> tuple[Blocks, ...]:
+    """Return one iteration of each axis but the innermost, and as many of that as half of the registers hold.
+
+    What statements pass on takes registers, a temporary or what is read and written.
+    """
+    (*outer, inner) = given[-1].axes
+    nest = plan.schedule.nests[-1]
+    option = next(o for o in plan.problem.nests[-1].options if o.mapping == nest.mapping)
+    result = next(o for o in option.operands if o.is_accumulator)
+    used = Counter(name for s in given for name in {r.buffer for r in accesses(s)})
+    passed = sum(count > 1 for count in used.values())
+    count = dict(plan.problem.registers)[result.memory] // 2 // result.registers // max(1, passed)
+    return (*(Blocks(a.name, 1) for a in outer), Blocks(inner.name, result.tile_elements * max(1, count)))
+
+
+def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
+    """Return the kernel in these blocks, where all of them stand around its ordered loops."""
+    own = ordered_axes(kernel)
+    for one in blocks:
+        found = shared_blocks(kernel, one, own)
+        if isinstance(found, str):
+            return None
+        kernel = found
+    around = [s.sequence[: len(s.sequence) - len(own)] for s in statements(kernel)]
+    return kernel if all(own.isdisjoint(a.name for a in axes) for axes in around) and any(around) else None
+
+
+# --- block choice ---------------------------------------------------------------------------------------
+
 
 # Plans of blocks have to be cheaper by so much: they are longer programs.
 LEAST_GAIN = 1.05

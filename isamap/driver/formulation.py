@@ -19,13 +19,13 @@ from isamap.driver.blocking import of_nests
 from isamap.driver.cached_schedules import problem_key, recall_problem, remember_problem
 from isamap.driver.matching import forms_of
 from isamap.driver.request import BEST_FORM, DEFAULT_COST_MODEL, Request
-from isamap.driver.row_room import with_row_room
 from isamap.driver.stages import Clock
 from isamap.formulate.build import build_problem
 from isamap.formulate.matches import Matches, find_matches
-from isamap.ir import Kernel, Range, bind
+from isamap.ir import Kernel, Operand, Range, bind
 from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import Machine
+from isamap.machine.cache_sets import uncrowding_bytes
 from isamap.match import improving_rewrites
 from isamap.plan.plugins import load_cost_model, load_heuristic, origin
 from isamap.plan.problem import Problem
@@ -35,8 +35,38 @@ from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, added
-from isamap.source.records import dataclass, field
+from isamap.source.records import dataclass, field, replace
 from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit, statements
+
+# --- row room -------------------------------------------------------------------------------------------
+
+# Pad the rows of a kernel's own arrays if they would share sets of a cache.
+#
+# f32[9, 9, 512], an image with its border      f32[9, 9, 528], of which the last 16 are not touched
+
+
+def with_row_room(canonical: Kernel, kernel: Kernel, machine: Machine) -> Kernel:
+    """Return the canonical form of a kernel, with rows apart of the arrays that it has and the kernel has not.
+
+    Of open sizes there are several programs, which have their arrays in common: those stay as they are.
+    """
+    if any(size.value is None for o in canonical.operands for size in o.shape):
+        return canonical
+    own = {o.name for o in kernel.operands}
+    operands = tuple(o if o.name in own else _with_room(o, machine) for o in canonical.operands)
+    return replace(canonical, operands=operands)
+
+
+def _with_room(o: Operand, machine: Machine) -> Operand:
+    if len(o.shape) < 2 or o.dtype.bits % 8:
+        return o
+    size = o.dtype.bits // 8
+    more = uncrowding_bytes((o.shape[-1].value or 0) * size, machine)
+    return replace(o, shape=(*o.shape[:-1], o.shape[-1] + more // size)) if more else o
+
+
+# --- formulation ----------------------------------------------------------------------------------------
+
 
 Extent = Literal["whole", "narrow", "first"] | tuple[str, ...]
 """All mappings, those that may win, enough of them for a first schedule, or those of these names."""

@@ -2,27 +2,249 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from math import prod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import gcd, prod
 
-from isamap.formulate.carriable import with_carried
 from isamap.formulate.copy_costs import with_ends
 from isamap.formulate.flows import with_flows
 from isamap.formulate.frame import Frame
 from isamap.formulate.fusable import fusions
 from isamap.formulate.hierarchy import Memories
-from isamap.formulate.line_crossings import with_crossings
-from isamap.formulate.load_costs import held_of, input_of, read_beside, with_reads
+from isamap.formulate.load_costs import held_of, input_of, read_beside, store_of, with_reads
+from isamap.formulate.load_times import loading_ns
 from isamap.formulate.tensor_layout import lay_out
-from isamap.ir import Expr, Index, Kernel, strict_forbids, typical_value
-from isamap.ir.index import ZERO
+from isamap.ir import Axis, Expr, Index, Kernel, Read, strict_forbids, typical_value
+from isamap.ir.index import ONE, ZERO
 from isamap.machine import Machine, cost_params, cost_value, held_between, line_bytes, line_hints
-from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, in_tiles
+from isamap.match import (
+    Location,
+    LoopAxis,
+    MoveSearch,
+    OperandMove,
+    OperandTile,
+    Tile,
+    bring,
+    in_tiles,
+    is_lane,
+    standing,
+)
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
-from isamap.plan.problem import NestOption, TileAxis, TileOperand
+from isamap.plan.problem import Carried, NestOption, TileAxis, TileOperand
+from isamap.source import added
 from isamap.source.records import replace
-from isamap.transform import distinct_reads, reads, statements, symbols
+from isamap.transform import Statement, distinct_reads, reads, statements, symbols
+from isamap.transform.margins import tells_apart
+
+# --- line crossings -------------------------------------------------------------------------------------
+
+# Price loads in place that cross cache lines: the load unit reads one line after the other.
+#
+# Y[k, p, q] += X[c, p + r, q + s] * F[k, c, r, s]   16 q of f32 are a line; beside s = 1 or 2 they lie on two
+#
+# A processor's load port reads one line at a time, so such a load takes it twice: on an Emerald Rapids guest
+# 64 bytes take 0.20 ns within a line and 0.41 across two (docs/decisions/0065-loads-across-lines.md).
+#
+# A mask that leaves out what lies on the second line does not help there.
+#
+# Where it errs: arrays are taken to begin with a line; stores are not looked at, nor copies, which wait for
+# caches more than for ports.
+
+
+def with_crossings(
+    described: TileOperand,
+    operand: OperandTile,
+    tile: Tile,
+    search: MoveSearch,
+    kernel: Kernel,
+    profile: Mapping[str, int],
+) -> TileOperand:
+    """Return the operand with what loads in place take more, on average over its tiles."""
+    line = line_bytes(search.machine)
+    if not line or described.direct_ns is None:
+        return described
+    share = crossing_share(operand, tile, kernel, profile, line)
+    if not share:
+        return described
+    direct = bring(search, tile, operand, operand.request({}, expr=standing(operand.elements, is_lane)))
+    return replace(described, direct_ns=described.direct_ns + share * loading_ns(direct))
+
+
+def crossing_share(
+    operand: OperandTile, tile: Tile, kernel: Kernel, profile: Mapping[str, int], line: int
+) -> float:
+    """Return how many lines the rows of a tile touch beyond the fewest that hold them, as a share of these; a mean.
+
+    0 where it is not known how the array lies, or where a tile has no rows of several elements.
+    Units: `line` in bytes.
+    """
+    found = _place(operand, kernel, profile)
+    if found is None:
+        return 0.0
+    place, size = found
+    begins, row, known = {0: 1.0}, 1, {f"@{axis.name}": axis for axis in tile.axes}
+    for monomial, coefficient in place.terms:
+        if not monomial:
+            begins = {(begin + coefficient * size) % line: part for begin, part in begins.items()}
+            continue
+        atom = monomial[0]
+        if len(monomial) > 1 or not isinstance(atom, str):
+            return 0.0
+        axis = known.get(atom)
+        extent = axis.extent.substitute(profile).value or line if axis else line
+        step = coefficient * size
+        if axis is not None and coefficient == 1 and axis.tile > 1:
+            row, step, extent = axis.tile, size * axis.tile, -(-extent // axis.tile)
+        begins = _moved(begins, step, extent, line)
+    least = -(-row * size // line)
+    touched = added(part * -(-(begin + row * size) // line) for begin, part in begins.items())
+    return touched / least - 1 if row > 1 else 0.0
+
+
+def _place(operand: OperandTile, kernel: Kernel, profile: Mapping[str, int]) -> tuple[Index, int] | None:
+    """Return where in its array an element lies, in elements, and the bytes of one; None where no array is known."""
+    found = reads(operand.subject)
+    array = next((o for o in kernel.operands if len(found) == 1 and o.name == found[0].buffer), None)
+    if array is None:
+        return None
+    place, pitch = ZERO, Index.of(1)
+    strides = array.strides or (None,) * len(array.shape)
+    for index, extent, stride in reversed(list(zip(found[0].index, array.shape, strides, strict=True))):
+        pitch = pitch if stride is None else stride
+        place = place + index * pitch
+        pitch = pitch * extent
+    return place.substitute(profile), array.dtype.size_bytes
+
+
+def _moved(begins: Mapping[int, float], step: int, count: int, line: int) -> dict[int, float]:
+    """Return where rows begin in a line, and how many of them, when each goes on by so many steps."""
+    places = min(count, line // gcd(step, line))
+    moved: dict[int, float] = {}
+    for begin, part in begins.items():
+        for iteration in range(places):
+            at = (begin + iteration * step) % line
+            moved[at] = moved.get(at, 0.0) + part / places
+    return moved
+
+
+# --- option ---------------------------------------------------------------------------------------------
+
+
+# --- carriable ------------------------------------------------------------------------------------------
+
+# Find elements that one iteration of an ordered loop writes and the next reads, and keep them in registers.
+#
+#     for m in M { seq n in N - 1 { y[m, n + 1] = y[m, n] + x[m, n + 1]; } }
+#
+#       for m by 4 {          the ordered loop runs inside the loops over rows: a block of rows at a time
+#         carry n;            goes along n, and y[m, n] is still where the iteration before has computed it
+#         unroll m by 1 { issue; }
+#       }
+#
+# That is legal where the statement is alone in the ordered loop, writes each element once, and reads of its own
+# array what the iteration before wrote: then rows do not meet. It pays where iterations go along rows of the
+# array; where they go from row to row, the loops over the row's elements stay inside.
+
+
+# So many iterations back recurrences are looked for: what the last one left stays in registers.
+FARTHEST = 4
+
+
+def with_carried(
+    option: NestOption, tile: Tile, search: MoveSearch, kernel: Kernel, profile: Mapping[str, int]
+) -> NestOption:
+    """Return the option of a tile that is only written, with what it carries along an ordered loop, and without what
+    it takes to bring that; unchanged where nothing can be carried.
+    """
+    axis, store = carried_axis(tile.statement, kernel), store_of(tile, search)
+    if axis is None or store is None or store.target is None:
+        return option
+    if store.target.offset.coefficient(axis.name) not in (ONE, -ONE):  # iterations go from row to row
+        return option
+    loads = [s for s in _issues(store) if _reads_before(s, store.target, axis.name)]
+    if not loads:
+        return option
+    saved_ns = added({id(s): s.cost_ns for s in loads}.values())
+    chain_ns = _chain_ns(store, store, axis.name, search.machine) or 0.0
+    pitches = tuple(_pitches(tile.statement, axis.name, kernel, profile))
+    operands = tuple(
+        replace(o, direct_ns=max(0.0, o.direct_ns - saved_ns)) if o.is_accumulator and o.direct_ns else o
+        for o in option.operands
+    )
+    iterations = typical_value(axis.extent, profile) or 1
+    return replace(option, operands=operands, carried=Carried(axis.name, iterations, chain_ns, pitches))
+
+
+def carried_axis(statement: Statement, kernel: Kernel) -> Axis | None:
+    """Return the innermost ordered axis around a statement, where its iterations may go on by themselves inside the
+    other loops, and read what the iteration before wrote.
+    """
+    target, operand = statement.assign.target, kernel.operand(statement.assign.target.buffer)
+    if not statement.sequence or statement.assign.op is not None or statement.assign.guard is not None:
+        return None
+    if operand.accumulate not in (None, operand.dtype):
+        return None  # rounded when the loops around end
+    loop, axis = statement.ordered_loops[-1], statement.sequence[-1]
+    if sum(loop in s.ordered_loops for s in statements(kernel)) > 1:
+        return None
+    if not tells_apart(target.index, {a.name: a.extent for a in (*statement.axes, axis)}):
+        return None
+    own = [r for r in reads(statement.assign.value) if r.buffer == target.buffer]
+    return axis if own and all(_is_written_before(r, target, axis.name) for r in own) else None
+
+
+def _is_written_before(read: Read, target: Read, axis: str) -> bool:
+    """Return whether a read is what one of the last iterations wrote."""
+    later = ({axis: Index.of(axis) + iterations} for iterations in range(1, FARTHEST + 1))
+    return any(tuple(i.substitute(moved) for i in read.index) == target.index for moved in later)
+
+
+def _issues(load: OperandMove) -> Iterator[OperandMove]:
+    yield load
+    for _, source in load.inputs:
+        if isinstance(source, OperandMove):
+            yield from _issues(source)
+
+
+def _reads_before(load: OperandMove, target: Location, axis: str) -> bool:
+    """Return whether an instruction brings what the iteration before has written to the same lanes."""
+    places = [source for _, source in load.inputs if isinstance(source, Location)]
+    later = {axis: Index.of(axis) + 1}
+    return len(places) == len(load.inputs) == 1 and all(
+        p.buffer == target.buffer
+        and p.strides == target.strides
+        and p.offset.substitute(later) == target.offset
+        for p in places
+    )
+
+
+def _chain_ns(load: OperandMove, store: OperandMove, axis: str, machine: Machine) -> float | None:
+    """Latencies from what is carried to the register that is stored; None where nothing of it comes in."""
+    assert store.target is not None
+    if _reads_before(load, store.target, axis):
+        return 0.0
+    inputs = [s for _, s in load.inputs if isinstance(s, OperandMove)]
+    found = [c for s in inputs if (c := _chain_ns(s, store, axis, machine)) is not None]
+    if not found:
+        return None
+    if load is store:
+        return max(found)
+    item = machine.instructions[load.instruction]
+    known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
+    return max(found) + cost_value(item.cost.latency_ns, cost_params(item, machine, known))
+
+
+def _pitches(statement: Statement, axis: str, kernel: Kernel, profile: Mapping[str, int]) -> Iterator[int]:
+    """Yield how far apart the rows lie of each array that is gone through along its rows. Units: bytes."""
+    touched = (statement.assign.target, *reads(statement.assign.value))
+    for buffer in sorted({r.buffer for r in touched if r.index and axis in r.index[-1].symbols}):
+        operand = kernel.operand(buffer)
+        row = operand.shape[-1].substitute(profile).value
+        if row and len(operand.shape) > 1:
+            yield row * operand.dtype.size_bytes
+
+
+# --- option ---------------------------------------------------------------------------------------------
 
 
 def whole_option(tile: Tile, number: int, frame: Frame) -> NestOption | None:

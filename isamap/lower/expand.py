@@ -2,29 +2,263 @@
 
 Every loop over blocks of more than one element is followed by a copy of its body for the rest of the axis, so
 that the block's own code knows how many elements it covers; of a rest that only the run knows there is a copy
-for each number of tiles (`isamap.lower.open_blocks`).
+for each number of tiles (`isamap.lower.expand`).
 """
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Iterator, Sequence
+from typing import Literal, assert_never
 
-from isamap.ir import Index, Kernel, index_min
+from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Kernel, Read, index_min, substitute_expr
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.finish import Finish, before_tiles, copied_back, copied_in, finish_of
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
-from isamap.lower.open_blocks import in_pieces
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart
 from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
-from isamap.lower.place import Place, count_tiles_here, divides, left_inside, start_of
-from isamap.lower.program import Block, For, If, Names
+from isamap.lower.place import Piece, Place, count_tiles_here, divides, left_inside, start_of
+from isamap.lower.program import Block, Condition, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
-from isamap.lower.skipping import seen_where, skipped
 from isamap.lower.staging import copy_tiles, stage_at
 from isamap.lower.steps import Copies, Hold, Issues, LoopNode, Packed, Parts, Step, Tree, Unroll
-from isamap.match import MoveSearch
-from isamap.source.records import replace
+from isamap.lower.tile_results import symbols_of
+from isamap.match import LoopAxis, MoveSearch, OperandTile, Tile, bring, find_operand_store, in_register
+from isamap.plan.loops import LoopStep
+from isamap.source.records import dataclass, replace
+from isamap.transform import Statement, identity_of, reads, statements, symbols
+
+# --- open blocks ----------------------------------------------------------------------------------------
+
+# Perform block remainders known only at run time in pieces with numbered tiles, without loops over tiles.
+#
+# A block of four rows, `for m by 4`, leaves one to three:
+#
+#     if left == 3 { three rows }   if left == 2 { two rows }   if left == 1 { one row }
+#
+# and a block of three registers, whose last one an instruction of the machine masks, the same with 1 to 16
+# elements in the last one. Without such instructions full tiles go first, then the one that is not full, alone.
+# With sizes given (`for m by 12 rest 8 4 2 1`) a rest takes several of these pieces, one after the other.
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A piece with the conditions under which it is performed. Units: `left` in elements from its start."""
+
+    conditions: tuple[Condition, ...]
+    piece: Piece
+    left: Index
+
+
+def in_pieces(nest: Nest, block: LoopStep, scope: Scope, build: Build) -> Nodes:
+    """Return all pieces of what is left of a block at a place, each with the body that `build` gives."""
+    axis, place = nest.tile.axis(block.axis), scope.place
+    staged = frozenset(stage.operand for stage in nest.schedule.stages)
+    known = staged, nest.search
+    masked = axis.tile > 1 and not block.rest and is_masked(nest.tile, axis, nest.finish, *known)
+    cases = _last_cut(block, axis, place) if masked else _full_first(block, axis, place)
+    return tuple(If(case.conditions, build(scope.at(_at(place, axis, case)))) for case in cases)
+
+
+def _at(place: Place, axis: LoopAxis, case: Case) -> Place:
+    """Return the place where a piece starts."""
+    name = axis.name
+    return replace(
+        place,
+        position={**place.position, name: place.position[name] + case.piece.first * axis.tile},
+        left={**place.left, name: case.left},
+        pieces={**place.pieces, name: case.piece},
+    )
+
+
+def _last_cut(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
+    """Yield one case per number of tiles, the last of which shows only what is left."""
+    left, size = place.left[axis.name], axis.tile
+    most = block.step // size
+    for count in range(most, 0, -1):
+        conditions: tuple[Condition, ...] = ((Index.of((count - 1) * size), "<", left),)
+        if count < most:
+            conditions = (*conditions, (left, "<=", Index.of(count * size)))
+        yield Case(conditions, Piece(ZERO, count), left)
+
+
+def _full_first(block: LoopStep, axis: LoopAxis, place: Place) -> Iterator[Case]:
+    """Cases of full tiles, and behind them the tile that is not full."""
+    left, size = place.left[axis.name], axis.tile
+    # Where threads share an axis in blocks, a block may be whole without being known to be.
+    most = block.step // size - (not block.is_dealt)
+    full = left.floordiv(size) if most else ZERO
+    sizes = tuple(piece // size for piece in block.rest) or tuple(range(most, 0, -1))
+    yield from _some(full, size, sizes) if block.rest else _one_of(full, size, sizes)
+    if size > 1:
+        cut = left - full * size
+        yield Case(((ZERO, "<", cut),), Piece(full, 1), cut)
+
+
+def _one_of(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
+    """Yield one case per number of full tiles."""
+    for count in counts:
+        yield Case(((full, "==", Index.of(count)),), Piece(ZERO, count), Index.of(count * size))
+
+
+def _some(full: Index, size: int, counts: Sequence[int]) -> Iterator[Case]:
+    """Pieces of which as many follow each other as there are full tiles: none is needed twice."""
+    left = full
+    for count in counts:
+        yield Case(((Index.of(count), "<=", left),), Piece(full - left, count), Index.of(count * size))
+        left = left.mod(count)
+
+
+def is_masked(tile: Tile, axis: LoopAxis, finish: Finish, staged: frozenset[str], search: MoveSearch) -> bool:
+    """Return whether instructions of the machine move tiles that are cut along an axis, all that are not staged."""
+    cut = symbols_of({axis.name: Index.of(axis.name)})
+    for operand in tile.inputs:
+        if operand.name in staged or not _shows(operand, axis):
+            continue
+        request = operand.request(cut, filled=axis.is_reduction)
+        if axis.name in operand.scattered or bring(search, tile, operand, request) is None:
+            return False
+    held = tile.accumulator or tile.result
+    assert held is not None, "a tile is summed or assigned"
+    if held.name in staged or tile.held is not None or not _shows(held, axis):
+        return True
+    return axis.name not in held.scattered and _is_masked_out(tile, held, cut, finish, search)
+
+
+def _shows(operand: OperandTile, axis: LoopAxis) -> bool:
+    """Return whether an operand's tile is cut where the axis is."""
+    return axis.name in operand.parts or axis.name in operand.scattered
+
+
+def _is_masked_out(
+    tile: Tile, held: OperandTile, cut: dict[str, Index], finish: Finish, search: MoveSearch
+) -> bool:
+    """Return the same of what a tile's result goes to."""
+    request = held.request(cut)
+    if tile.accumulator is None:
+        assert tile.target_elements is not None, "a statement that only assigns has a target"
+        given = (tile.target_elements, held.elements, held.memory, held.dtype, request)
+        return find_operand_store(search, *given) is not None
+    if bring(search, tile, held, request) is None:
+        return False
+    return all(
+        find_operand_store(search, w.target, in_register(w, held), held.memory, held.dtype, request)
+        is not None
+        or find_operand_store(search, w.target, in_register(w, held), "", None, request) is not None
+        for w in finish.whole
+    )
+
+
+# --- expand ---------------------------------------------------------------------------------------------
+
+
+# --- skipping -------------------------------------------------------------------------------------------
+
+# Skip register blocks in which a guard excludes every iteration.
+#
+#     B[i, r] += select(i > k, -L[i, k] * B[k, r], 0)      for i by 15 { … hold … }
+#
+# A block whose last i is not beyond k would only add zeros: half of all blocks here. So it is where the guard
+# stands behind the sum, and what is summed elsewhere is never looked at:
+#
+#     T[i, j] += A[i, k] * A[j, k]                         C[i, j] = select(j <= i, T[i, j], C[i, j])
+
+
+End = Literal["least", "most"]
+
+
+def skipped(nest: Nest, inner: tuple[Step, ...], scope: Scope, nodes: Nodes) -> Nodes:
+    """Return a register block, where some iteration of it may pass the statement's guard.
+
+    `inner` are the steps in it. What is fused with its sum, or copied for other iterations, has to be done
+    anyhow; so has what an ordered loop carries from one of its iterations to the next.
+    """
+    place = scope.place
+    shared = any(work.work and work.innermost >= nest.schedule.hold for work in scope.dealt)
+    shared |= any(isinstance(s, Copies) or (isinstance(s, LoopNode) and s.carried) for s in inner)
+    if nest.tile.held is not None or shared or nest.schedule.carried:
+        return nodes
+    found: list[Condition] = []
+    axes = frozenset(axis.name for axis in nest.tile.statement.axes)
+    if nest.finish.first is None and nest.finish.partial == nest.finish.whole:
+        found += _conditions(_adding(nest.tile.statement.assign), axes, place)
+    if {w.target.buffer for w in nest.finish.whole} == {nest.tile.statement.assign.target.buffer}:
+        found += _conditions(nest.seen, axes, place)
+    conditions = tuple(c for c in found if not _is_certain(c))
+    return (If(conditions, nodes),) if conditions else nodes
+
+
+def _adding(assign: Assign) -> Expr | None:
+    """Return the conditions that hold in each iteration that changes a sum."""
+    match assign.op, assign.value:
+        case str() as op, Call("select", (guard, _, Const() as nothing)):
+            return guard if nothing.value == identity_of(op, nothing.dtype).value else None
+        case _:
+            return None
+
+
+def seen_where(kernel: Kernel, statement: Statement) -> Expr | None:
+    """Return the condition, over a statement's axes, under which elements of its target are ever read.
+
+    None where it is not known.
+    """
+    target = statement.assign.target
+    looking = [s for s in statements(kernel) if any(r.buffer == target.buffer for r in reads(s.assign.value))]
+    if kernel.operand(target.buffer).role != "temp" or len(looking) != 1:
+        return None
+    match looking[0].assign.value:
+        case Call("select", (guard, Read(_, index), other)) if not any(
+            r.buffer == target.buffer for e in (guard, other) for r in reads(e)
+        ):
+            names = {str(theirs): own for theirs, own in zip(index, target.index, strict=True)}
+            axes = {a.name for a in (*looking[0].axes, *looking[0].sequence)}
+            other_array = looking[0].assign.target.buffer != target.buffer
+            plain = len(names) == len(index) and names.keys() <= axes and other_array
+            return substitute_expr(guard, names) if plain and symbols(guard) & axes <= names.keys() else None
+        case _:
+            return None
+
+
+def _conditions(guard: Expr | None, axes: frozenset[str], place: Place) -> Iterator[Condition]:
+    """Yield conditions on a block that hold if the guard, over axes of the statement, holds somewhere in it."""
+    match guard:
+        case Call("and", (left, right)):
+            yield from _conditions(left, axes, place)
+            yield from _conditions(right, axes, place)
+        case Call("lt" | "le" | "gt" | "ge" | "eq" as op, (IndexValue(left), IndexValue(right))):
+            least, most = (_end(left - right, axes, place, end) for end in ("least", "most"))
+            if least is not None and op in ("lt", "le", "eq"):
+                yield least, "<" if op == "lt" else "<=", ZERO
+            if most is not None and op in ("gt", "ge", "eq"):
+                yield ZERO, "<" if op == "gt" else "<=", most
+        case _:
+            return
+
+
+def _end(difference: Index, axes: frozenset[str], place: Place, end: End) -> Index | None:
+    """Return the least or the most that an index is in a block.
+
+    None where it is no sum of multiples of axes, or one of them is looped over together with others.
+    """
+    ends: dict[str, Index] = {}
+    for axis in difference.symbols & axes:
+        slope = difference.coefficient(axis)
+        if slope is None or slope.value is None or axis not in place.position:
+            return None
+        first = place.position[axis]
+        ends[axis] = first if (slope.value > 0) == (end == "least") else first + place.left[axis] - 1
+    return difference.substitute(ends)
+
+
+def _is_certain(condition: Condition) -> bool:
+    """Return whether a condition holds whatever the counters and sizes are, none of which is negative."""
+    left, sign, right = condition
+    gap = right - left - (1 if sign == "<" else 0)
+    return all(count >= 0 and all(isinstance(a, str) for a in atoms) for atoms, count in gap.terms)
+
+
+# --- expand ---------------------------------------------------------------------------------------------
+
 
 Steps = tuple[Step, ...]
 

@@ -11,22 +11,346 @@ was tried with all else that is fixed.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from math import prod
 
-from isamap.plan.decisions import mapping_of
-from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.scheduler.conflicts.causes import cause_of, other_mappings, too_few_registers, unloadable
-from isamap.scheduler.conflicts.scratch_causes import too_small_scratchpads
+from isamap.plan.cost.intervals import Boxes
+from isamap.plan.decisions import mapping_of, parallel_of, prefetch_of
+from isamap.plan.problem import NestOption, NestProblem, Problem, TileAxis, TileOperand
+from isamap.scheduler.conflicts.scratch_causes import least_lack, relief_bytes, too_small_scratchpads
+from isamap.scheduler.deciding.orders import Pairs, first_order
 from isamap.scheduler.deciding.partitioning import part_options
-from isamap.scheduler.deciding.per_operand import open_values
-from isamap.scheduler.deciding.space import MAX_UNROLLED, Assignment, Space, issues_along
+from isamap.scheduler.deciding.per_operand import open_values, staged_by
+from isamap.scheduler.deciding.software_pipelining import STAGES
+from isamap.scheduler.deciding.space import (
+    MAX_UNROLLED,
+    Assignment,
+    RegisterBlock,
+    Space,
+    issues_along,
+    live_tiles,
+)
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.search.candidates import fixed_names, heeds
 from isamap.scheduler.search.greedy import first_assignment
+from isamap.scheduler.translation.constraints import Is, may_be_met
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass, replace
+
+# --- causes ---------------------------------------------------------------------------------------------
+
+# Explain why an option has no schedule, with the numbers: one function per cause.
+#
+# Each function inspects a Space whose fixed decisions conflict, and returns the cause that it finds, or None.
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """A code, one sentence with the numbers, and the parts of these numbers."""
+
+    code: str
+    message: str
+    notes: tuple[str, ...] = ()
+
+
+def cause_of(space: Space) -> Cause:
+    """Return why the fixed decisions of a space conflict with each other or with the machine."""
+    found = (cause(space) for cause in CAUSES)
+    return next((cause for cause in found if cause is not None), _unnamed(space))
+
+
+def _unnamed(space: Space) -> Cause:
+    return Cause("fix-impossible", f"no schedule of statement {space.statement} has {_fixed(space)}")
+
+
+def _fixed(space: Space) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in space.fixed.items())
+
+
+def _elsewhere(space: Space) -> Cause | None:
+    known = set(space.names())
+    name = next((name for name in space.fixed if name not in known), None)
+    if name is None:
+        return None
+    axes = ", ".join(axis.name for axis in space.option.axes)
+    operands = ", ".join(operand.name for operand in space.option.operands)
+    return Cause(
+        "fix-elsewhere",
+        f"this mapping has no decision `{name}`, which another one has",
+        (f"its axes are {axes}, its operands {operands}",),
+    )
+
+
+def _value(space: Space) -> Cause | None:
+    for operand in space.option.operands:
+        name = prefetch_of(space.statement, operand.name)
+        value = space.fixed.get(name, 0)
+        if value > len(operand.hints):
+            caches = "".join(f", {n + 1} ({cache})" for n, (cache, _) in enumerate(operand.hints))
+            return Cause("fix-value", f"{name} is 0 (none){caches}, not {value}")
+    return None
+
+
+def _stage(space: Space) -> Cause | None:
+    for operand in space.option.operands:
+        if space.stage_values(operand):
+            continue
+        if space.stage(operand) not in space.fixed or staged_by(space, operand, STAGES) != list(STAGES):
+            continue  # something else forbids it
+        value = space.fixed[space.stage(operand)]
+        why = f"no move of the machine loads `{operand.name}` from a buffer"
+        if operand.packed:
+            why = f"`{operand.tensor}` is passed packed, {STAGES[2]}"
+        elif value == 0:
+            why = f"no move of the machine loads `{operand.name}` from where {operand.tensor} lies"
+        elif operand.is_accumulator and operand.staged_ns is not None:
+            why = f"`{operand.name}` is an accumulator: it is staged around its sums, {STAGES[1]}"
+        return Cause("fix-stage", f"{space.stage(operand)} = {value} ({STAGES[value]}) cannot be: {why}")
+    return None
+
+
+def _circle(space: Space) -> Cause | None:
+    for pairs, axes in ((space.order_pairs(), space.axes), (space.sweep_pairs(), space.register_axes)):
+        if first_order(axes, pairs, space.fixed) is None:
+            return Cause(
+                "fix-order", "the fixed orders of loops go in a circle: " + ", ".join(_said(space, pairs))
+            )
+    return None
+
+
+def _said(space: Space, pairs: Pairs) -> Iterator[str]:
+    for name, first, second in pairs:
+        if name in space.fixed:
+            outer, inner = (first, second) if space.fixed[name] else (second, first)
+            yield f"{outer.name} around {inner.name} ({name} = {space.fixed[name]})"
+
+
+def _unroll(space: Space) -> Cause | None:
+    axes = [axis for axis in space.option.axes if space.unroll(axis) in space.fixed]
+    for axis in axes:
+        value, most = space.fixed[space.unroll(axis)], issues_along(axis)
+        if not 1 <= value <= most:
+            return Cause(
+                "fix-unroll",
+                f"{space.unroll(axis)} = {value} is not between 1 and {most}, the issues along {axis.name}",
+                (_issues(axis),),
+            )
+        if value > 1 and not may_unroll(space.option, axis):
+            return Cause(
+                "fix-unroll",
+                f"{space.unroll(axis)} = {value}: only the innermost summing axis is unrolled, and only "
+                "where every input follows it",
+                (_followed(space, axis),),
+            )
+    unrolled = prod(space.fixed[space.unroll(axis)] for axis in axes)
+    if unrolled > MAX_UNROLLED:
+        factors = " × ".join(str(space.fixed[space.unroll(axis)]) for axis in axes)
+        return Cause(
+            "fix-unroll",
+            f"{_fixed(space)}: {factors} = {unrolled} issues in one loop body, at most {MAX_UNROLLED} can be",
+        )
+    return None
+
+
+def _followed(space: Space, axis: TileAxis) -> str:
+    last = [a.name for a in space.option.axes if a.is_reduction and a.extent > a.tile][-1]
+    if last != axis.name:
+        return f"that is {last} here"
+    others = [o.name for o in space.option.operands if o.registers and axis.name not in o.axes]
+    return f"`{others[0]}` does not follow {axis.name}"
+
+
+def _issues(axis: TileAxis) -> str:
+    elements = f"{axis.extent} element" + ("s" if axis.extent > 1 else "")
+    return f"{axis.name} has {elements}, and one issue covers {axis.tile}"
+
+
+def _registers(space: Space) -> Cause | None:
+    block = {axis.name: space.fixed.get(space.unroll(axis), 1) for axis in space.register_axes}
+    for memory, parts in _demand(space, block).items():
+        between = dict(space.option.between).get(memory, 0)
+        needed, there = _count(parts) + between, space.registers.get(memory)
+        if there is not None and needed > there:
+            held = [f"{between} within an issue"] if between else []
+            return Cause(
+                "fix-registers",
+                f"{_fixed(space)}: {needed} registers of `{memory}` are needed, and there are {there}",
+                (", ".join([*(_shown(o, tiles, each, block) for o, tiles, each in parts), *held]),),
+            )
+    return None
+
+
+def _demand(space: Space, block: RegisterBlock) -> dict[str, list[tuple[TileOperand, int, int]]]:
+    """Per register memory the operands with how many of their tiles wait in it, and what each takes."""
+    order = space.unroll_order(block)
+    found: dict[str, list[tuple[TileOperand, int, int]]] = {}
+    for operand in space.option.operands:
+        for memory, each in operand.takes:
+            found.setdefault(memory, []).append((operand, live_tiles(operand, block, order), each))
+    return found
+
+
+def _shown(operand: TileOperand, tiles: int, registers: int, block: RegisterBlock) -> str:
+    """`c: 8 × 4 accumulators of 2 registers = 64`."""
+    factors = [str(block[axis]) for axis in operand.axes if block.get(axis, 1) > 1]
+    product = " × ".join(factors) if operand.is_accumulator and len(factors) > 1 else str(tiles)
+    noun = ("accumulator" if operand.is_accumulator else "tile") + ("s" if tiles > 1 else "")
+    each = f" of {registers} registers" if registers > 1 else ""
+    total = f" = {tiles * registers}" if len(factors) > 1 or each else ""
+    return f"`{operand.name}`: {product} {noun}{each}{total if operand.is_accumulator or each else ''}"
+
+
+def _block(space: Space) -> Cause | None:
+    for axis in space.option.axes:
+        value = space.fixed.get(space.block(axis))
+        if value is None or value >= axis.extent:
+            continue
+        if value % axis.tile:
+            return Cause(
+                "fix-block",
+                f"{space.block(axis)} = {value} is no multiple of {axis.tile}, which one issue covers",
+                (_issues(axis),),
+            )
+        factor = space.fixed.get(space.unroll(axis), 1)
+        if value < factor * axis.tile:
+            return Cause(
+                "fix-block",
+                f"{space.block(axis)} = {value} is less than a register block along {axis.name}: "
+                f"{factor} × {axis.tile} = {factor * axis.tile}",
+                (f"{space.unroll(axis)} = {factor}, and one issue covers {axis.tile}",),
+            )
+    return None
+
+
+def _parts(space: Space) -> Cause | None:
+    for axis in space.option.axes:
+        name = parallel_of(space.statement, axis.name)
+        value, issues = space.fixed.get(name, 1), issues_along(axis)
+        if value == 1:
+            continue
+        if not 1 <= value <= issues:
+            said = f"{name} = {value} is not between 1 and {issues}, the issues along {axis.name}"
+            return Cause("fix-parts", said, (_issues(axis),))
+        if axis.is_reduction and not space.option.can_split_sums:
+            said = f"{name} = {value} cannot be: a sum over {axis.name} cannot be taken in parts"
+            return Cause("fix-parts", said, ("its order counts, or the machine cannot join the parts",))
+        share = -(-issues // value)
+        if -(-issues // share) != value:
+            return Cause(
+                "fix-parts",
+                f"{name} = {value} cannot be: {axis.name} has {issues} issues: {value} parts would be "
+                f"{share} issues each, which makes {-(-issues // share)}",
+                (_issues(axis),),
+            )
+    return None
+
+
+def _together(space: Space) -> Cause | None:
+    """Return the first constraint that what is fixed breaks, whatever is decided besides.
+
+    Else two of them conflict, and the first is said that is a condition of something fixed.
+    """
+    boxes = _boxes(space)
+    broken = [c for c in space.rules.constraints if not may_be_met(c.facts, boxes).all()]
+    wished = [
+        c
+        for c in space.rules.constraints
+        if isinstance(c.facts[0], Is) and not may_be_met(c.facts[:1], boxes).all()
+    ]
+    for constraint in (*broken, *wished):
+        return Cause(constraint.code, constraint.sentence(space.fixed), constraint.notes)
+    return None
+
+
+def _boxes(space: Space) -> Boxes:
+    """Between which values decisions lie: one where they are fixed."""
+    open_ones = {space.stage(operand): space.stage_values(operand) for operand in space.option.operands}
+    found = {
+        name: (min(values, default=0), max(values, default=2))
+        for name, values in {**open_ones, **open_values(space)}.items()
+    }
+    for axis in space.axes:
+        found |= {space.block(axis): (1, axis.extent), space.unroll(axis): (1, issues_along(axis))}
+    return found | {name: (value, value) for name, value in space.fixed.items()}
+
+
+CAUSES: Sequence[Callable[[Space], Cause | None]] = (
+    _elsewhere,
+    _value,
+    _parts,
+    _stage,
+    _circle,
+    _unroll,
+    _registers,
+    _block,
+    _together,
+)
+
+
+# --- where nothing is fixed -------------------------------------------------------------------------------
+
+
+def too_few_registers(spaces: Sequence[Space]) -> Diagnostic:
+    """Return the diagnostic where no mapping has registers for one issue; it names the nearest one."""
+    space = min(spaces, key=lambda s: max(needed - s.registers[m] for m, needed in _one_issue(s).items()))
+    short = {m: needed for m, needed in _one_issue(space).items() if needed > space.registers[m]}
+    block = {axis.name: 1 for axis in space.register_axes}
+    parts = [part for memory, own in _demand(space, block).items() if memory in short for part in own]
+    there = " and ".join(str(space.registers[memory]) for memory in short)
+    relief = [f"{needed} registers of `{memory}`" for memory, needed in short.items()]
+    notes = [", ".join(_shown(o, tiles, each, block) for o, tiles, each in parts)]
+    notes.append(
+        f"with mapping `{space.option.mapping}`" + other_mappings(len(spaces) - 1, "cannot be had either")
+    )
+    lack = least_lack([replace(space, registers={**space.registers, **short})])
+    if lack is not None:
+        notes.append(f"with those, {relief_bytes(lack)} would be needed at least")
+    return Diagnostic(
+        "too-few-registers",
+        f"statement {space.statement} has no schedule: one issue needs {' and '.join(relief)}, "
+        f"and there are {there}",
+        notes=tuple(notes),
+        help=f"relieved by {' and '.join([*relief, *([relief_bytes(lack)] if lack else [])])} "
+        "in the machine's description",
+    )
+
+
+def _one_issue(space: Space) -> dict[str, int]:
+    """Return the registers that one issue needs of each memory whose size is known."""
+    demand = _demand(space, {axis.name: 1 for axis in space.register_axes})
+    between = dict(space.option.between)
+    return {m: _count(parts) + between.get(m, 0) for m, parts in demand.items() if m in space.registers}
+
+
+def other_mappings(count: int, cannot: str) -> str:
+    """Return the end of a note that says it of the others, too."""
+    if count < 1:
+        return ""
+    return f"; another one {cannot}" if count == 1 else f"; {count} others {cannot}"
+
+
+def _count(parts: Sequence[tuple[TileOperand, int, int]]) -> int:
+    return sum(tiles * each for _, tiles, each in parts)
+
+
+def unloadable(space: Space) -> Diagnostic:
+    """Return the diagnostic where every mapping has an operand that no move brings."""
+    operand = next(o for o in space.option.operands if not space.stage_values(o))
+    return Diagnostic(
+        "no-supply",
+        f"statement {space.statement} has no schedule: "
+        f"no move brings `{operand.name}` into `{operand.memory}`",
+        notes=(
+            f"neither from where {operand.tensor} lies, nor from a buffer",
+            f"with mapping `{space.option.mapping}`",
+        ),
+        help=f"describe an instruction that loads or stores `{operand.memory}`",
+    )
+
+
+# --- conflicts ------------------------------------------------------------------------------------------
+
 
 # How many other values of a decision are tried, nearest first, before it is only said to leave it.
 TRIED = 64

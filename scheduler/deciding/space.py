@@ -7,19 +7,87 @@ The first axes of a pair in `order` and `sweep` are those that the problem lists
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations, permutations
 from math import prod
 
 from isamap.plan.decisions import block_of, fuse_of, order_of, parallel_of, stage_of, sweep_of, unroll_of
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
-from isamap.scheduler.deciding.fitting import Taker, fitting, live
 from isamap.scheduler.deciding.orders import order_clauses
 from isamap.scheduler.deciding.per_operand import constraints_of, open_values, staged_by
 from isamap.scheduler.deciding.scratch import capacities
 from isamap.scheduler.deciding.sums import sum_constraints, sweeping_axis
 from isamap.scheduler.translation.constraints import Rules, is_met
 from isamap.source.records import dataclass, field
+
+# --- fitting --------------------------------------------------------------------------------------------
+
+# Find the register blocks that fit into the registers, once for all options with equal register needs.
+#
+# fitting((Taker("zmm", 1, (True, False)), Taker("zmm", 1, (False, True)), Taker("zmm", 1, (True, True), True)),
+#         (("zmm", 32),), (64, 4), 64)  ->  ((2, 2), (2, 3), (2, 4), (3, 2), …)
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """The register needs of an operand: registers per tile, and the unrolled axes that it depends on."""
+
+    memory: str
+    registers: int
+    follows: tuple[bool, ...]
+    is_accumulator: bool = False
+
+
+@lru_cache(maxsize=4096)
+def fitting(
+    takers: tuple[Taker, ...], registers: tuple[tuple[str, int], ...], limits: tuple[int, ...], most: int
+) -> tuple[tuple[int, ...], ...]:
+    """Factors above 1 for at most two axes, up to their limits and `most` in all, that fit."""
+    found: list[tuple[int, ...]] = []
+    first, second = (*limits, 1, 1)[:2]
+    for i in range(2, first + 1) if limits else (1,):
+        for j in range(2, second + 1) if len(limits) > 1 else (1,):
+            factors = (i, j)[: len(limits)]
+            if prod(factors) > most or not _fits(takers, dict(registers), factors):
+                break  # a larger factor takes more
+            found.append(factors)
+    return tuple(found)
+
+
+def _fits(takers: Sequence[Taker], registers: dict[str, int], factors: tuple[int, ...]) -> bool:
+    """Return whether some order of the unrolled axes leaves no memory short of registers."""
+    return any(_fits_in_order(takers, registers, factors, o) for o in permutations(range(len(factors))))
+
+
+def _fits_in_order(
+    takers: Sequence[Taker], registers: dict[str, int], factors: tuple[int, ...], order: tuple[int, ...]
+) -> bool:
+    needed: dict[str, int] = {}
+    for taker in takers:
+        follows = [taker.follows[i] for i in order]
+        tiles = live(follows, [factors[i] for i in order], is_accumulator=taker.is_accumulator)
+        needed[taker.memory] = needed.get(taker.memory, 0) + tiles * taker.registers
+    return all(count <= registers.get(memory, count) for memory, count in needed.items())
+
+
+def live(follows: Sequence[bool], factors: Sequence[int], *, is_accumulator: bool) -> int:
+    """Tiles that wait in registers: all of an accumulator, else those that are used again.
+
+    Both are given per unrolled axis, outer to inner: whether the operand follows it, and its factor.
+    """
+    if is_accumulator:
+        return prod(factor for follow, factor in zip(follows, factors, strict=True) if follow)
+    tiles = 1
+    reused = False
+    for follow, factor in zip(follows, factors, strict=True):
+        reused = reused or not follow
+        tiles *= factor if reused and follow else 1
+    return tiles
+
+
+# --- space ----------------------------------------------------------------------------------------------
+
 
 Assignment = Mapping[str, int]
 RegisterBlock = Mapping[str, int]

@@ -4,15 +4,60 @@ from __future__ import annotations
 
 from math import prod
 
-from isamap.plan.cost import Const, Cost, times, total
-from isamap.plan.problem import Problem, TileOperand
+from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
+from isamap.plan.problem import Carried, Problem, TileOperand
 from isamap.scheduler.deciding.space import issues_along
-from isamap.scheduler.deciding.tiling import Tiling, by_stage
-from isamap.scheduler.effects.carrying import carrying
+from isamap.scheduler.deciding.tiling import Tiling, by_stage, rows_apart
 from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.least import Way
 from isamap.scheduler.effects.overlapping import entries
 from isamap.source import added
+
+# --- carrying -------------------------------------------------------------------------------------------
+
+# Price an ordered loop inside a register block that carries values in registers between iterations.
+#
+#     for m by 4 {        four rows of x and of y, a step of each per iteration
+#       carry n;
+#       unroll m by 1 { issue; }
+#
+# An iteration waits for the values of the previous one, so a block of one row takes as long as one of four.
+# If a block has more rows than the nearest cache holds at a time, every line is evicted before its next use,
+# and each step loads a line from the next cache. Measured on an Emerald Rapids guest, sums along rows of 4
+# KB, both arrays: 0.5 ns an element with 2 and 4 rows, 0.7 with 8, 3.7 with 16; with rows that do not share
+# sets 0.45 with 16 rows.
+
+
+def carrying(tiling: Tiling, carried: Carried, moved: Cost, problem: Problem) -> Cost:
+    """Return an iteration of all register blocks: what goes in and out of registers, or the chain, and lost lines.
+
+    Units: nanoseconds.
+    """
+    chain = times(carried.chain_ns, *(tiling.steps[axis.name] for axis in tiling.space.axes))
+    return total([largest([moved, chain]), _lost(tiling, carried, problem)])
+
+
+def _lost(tiling: Tiling, carried: Carried, problem: Problem) -> Cost:
+    """Return the time of lines that come out of the next cache at each step, where more rows than there is room for
+    in the sets that they share are gone along side by side.
+    """
+    if not carried.pitches or not problem.caches or not problem.caches[0].ways:
+        return Const(0)
+    held = min(rows_apart(pitch, problem.caches[0]) for pitch in carried.pitches) // len(carried.pitches)
+    axes = tiling.space.option.axes
+    every = Const(_line_ns(problem) * len(carried.pitches) * prod(axis.extent for axis in axes))
+    rows = times(*(tiling.step.get(axis.name, axis.extent) for axis in axes))
+    return Threshold(rows, held, Const(0), every)
+
+
+def _line_ns(problem: Problem) -> float:
+    """Return the time of a line from the second cache: of rows that share sets, where that is known."""
+    nearest, *farther = problem.caches
+    bytes_per_ns = farther[0].bandwidth_bytes_per_ns if farther else problem.memory_bandwidth_bytes_per_ns
+    return problem.rows_behind[0].crowded_piece_ns or nearest.line_bytes / bytes_per_ns
+
+
+# --- accumulators ---------------------------------------------------------------------------------------
 
 
 def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -53,7 +53,7 @@ def begun_by_copies(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return how often each row of an input is begun that is copied before: once for each copy of a part of it.
 
     Copies go over a few rows at a time from piece to piece, whatever register blocks read of a buffer
-    (`isamap/lower/lines.py`).
+    (`isamap/lower/staging.py`).
     """
     along = next((axis for axis in tiling.space.axes if axis.name == operand.dense_axis), None)
     values = tiling.space.stage_values(operand)

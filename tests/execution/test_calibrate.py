@@ -24,11 +24,20 @@ from isamap.run.toolchain import build, find_compiler
 from isamap.source import Diagnostic, MissingTool, UsageProblem
 from isamap.source.numbers import Spread
 from isamap.tune.bandwidth import stream_source, streams
-from isamap.tune.calibrate import caches_here, calibrate, packing_figures
+from isamap.tune.calibrate import (
+    MISSED,
+    SAMPLER,
+    WAITS_NS,
+    caches_here,
+    calibrate,
+    kept_calls,
+    kept_streams,
+    packing_figures,
+    reported_caches,
+)
 from isamap.tune.clocked import Clocked, Copy, copies, in_whole_blocks, time_copy
 from isamap.tune.instruction_times import NO_CHAIN
 from isamap.tune.measured_parameters import PackingFigure, UnmeasuredPacking
-from isamap.tune.real_caches import MISSED, SAMPLER, WAITS_NS, kept_calls, kept_streams, reported_caches
 
 HERE = [m for m in ("generic-c", "x86-avx2", "x86-avx512") if not missing_features(load_machine(m))]
 BUDGET_S = 0.05

@@ -284,7 +284,7 @@ def buffers_seeds() -> list[bytes]:
 def read_sizes(data: bytes, folder: Path) -> None:
     """Read sets of sizes, a line each (`verify --sizes`), and as a table (`schedule --rows`)."""
     from isamap.cli.early_words import read_sizes_file
-    from isamap.cli.schedule_rows import read_rows
+    from isamap.cli.schedule_command import read_rows
     from isamap.driver.inputs import read_file
     from isamap.driver.request import Request
     from isamap.source import IsamapError, Source
@@ -305,7 +305,7 @@ def sizes_seeds() -> list[bytes]:
 def read_rows(data: bytes, folder: Path) -> None:
     """Read the rows that an earlier run kept (`--resume`)."""
     from isamap.bench.kept_rows import ROWS_FILE, open_rows
-    from isamap.bench.simulated import SimulatedRow
+    from isamap.bench.simulated_suite import SimulatedRow
 
     (folder / ROWS_FILE).write_bytes(data)
     open_rows(folder, True, SimulatedRow.from_json)
@@ -313,7 +313,7 @@ def read_rows(data: bytes, folder: Path) -> None:
 
 def rows_seeds() -> list[bytes]:
     """Return two rows."""
-    from isamap.bench.simulated import SimulatedRow
+    from isamap.bench.simulated_suite import SimulatedRow
 
     rows = [SimulatedRow(n, "s", "k", f"l{n}", "c", {"M": 1 + n}, "f", 1, "m") for n in range(2)]
     return ["".join(json.dumps(row.as_json()) + "\n" for row in rows).encode()]

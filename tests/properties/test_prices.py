@@ -24,7 +24,7 @@ from isamap.plan.schedule import NestSchedule
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.nests.nest_building import build_nest
-from isamap.scheduler.nests.normal import normal_form
+from isamap.scheduler.nests.pricing import normal_form
 
 ASKED = examples(30)
 MOST_DECISIONS, COMPARED = 30_000, 150

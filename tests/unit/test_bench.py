@@ -251,7 +251,7 @@ def test_a_rotating_row_is_compiled_for_cold_operands_beside_reading_them(
         asked.append(request.cold)
         return prepare(request)
 
-    monkeypatch.setattr("isamap.bench.measure.prepare", prepared)
+    monkeypatch.setattr("isamap.bench.campaign.prepare", prepared)
     (row,), _ = run_campaign(campaign(tmp_path / "rows", cache="rotate"))
     assert asked == [True]
     assert row.ring > 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from isamap.bench.campaign import ring_of
 from isamap.bench.cases import FORMS
 from isamap.bench.kind import Rules
-from isamap.bench.measure import ring_of
 from isamap.bench.product_cases import gemm_cases, product_work
 from isamap.bench.ring import Array, fastest_bytes_per_ns, readings
 from isamap.bench.timed_loops import build_loops

@@ -11,15 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from isamap.bench import simulated
+from isamap.bench import simulated_suite as simulated
 from isamap.bench.cases import S8, SIMULATED_FORMS
 from isamap.bench.convolution_cases import ConvCase, conv_cases
 from isamap.bench.layer_kinds import CONVOLUTION_LAYERS, PRODUCT_LAYERS, LayerKind, touched, with_margin
 from isamap.bench.product_cases import GemmCase, transformer_cases
-from isamap.bench.simulated import MOST_CHECKED, SimulatedRow, SimulatedRules, simulate_row
 from isamap.bench.simulated_suite import (
+    MOST_CHECKED,
     SimulatedCampaign,
+    SimulatedRow,
+    SimulatedRules,
     run_simulated,
+    simulate_row,
     simulated_csv,
     simulated_table,
     simulated_text,
@@ -148,7 +151,7 @@ def test_a_row_says_what_was_warned_of(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.exhaustive
 def test_a_row_that_is_too_large_to_run_is_checked_on_a_smaller_copy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isamap.bench.simulated.MOST_CHECKED", 20_000)
+    monkeypatch.setattr("isamap.bench.simulated_suite.MOST_CHECKED", 20_000)
     row = simulate_row(PRODUCT_LAYERS, PRODUCT, S8, RULES)
     assert (row.is_right, row.checked) == (True, "40x6x35 TN")
 

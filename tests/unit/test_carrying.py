@@ -9,7 +9,7 @@ import pytest
 
 from isamap.driver.pipeline import Compilation, compile_kernel
 from isamap.driver.request import Request
-from isamap.formulate.carriable import carried_axis
+from isamap.formulate.option import carried_axis
 from isamap.lower.program import Block, For, If, Issue, Node, Parallel
 from isamap.plan.check import check_schedule
 from isamap.plan.steady import Pipeline

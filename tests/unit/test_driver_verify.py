@@ -9,10 +9,9 @@ import pytest
 import isamap
 from isamap.driver.deviation import find_deviation
 from isamap.driver.oracle import count_operations, expect, last_place
-from isamap.driver.randomised import VECTORS, contraction_of, wrong_vectors
 from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
-from isamap.driver.verifying import Case, compare, verify_case
+from isamap.driver.verifying import VECTORS, Case, compare, contraction_of, verify_case, wrong_vectors
 from isamap.ir import DTYPES, Kernel, bind, interpret
 from isamap.kernels import kernel_path
 from isamap.run.fills import FILLS, make_arrays

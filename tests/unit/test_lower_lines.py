@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import pairwise
 
 from isamap.ir import DTYPES, Call, Cast, Const, Index, Read
-from isamap.lower.lines import Along, along_rows, by_lines
 from isamap.lower.program import Declare, Fill, For, If, Issue, MemoryRef, Names, Node, Value
+from isamap.lower.staging import Along, along_rows, by_lines
 
 BF16, F32 = DTYPES["bf16"], DTYPES["f32"]
 K, M = Index.of("k"), Index.of("m")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from isamap.bench.kept_rows import ROWS_FILE, open_rows
-from isamap.bench.simulated import SimulatedRow
+from isamap.bench.simulated_suite import SimulatedRow
 from isamap.graph.graph_file import constants_of, read_folder
 from isamap.graph.types import in_type
 from isamap.libraries.description import read_library

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from isamap.driver.row_room import with_row_room
+from isamap.driver.formulation import with_row_room
 from isamap.ir import bind
 from isamap.machine import load_machine
 from isamap.machine.cache_sets import uncrowding_bytes

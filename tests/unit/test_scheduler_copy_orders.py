@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from plan_problems import gemm, problem, tiled_gemm
 
-from isamap.lower.lines import WRITTEN_BYTES
+from isamap.lower.staging import WRITTEN_BYTES
 from isamap.machine.timings import RowTimes
 from isamap.plan.check import check_schedule
 from isamap.plan.problem import NestOption, Problem

@@ -11,7 +11,7 @@ from isamap.plan.cost import Const, evaluate
 from isamap.plan.problem import Problem
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile, usable_bytes
-from isamap.scheduler.effects.outgoing import out_and_back
+from isamap.scheduler.effects.copying import out_and_back
 
 PROBLEM = gemm(64, 8192, 8192)
 ALL_BYTES = 8192 * 8192 * 4

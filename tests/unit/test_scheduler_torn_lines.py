@@ -11,7 +11,7 @@ from isamap.plan.cost import evaluate
 from isamap.plan.problem import Cache, NestOption, Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import tile
-from isamap.scheduler.effects.partial_lines import torn
+from isamap.scheduler.effects.levels import torn
 
 NEAR = Cache("l1", 48 << 10, 400.0, 12, line_bytes=64)
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from isamap.cli import main
-from isamap.cli.ranges import read_setting
+from isamap.cli.hw_sweep_command import read_setting
 from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.predicted import Asked, Case, Predicted, predict

@@ -18,10 +18,7 @@ from isamap.machine.processor import SystemCache, this_cpu
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import MOST_BYTES, streams
-from isamap.tune.measured_parameters import CacheFigure
-from isamap.tune.overlay import lay_over, warnings, with_caches
-from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.real_caches import (
+from isamap.tune.calibrate import (
     FILLED,
     MISSED,
     least_of,
@@ -31,6 +28,9 @@ from isamap.tune.real_caches import (
     usable_bytes,
     with_usable,
 )
+from isamap.tune.measured_parameters import CacheFigure
+from isamap.tune.overlay import lay_over, warnings, with_caches
+from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.store import keep_profile
 
 MACHINE = load_machine("x86-avx512")

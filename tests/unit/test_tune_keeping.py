@@ -15,10 +15,10 @@ from isamap.source import Source
 from isamap.source.numbers import Spread
 from isamap.syntax import parse_kernel
 from isamap.tune.bandwidth import streams
+from isamap.tune.calibrate import WAITS_NS, kept_calls, kept_ns, kept_streams
 from isamap.tune.measured_parameters import BandwidthFigure, CacheFigure
 from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
-from isamap.tune.real_caches import WAITS_NS, kept_calls, kept_ns, kept_streams
 
 MACHINE = load_machine("x86-avx512")
 STREAMS = kept_streams(MACHINE, streams(MACHINE))

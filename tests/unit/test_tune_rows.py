@@ -20,15 +20,20 @@ from isamap.tune.overlay import lay_over
 from isamap.tune.profile import Profile, parse_profile, print_profile
 from isamap.tune.row_starts import (
     DEEP,
+    FEW,
     LEAST_ROWS,
+    MANY,
     MOST_ROWS,
     SWEPT,
     UNIT,
+    Near,
+    Product,
+    Took,
     crowded_piece_ns,
+    row_figure,
     row_figures,
     shape,
 )
-from isamap.tune.row_times import FEW, MANY, Near, Product, Took, row_figure
 
 MACHINE = load_machine("x86-avx512")
 N, K = 400, 2048

@@ -10,20 +10,60 @@ An instruction of one plain statement performs a statement without a guard.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
+from math import prod
 
-from isamap.ir import Assign, Axis, Call, Cast, Expr, Instruction, converts_exactly, print_expr, print_stmt
+from isamap.ir import (
+    FLUSHING,
+    NUMERICS,
+    REORDERING,
+    Assign,
+    Axis,
+    Call,
+    Cast,
+    Constraint,
+    Expr,
+    Index,
+    Instruction,
+    Read,
+    converts_exactly,
+    print_expr,
+    print_stmt,
+)
+from isamap.ir.bind import comparison_holds
+from isamap.ir.facts import known_facts
 from isamap.match.mappings.enumerate import (
     Signature,
+    find_candidates,
     heads_agree,
     instruction_signature,
     kernel_signature,
     may_run_on,
 )
+from isamap.match.mappings.exact import can_be_met
+from isamap.match.mappings.mapping import AxisGroup, Mapping
+from isamap.match.mappings.validity import Violation, first_violation
+from isamap.match.patterns.padding import neutral_fills
 from isamap.match.patterns.pattern import Pattern
-from isamap.match.patterns.unify import Bindings, places, unify
-from isamap.match.refusals.kernel_edits import are_legal, brief, replace_by, text_of, unorder, without_guard
+from isamap.match.patterns.reach import Params
+from isamap.match.patterns.unify import Binding, Bindings, places, unify
+from isamap.match.refusals.heads import verb
+from isamap.match.refusals.kernel_edits import (
+    Edits,
+    add_where,
+    are_legal,
+    brief,
+    is_whole,
+    remove_strict,
+    replace_by,
+    text_of,
+    unorder,
+    without_guard,
+)
 from isamap.match.refusals.rejection import OTHER, Case, Cause
-from isamap.source.records import dataclass
+from isamap.match.tiles.operand_tiles import profile_sizes
+from isamap.match.tiles.walks import choose_params
+from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, identity_of, is_summed_everywhere, reads, statements
 
 
@@ -246,3 +286,379 @@ def _chosen(assign: Assign) -> tuple[Expr, str]:
             chosen = chosen.value
         return chosen, "0"
     return chosen, print_expr(identity_of(assign.op, chosen.dtype))
+
+
+# --- element conditions ---------------------------------------------------------------------------------
+
+# Conditions on elements: those of an issue correspond to those of the kernel's arrays one to one.
+#
+# window: would share elements of `X[2*p + r]` as it does those of a[p + r]
+# outer: would write one element of `Y[p*s + r]` twice, unless R <= s
+
+
+_LOOKED_AT = 24
+"""Candidates of one instruction whose violation is asked for."""
+
+
+def refuse_elements(case: Case) -> Cause | None:
+    """Candidates there are, but in each some elements do not belong together."""
+    pattern, statement = case.pattern, case.statement
+    assert pattern is not None
+    candidates = [
+        m
+        for m in islice(find_candidates(pattern, statement, case.number), 4 * _LOOKED_AT)
+        if m.kind != "degenerate"
+    ][:_LOOKED_AT]
+    if not candidates:
+        return _not_at_once(case)
+    found: list[tuple[Mapping, Violation]] = []
+    for mapping in candidates:
+        violation = first_violation(pattern, statement, mapping, case.kernel)
+        if violation is None or violation.clause == "parameters":
+            return None
+        found.append((mapping, violation))
+    mapping, violation = next((f for f in found if not f[1].is_certain), found[0])
+    if violation.clause == "output-elements":
+        return _overlap(case, mapping, violation)
+    if violation.clause == "operand-twice":
+        return _meeting(case, mapping, violation)
+    return _shared(case, mapping, violation)
+
+
+def _not_at_once(case: Case) -> Cause:
+    """Each axis has a place, but not all of them at once."""
+    assert case.pattern is not None
+    names = ", ".join(a.name for a in case.pattern.axes)
+    message = f"runs over {names}: the statement has an axis for each, but not a different one for each"
+    span, own = case.statement.assign.span, case.pattern.axes[0].span
+    return Cause("axis-has-no-place", message, span, own, OTHER)
+
+
+# --- outputs ----------------------------------------------------------------------------------------------
+
+
+def _overlap(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+    assert case.pattern is not None
+    target = case.statement.assign.target
+    required = _apart(case, mapping)
+    mine = print_expr(case.pattern.target)
+    message = (
+        f"would write elements of `{print_expr(target)}` twice in one issue, where `{mine}` are different"
+    )
+    if not required:
+        edit = "another instruction, along one of these axes"
+        if violation.is_certain:
+            return Cause("output-overlap", message, target.span, case.pattern.target.span, edit)
+        return _open(case, target, case.pattern.target, message)
+    message += f", unless {' and '.join(required)}"
+    edits = add_where(case.kernel, ", ".join(required))
+    edit = f"`where {', '.join(required)}`"
+    return Cause("output-overlap", message, target.span, case.pattern.target.span, edit, edits)
+
+
+def _apart(case: Case, mapping: Mapping) -> tuple[str, ...]:
+    """Return conditions on sizes under which no two iterations of an issue meet: `R <= s` for `Y[p*s + r]`."""
+    inside = {k for g in mapping.groups for k in g.kernel_axes}
+    found: list[str] = []
+    for index in case.statement.assign.target.index:
+        axes = [a for a in case.statement.axes if a.name in inside & index.symbols]
+        steps = {a.name: index.coefficient(a.name) for a in axes}
+        if len(axes) != 2:
+            continue
+        for far, near in (axes, axes[::-1]):
+            step, small = steps[far.name], steps[near.name]
+            if step is None or small is None or small.value != 1:
+                continue
+            if step.value == 1 or (step.value is not None and near.extent.value is not None):
+                continue
+            found.append(f"{near.extent} <= {step}")
+            break
+    return tuple(found)
+
+
+# --- operands ---------------------------------------------------------------------------------------------
+
+
+def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+    pattern = case.pattern
+    assert pattern is not None
+    found = _read_as(case, mapping, violation)
+    binding, own = found[0] if found else (None, pattern.target)
+    subject = case.statement.assign.target if binding is None else binding.subject
+    read = subject if isinstance(subject, Read) else next(iter(reads(subject)), case.statement.assign.target)
+    mine, theirs = print_expr(own), brief(read)
+    message = (
+        f"reads {mine} where the statement has `{theirs}`: iterations that share an element of the one do "
+        "not share one of the other"
+    )
+    if not violation.is_certain:
+        return _open(case, read, own, message)
+    if any(len([a for a in pattern.axes if a.name in i.symbols]) > 1 for i in own.index):
+        at_its_step = _stepping(own, read, mapping)
+        message = f"moves its window by the steps of {mine}; the statement moves it by those of `{theirs}`"
+        edit, edits = OTHER, ()
+        if at_its_step is not None:
+            edit = f"`{print_expr(at_its_step)}`, which is another value"
+            edits = replace_by(read, print_expr(at_its_step)) if is_whole(case.kernel) else ()
+        return Cause("window-stride", message, read.span, own.span, edit, edits)
+    return Cause("elements-shared", message, read.span, own.span, OTHER)
+
+
+def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[Binding, Read]]:
+    """Return, for each read of the operand in question, the expression that it stands for."""
+    assert case.pattern is not None
+    own = {(r.buffer, r.index): r for r in reads(case.pattern.value)}
+    required = [(violation.operand, index) for index in violation.reads]
+    bound = {(b.name, b.pattern): b for b in mapping.bindings}
+    return [(bound[read], own[read]) for read in required]
+
+
+def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
+    """Return the cause that one element of an operand would be two of the statement's, as it is read twice."""
+    (one, mine), (other, its) = _read_as(case, mapping, violation)
+    first, second = brief(one.subject), brief(other.subject)
+    message = (
+        f"reads one element as `{print_expr(mine)}` and as `{print_expr(its)}`: it would be two, "
+        f"`{first}` and `{second}`"
+    )
+    read = other.subject if isinstance(other.subject, Read) else next(iter(reads(other.subject)), None)
+    if not violation.is_certain and read is not None:
+        return _open(case, read, its, message)
+    return Cause("operand-twice", message, other.subject.span, its.span, OTHER)
+
+
+def _stepping(own: Read, read: Read, mapping: Mapping) -> Read | None:
+    """Return the statement's access at the steps that the instruction takes."""
+    runs = {
+        g.instruction_axes[0]: g.kernel_axes[0]
+        for g in mapping.groups
+        if len(g.instruction_axes) == len(g.kernel_axes) == 1
+    }
+    changed = list(read.index)
+    for index in own.index:
+        steps = {runs[s]: index.coefficient(s) for s in index.symbols if s in runs}
+        places = [n for n, i in enumerate(changed) if i.symbols & steps.keys()]
+        if not steps or len(steps) != len(index.symbols) or len(places) > 1:
+            continue  # not the same window
+        for axis, step in steps.items():
+            before = changed[places[0]].coefficient(axis) if places else None
+            if step is None or before is None or not before.terms:
+                return None
+            changed[places[0]] = changed[places[0]] + (step - before) * Index.of(axis)
+    found = replace(read, index=tuple(changed))
+    return found if found != read else None
+
+
+def _open(case: Case, read: Read, own: Read, message: str) -> Cause:
+    """Not refuted, but not proved either: sizes are open."""
+    sizes = {p.name for p in case.kernel.params if p.dtype is None}
+    axes = {a.name for a in (*case.statement.axes, *case.statement.sequence)}
+    factors = sorted(
+        {s for i in read.index for a in axes & i.symbols for s in _symbols(i.coefficient(a))} & sizes
+    )
+    if factors:
+        ones = ", ".join(f"{s} == 1" for s in factors)
+        given = " ".join(f"{s}=…" for s in factors)
+        message += f", or that is not proved for every {' and '.join(factors)}"
+        edits: Edits = add_where(case.kernel, ones)
+        edit = f"`where {ones}`, or the sizes that matter: `-D {given}`"
+        return Cause("symbolic-sizes", message, read.span, own.span, edit, edits)
+    given = " ".join(f"{p.name}=…" for p in case.kernel.params if p.dtype is None)
+    edit = f"the sizes that matter: `-D {given}`"
+    return Cause(
+        "symbolic-sizes", f"{message}, or that is not proved for all sizes", read.span, own.span, edit
+    )
+
+
+def _symbols(index: Index | None) -> frozenset[str]:
+    return index.symbols if index is not None else frozenset()
+
+
+# --- size conditions ------------------------------------------------------------------------------------
+
+# Conditions on sizes, parameters and the order of sums: the requirements of a mapping besides its axes.
+#
+# matmul adds up 16 terms of k at once: the kernel is strict
+# lowest covers 16 of k at once: K need not be a multiple of 16, and no fill of a leaves the minimum alone
+
+
+def refuse_parameters(case: Case) -> Cause | None:
+    """Return an instruction whose `where` contradicts the ranges of its parameters."""
+    instruction = case.item.instruction
+    if can_be_met(instruction):
+        return None
+    ranges = ", ".join(f"{p.name} in {p.low}..{p.high}" for p in instruction.params if p.low and p.high)
+    stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in instruction.where)
+    message = f"requires {stated}, which cannot be met" + (f" with {ranges}" if ranges else "")
+    span = next((c.span for c in instruction.where if c.span), instruction.span)
+    return Cause("precondition-unmeetable", message, case.statement.assign.span, span, OTHER)
+
+
+def refuse_order(case: Case) -> Cause | None:
+    """Floating-point sums of a strict kernel run term by term, each term rounded."""
+    if not case.kernel.strict or not case.performed:
+        return None
+    whys = [_reassociates(case, m) for m in case.performed]
+    if not all(whys):
+        return None
+    edits = remove_strict(case.kernel)
+    message = f"{whys[0]}: the kernel is strict"
+    assert case.pattern is not None
+    span = case.pattern.statement.assign.span
+    edit = f"declare reassociation: `kernel {case.kernel.name}`, without `strict`"
+    return Cause("reassociation-forbidden", message, case.statement.assign.span, span, edit, edits)
+
+
+def _reassociates(case: Case, mapping: Mapping) -> str | None:
+    """In which way terms would be added otherwise than the text says."""
+    pattern, statement = case.pattern, case.statement
+    assert pattern is not None
+    if statement.assign.op not in ("add", "mul") or not statement.accumulator.is_float:
+        return None
+    words = sorted(REORDERING & set(pattern.instruction.numerics))
+    if words:
+        return f"sums {' and '.join(words)}"
+    summed = [a for a in statement.reduction_axes if a.extent.value != 1]
+    if len(summed) > 1:
+        return f"may add up terms of {' and '.join(a.name for a in summed)} in any order"
+    inside = {k: g for g in mapping.groups for k in g.kernel_axes}
+    for axis in summed:
+        if axis.name in inside:
+            return f"adds up several terms of {axis.name} at once"
+    return None
+
+
+def refuse_flushing(case: Case) -> Cause | None:
+    """Subnormal numbers of a strict kernel are numbers."""
+    if not case.kernel.strict or not case.performed:
+        return None
+    words = sorted(FLUSHING & set(case.item.instruction.numerics))
+    if not words:
+        return None
+    message = f"says {' and '.join(words)} ({NUMERICS[words[0]]}): the kernel is strict"
+    edits = remove_strict(case.kernel)
+    edit = f"allow it: `kernel {case.kernel.name}`, without `strict`"
+    span = case.item.instruction.span
+    return Cause("subnormals-lost", message, case.statement.assign.span, span, edit, edits)
+
+
+# --- what is left of an axis ------------------------------------------------------------------------------
+
+
+def refuse_padding(case: Case) -> Cause | None:
+    """Lanes beyond the end of a sum must be able to hold something that it does not notice."""
+    assert case.pattern is not None
+    if case.statement.assign.op is None or not case.performed:
+        return None
+    first: Cause | None = None
+    for mapping in case.performed:
+        cause = next(_unpadded(case, mapping), None)
+        if cause is None:
+            return None
+        first = first or cause
+    return first
+
+
+def _unpadded(case: Case, mapping: Mapping) -> Iterator[Cause]:
+    pattern = case.pattern
+    assert pattern is not None
+    output = {s for i in pattern.target.index for s in i.symbols}
+    for group in mapping.groups:
+        axes = [a for a in pattern.axes if a.name in group.instruction_axes]
+        if output & set(group.instruction_axes):
+            continue
+        lowest = [_lowest(case, a) for a in axes]
+        if any(n is None for n in lowest):  # masked
+            continue
+        step = prod(n for n in lowest if n is not None)
+        extent = _extent(case, group)
+        if step == 1 or extent.divide_exactly(Index.of(step)) is not None:
+            continue
+        shown = frozenset(
+            r.buffer
+            for r in reads(pattern.value)
+            if not any(s in group.instruction_axes for i in r.index for s in i.symbols)
+        )
+        if neutral_fills(pattern, frozenset((shown,)), finite=True) is None:
+            yield _cause_of_padding(case, group, axes, step)
+
+
+def _lowest(case: Case, axis: Axis) -> int | None:
+    """Return the shortest length of an instruction's axis; None where a run-time parameter masks it."""
+    value = axis.extent.value
+    if value is not None:
+        return value
+    params = {p.name: p for p in case.item.instruction.params}
+    bounds: dict[str, Index | int] = {}
+    for s in axis.extent.symbols:
+        param = params.get(s)
+        if param is not None and param.kind == "scalar":
+            return None
+        bounds[s] = param.low if param is not None and param.low is not None else 1
+    return axis.extent.substitute(bounds).value or 1
+
+
+def _extent(case: Case, group: AxisGroup) -> Index:
+    """Return how many points a group has, over what `where` leaves free."""
+    total = Index.of(1)
+    for name in group.kernel_axes:
+        total = total * case.statement.axis(name).extent
+    return total.substitute(known_facts(case.kernel).bindings)
+
+
+def _cause_of_padding(case: Case, group: AxisGroup, axes: list[Axis], step: int) -> Cause:
+    assert case.pattern is not None
+    names = ".".join(group.kernel_axes)
+    extent = Index.of(1)
+    for name in group.kernel_axes:
+        extent = extent * case.statement.axis(name).extent
+    op = verb(case.statement.assign.op)
+    message = (
+        f"covers {step} of {names} at once and {op}: {extent} need not be a multiple, and nothing that its "
+        "operands hold beyond the end leaves the result alone"
+    )
+    reason = (
+        "padding-not-neutral" if all(a.extent.value is not None for a in axes) else "parameter-out-of-range"
+    )
+    span, own = case.statement.axis(group.kernel_axes[0]).span, axes[0].span
+    if extent.value is not None:
+        edit = f"pad {names} from {extent} to {-(-extent.value // step) * step}"
+        return Cause(reason, message, span, own, edit)
+    constraint = f"{extent} % {step} == 0" if len(extent.terms) == 1 else f"({extent}) % {step} == 0"
+    edits = add_where(case.kernel, constraint)
+    return Cause(reason, message, span, own, f"`where {constraint}`", edits)
+
+
+# --- preconditions ----------------------------------------------------------------------------------------
+
+
+def refuse_preconditions(case: Case) -> Cause | None:
+    """Return the precondition on parameters, or on an operand's layout, that no mapping meets."""
+    pattern, statement = case.pattern, case.statement
+    assert pattern is not None
+    if not pattern.instruction.where or not case.performed:
+        return None
+    profile = profile_sizes(statement)
+    tried = [choose_params(statement, m, pattern, profile) for m in case.performed]
+    unmet = [_unmet(pattern, params) for params in tried]
+    if not all(unmet):
+        return None
+    stated = ", ".join(f"{c.left} {c.comparison} {c.right}" for c in unmet[0])
+    chosen = ", ".join(f"{n} = {v}" for n, v in sorted(tried[0].items()))
+    rest = f"; the statement fills {chosen}" if chosen else ", which is not promised"
+    edit = "sizes that fill the instruction, or padding to them" if chosen else OTHER
+    span, own = statement.assign.span, unmet[0][0].span
+    return Cause("precondition-fails", f"requires {stated}{rest}", span, own, edit)
+
+
+def _unmet(pattern: Pattern, params: Params) -> tuple[Constraint, ...]:
+    """Return constraints that parameters do not meet, or that concern a layout; isamap chooses the others."""
+    found: list[Constraint] = []
+    for c in pattern.instruction.where:
+        left, right = c.left.substitute(params), c.right.substitute(params)
+        if left.value is None or right.value is None:
+            if any("(" in s for s in left.symbols | right.symbols):  # stride(a,0), align(a)
+                found.append(c)
+        elif not comparison_holds(left.value, c.comparison, right.value):
+            found.append(c)
+    return tuple(found)

@@ -20,19 +20,21 @@ from isamap.machine import Machine, MachineInstruction
 from isamap.match.mappings.enumerate import find_in_statement, find_mappings
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.patterns.pattern import pattern_of, patterns_of
-from isamap.match.refusals.axis_conditions import refuse_axes, refuse_guard, refuse_instruction
-from isamap.match.refusals.element_conditions import refuse_elements
-from isamap.match.refusals.expression_conditions import refuse_tree
-from isamap.match.refusals.heads import refuse_heads, refuse_product
-from isamap.match.refusals.kernel_edits import brief
-from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
-from isamap.match.refusals.size_conditions import (
+from isamap.match.refusals.axis_conditions import (
+    refuse_axes,
+    refuse_elements,
     refuse_flushing,
+    refuse_guard,
+    refuse_instruction,
     refuse_order,
     refuse_padding,
     refuse_parameters,
     refuse_preconditions,
 )
+from isamap.match.refusals.expression_conditions import refuse_tree
+from isamap.match.refusals.heads import refuse_heads, refuse_product
+from isamap.match.refusals.kernel_edits import brief
+from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
 from isamap.match.refusals.surroundings import Surroundings, refuse_around
 from isamap.source.records import replace
 from isamap.transform import Statement, reads
