@@ -370,8 +370,9 @@ def find_members(
     run = _run_before(given, last)
     end = _axis(given[last], axis)
     extent = end.extent.value if end else None
-    if extent is None:
-        return f"how long `{axis}` is has to be known"
+    given_by_call = next((a.name for n in run for a in given[n].axes if a.extent.value is None), None)
+    if extent is None or given_by_call is not None:
+        return f"how long `{given_by_call or axis}` is has to be known"
     while True:
         rows, shrunk, wrong = _followed(kernel, given, run, axis, extent, kept)
         if wrong is None:
