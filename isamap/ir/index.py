@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache, reduce
+from itertools import product as combinations
 from typing import Any, TypeVar
 
 from isamap.ir.atoms import Element, FloorDiv, MinMax, Mod
@@ -329,6 +330,34 @@ def _elements_in(atom: Atom) -> Iterator[Element]:
         case Element(at=at):
             yield from elements_of(at)
             yield atom
+
+
+def bounds(index: Index, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    """Return bounds of an expression, by those of each of its terms."""
+    low = high = 0
+    for monomial, coefficient in index.terms:
+        ends = [coefficient]
+        for atom in monomial:
+            ends = [a * b for a, b in combinations(ends, _atom_bounds(atom, ranges))]
+        low, high = low + min(ends), high + max(ends)
+    return low, high
+
+
+def _atom_bounds(atom: Atom, ranges: Mapping[str, tuple[int, int]]) -> tuple[int, int]:
+    match atom:
+        case str():
+            return ranges[atom]
+        case FloorDiv(value, divisor):
+            ends = [a // b for a, b in combinations(bounds(value, ranges), bounds(divisor, ranges)) if b]
+            return min(ends), max(ends)
+        case Mod(_, divisor):
+            return 0, bounds(divisor, ranges)[1] - 1
+        case MinMax(op, left, right):
+            pairs = zip(bounds(left, ranges), bounds(right, ranges), strict=True)
+            low, high = ((min if op == "min" else max)(pair) for pair in pairs)
+            return low, high
+        case Element(low=low, high=high):
+            return bounds(low, ranges)[0], bounds(high, ranges)[1]
 
 
 def _is_bound(monomial: Monomial, bindings: Mapping[str, object]) -> bool:

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from isamap.ir import Index, Kernel
+from isamap.ir.index import bounds
 from isamap.lower.program import (
     Buffer,
     Fill,
@@ -241,6 +242,14 @@ def fixed_bytes(program: LoweredProgram) -> int:
         (b.offset + (padded_bytes(b) or 0) for b in program.buffers if b.offset is not None and not b.memory),
         default=0,
     )
+
+
+def most_bytes(program: LoweredProgram) -> int:
+    """Return the bytes of a workspace at its largest: sizes that the caller gives are as they need most."""
+    ranges = {name: (low, high) for name, low, high in program.symbols}
+    unplaced = (b.elements * b.dtype.size_bytes for b in program.buffers if b.offset is None)
+    lines = (-(-max(1, bounds(size, ranges)[1]) // ALIGNMENT_BYTES) for size in unplaced)
+    return fixed_bytes(program) + ALIGNMENT_BYTES * sum(lines)
 
 
 def scratch_regions(program: LoweredProgram) -> dict[str, tuple[int, int]]:

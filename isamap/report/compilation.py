@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from math import prod
 
 from isamap.ir import Kernel
-from isamap.lower.lifetimes import exact_bytes, fixed_bytes, padded_bytes, scratch_regions
+from isamap.lower.lifetimes import exact_bytes, fixed_bytes, most_bytes, padded_bytes, scratch_regions
 from isamap.lower.program import LoweredProgram
 from isamap.lower.walk import issued
 from isamap.machine import Machine
@@ -64,6 +64,7 @@ def workspace_json(program: LoweredProgram) -> dict[str, object]:
     sizes = [exact_bytes(b) for b in program.buffers]
     return {
         "fixed_bytes": fixed_bytes(program),
+        **({"most_bytes": most_bytes(program)} if program.symbols and not program.asked else {}),
         "unshared_bytes": _unshared_bytes(program),
         "scratchpad_bytes": {name: size for name, (_, size) in scratch_regions(program).items()},
         "buffers": [
