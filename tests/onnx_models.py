@@ -11,8 +11,9 @@ import numpy as np
 
 from isamap.graph.graph import Array
 from isamap.graph.importing import Imported, lower_model
-from isamap.graph.model_program import Call
+from isamap.graph.model_program import Call, Passed, Program
 from isamap.graph.onnx_files import parse_model
+from isamap.graph.sizes import Given, value_of
 from isamap.ir import interpret
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -68,9 +69,21 @@ def evaluated(model: Any, inputs: Mapping[str, Array]) -> list[Array]:
     return [np.asarray(found) for found in reference.ReferenceEvaluator(model).run(None, dict(inputs))]
 
 
-def imported(model: Any, constants: Mapping[str, Array] | None = None) -> Imported:
+def imported(
+    model: Any, constants: Mapping[str, Array] | None = None, sizes: Mapping[str, Given] | None = None
+) -> Imported:
     """Return a model that was made, imported."""
-    return lower_model(parse_model(model.SerializeToString(), Path("made.onnx")), "made", {}, constants or {})
+    read = parse_model(model.SerializeToString(), Path("made.onnx"))
+    return lower_model(read, "made", sizes or {}, constants or {})
+
+
+def opened(model: Any, **axes: Sequence[str | None]) -> Any:
+    """Return the model with names in the place of sizes of its inputs."""
+    for port in model.graph.input:
+        for dim, name in zip(port.type.tensor_type.shape.dim, axes.get(port.name, ()), strict=False):
+            if name is not None:
+                dim.dim_param = name
+    return model
 
 
 def interpreted(
@@ -78,12 +91,20 @@ def interpreted(
 ) -> list[Array]:
     """Return the results of a model's kernels as the interpreter computes them."""
     arrays = {name: np.asarray(value, np.float32) for name, value in constants.items()}
-    program = imported(make(nodes, inputs, outputs, arrays, 24)).whole()
+    return computed(imported(make(nodes, inputs, outputs, arrays, 24)).whole(), inputs, {})
+
+
+def computed(program: Program, inputs: Mapping[str, Array], sizes: Mapping[str, int]) -> list[Array]:
+    """Return the results of a program as the interpreter computes them, for open sizes by their symbols."""
     found = {port.passed.tensor: inputs[port.name] for port in program.inputs} | dict(program.constants)
     for step in program.steps:
         assert isinstance(step, Call), "the interpreter moves no elements to places that data says"
         kernel = parse_kernel(Source("k.ir", program.kernels[step.kernel]))
-        given = {name: found[p.tensor].reshape(p.shape or (1,)) for name, p in step.reads.items()}
-        made = interpret(kernel, given, {})
+        given = {name: found[p.tensor].reshape(_shape(p, sizes) or (1,)) for name, p in step.reads.items()}
+        made = interpret(kernel, given, {name: sizes[size.symbol] for name, size in step.sizes.items()})
         found |= {p.tensor: np.asarray(made[name]) for name, p in step.writes.items()}
-    return [found[port.passed.tensor].reshape(port.passed.shape) for port in program.outputs]
+    return [found[port.passed.tensor].reshape(_shape(port.passed, sizes)) for port in program.outputs]
+
+
+def _shape(passed: Passed, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(value_of(size, sizes) for size in passed.shape)

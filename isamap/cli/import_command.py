@@ -11,6 +11,7 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, Option
+from isamap.driver.request import is_range
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from isamap.graph.elementwise_fusion import Fuse
     from isamap.graph.importing import Imported
 
-SIZES = Option(("-D",), "NAME=VALUE", "Sizes that the model leaves open.", WORDS, ())
+SIZES = Option(
+    ("-D",), "NAME=VALUE", "Sizes that the model leaves open: a number, or a range such as 1..64.", WORDS, ()
+)
 CONSTANTS = Option(
     ("--constant",), "NAME=VALUE",
     "A value of an input for all calls: numbers with commas between, or a .npy file.", WORDS, (),
@@ -69,14 +72,16 @@ def imported(
     from isamap.graph.graph_file import constants_of
     from isamap.graph.importing import import_model
 
-    numbers: dict[str, int] = {}
+    given: dict[str, int | str] = {}
     for name, value in read_pairs(sizes, "-D").items():
-        if not value.isascii() or not value.isdigit() or len(value) > 9:
-            said = f"the size `{name}` is a whole number, not `{value[:40]}`"
-            raise UsageProblem(Diagnostic("size-syntax", said, help=f"write -D {name}=1"))
-        numbers[name] = int(value)
+        is_number = value.isascii() and value.isdigit() and len(value) < 10
+        if not is_number and not is_range(value):
+            said = f"the size `{name}` is a whole number or a range of them, not `{value[:40]}`"
+            help_ = f"write -D {name}=1, or -D {name}=1..64"
+            raise UsageProblem(Diagnostic("size-syntax", said, help=help_))
+        given[name] = int(value) if is_number else value
     known = constants_of(read_pairs(constants, "--constant"))
-    return import_model(model, sizes=numbers, constants=known, fuse=fuse or fused)
+    return import_model(model, sizes=given, constants=known, fuse=fuse or fused)
 
 
 def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,6 +98,10 @@ def compile_whole(
     lines = [
         f"{program.name} on {made.machine.name}: {made.kernels} kernels in {len(program.steps)} steps",
         f"workspace: {emitted.workspace_bytes} bytes; weights: {len(emitted.weights)} bytes",
+        *(
+            f"`{size.name}` is open: a call gives it, from {size.low} to {size.high}"
+            for size in program.sizes
+        ),
         *([_told(made.dealt)] if made.dealt else []),
         f"wrote {folder}; `make -C {folder}` builds lib{program.name}.a and lib{program.name}.so",
     ]
@@ -144,6 +149,7 @@ def _summary(program: Program, made: Library, how: How, method: Method) -> dict[
     return {
         "model": program.name,
         "machine": made.machine.name,
+        **({"sizes": list(map(asdict, program.sizes))} if program.sizes else {}),
         "inputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.inputs],
         "outputs": [_port(p.name, p.passed.dtype, p.passed.shape) for p in program.outputs],
         "kernels": made.kernels,
@@ -175,4 +181,6 @@ def read_graph(model: str, sizes: Sequence[str], constants: Sequence[str], *, is
 
 
 def _port(name: str, dtype: str, shape: tuple[int, ...]) -> dict[str, object]:
-    return {"name": name, "type": dtype, "shape": list(shape)}
+    from isamap.graph.sizes import is_open
+
+    return {"name": name, "type": dtype, "shape": [repr(s) if is_open(s) else s for s in shape]}

@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 
 from isamap.graph.graph import Array, Attribute, Graph, Node
-from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted
+from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_shape, permuted, whole
 from isamap.graph.model_program import Passed
 from isamap.graph.pending import Pointwise
+from isamap.graph.sizes import as_value, is_open
 from isamap.graph.terms import NotTaken, Term, cast, number, wide
 from isamap.ir import DTYPES, round_to
 
@@ -69,7 +70,7 @@ class Applied:
     def integers(self, number: int) -> tuple[int, ...] | None:
         """Return the whole numbers of an input, in their order."""
         array = self.known(number)
-        return tuple(int(i) for i in array.reshape(-1)) if array is not None else None
+        return tuple(whole(i) for i in array.reshape(-1)) if array is not None else None
 
     # --- attributes ---
 
@@ -241,6 +242,8 @@ def scalar_of(value: Value) -> Term | None:
         return None
     known = DTYPES[value.dtype]
     found = value.known.reshape(-1)[0]
+    if is_open(found):
+        return Term(as_value(found, value.dtype), value.dtype)
     if value.dtype == "bool":
         return cast(number(bool(found)), "bool")
     if known.is_integer:

@@ -28,6 +28,7 @@ from isamap.graph.pending import (
     placed,
     written,
 )
+from isamap.graph.sizes import opened_by
 from isamap.ir import DTYPES
 
 Open = Move | Written | Pointwise
@@ -76,11 +77,16 @@ def finished(steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict
         readers[tensor] += 1
     kernels: dict[str, str] = {}
     calls: list[Step] = []
+    opened = opened_by(
+        size for step in steps for p in (*reads_of(step), *writes_of(step)) for size in p.shape
+    )
     for step in bordered(steps, readers):
         if isinstance(step, Move):
             calls.append(step)
             continue
-        call, text = call_of(step if isinstance(step, Written) else written(step))
+        call, text = call_of(
+            step if isinstance(step, Written) else written(step), opened.sizes if opened else ()
+        )
         kernels[call.kernel] = text
         calls.append(call)
     return calls, kernels

@@ -15,14 +15,17 @@ import numpy as np
 
 from isamap.emit.c import EmittedC
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
+from isamap.emit.c_functions import helper_texts
 from isamap.emit.c_interface import clean
 from isamap.emit.c_names import Names, storage_type
+from isamap.emit.c_text import index_text
 from isamap.graph.graph_file import weights_of
 from isamap.graph.model_program import Call, Move, Passed, Port, Program
 from isamap.graph.pitches import apart_bytes
 from isamap.graph.planning import LINE_BYTES, Plan
+from isamap.graph.sizes import OpenSize, index_of
 from isamap.graph.types import size_bytes
-from isamap.ir import DTYPES
+from isamap.ir import DTYPES, Index
 from isamap.machine import Machine
 from isamap.machine.allowed import told
 from isamap.plan.device_plan import Phase
@@ -47,6 +50,7 @@ class Emitted:
     is_apart: bool
     plan: Plan
     takes_pool: bool = False
+    sizes: tuple[OpenSize, ...] = ()
     steps: int = 0
     """The number of steps that `NAME_watch` times, 0 where there is no such function."""
 
@@ -91,7 +95,9 @@ def emit(
     built = (*sources, *(file for file in pool if file.endswith(".c")))
     files["Makefile"] = _makefile(name, built, kernels, machine, ["-pthread"] if pool else [])
     ports, steps = (program.inputs, program.outputs), len(program.steps) if watched else 0
-    return Emitted(name, files, sources, *ports, weights, apart, plan, writer.takes_pool, steps)
+    return Emitted(
+        name, files, sources, *ports, weights, apart, plan, writer.takes_pool, program.sizes, steps
+    )
 
 
 def _add(files: dict[str, str | bytes], more: Mapping[str, str | bytes]) -> None:
@@ -123,10 +129,12 @@ class _Writer:
         self.takes_pool = self.is_dealt or any(kernel.interface.takes_pool for kernel in kernels.values())
         own = (*(["weights"] if apart else []), *(["pool"] if self.takes_pool else []))
         members = Names(taken=own)
+        self.sizes = {size.symbol: members.take(size.name) for size in program.sizes}
         self.inputs = [members.take(port.name) for port in program.inputs]
         members = Names()
         self.outputs = [members.take(port.name) for port in program.outputs]
         self.weights, self.places = weights_of(program)
+        self.used: set[str] = set()
 
     # --- the header ---
 
@@ -151,14 +159,19 @@ class _Writer:
             more.append(
                 "  isamap_pool *pool; /* the threads that share the work; NULL: the caller's alone */"
             )
+        for size in self.program.sizes:
+            member = self.sizes[size.symbol]
+            said = f"{size.name}: " if size.name != member else ""
+            more.append(f"  int64_t {member}; /* {clean(said)}{size.low} to {size.high} */")
         lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, more)
+        outside = ", 101 where a size does" if self.sizes else ""
         lines += self._struct("outputs", "", self.program.outputs, self.outputs, [])
         lines += [
             "/* How many bytes of workspace a call needs; any alignment will do. */",
             f"size_t {name}_workspace_bytes(void);",
             "",
             "/* 0, or where a call failed: the number that a kernel returned (its header has them), or 100",
-            "   where an index that is data lies outside. Arrays are dense and row-major; results share",
+            f"   where an index that is data lies outside{outside}. Arrays are dense and row-major; results share",
             "   memory with nothing else. No state is kept: several threads may call it, each with a",
             "   workspace of its own. */",
             f"int {name}_run(const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace);",
@@ -177,7 +190,7 @@ class _Writer:
         lines = ["typedef struct {", *more]
         for port, member in zip(ports, members, strict=True):
             said = f"{port.name}: " if port.name != member else ""
-            shape = ", ".join(map(str, port.passed.shape))
+            shape = ", ".join(map(repr, port.passed.shape))
             comment = clean(f"{said}{port.passed.dtype}[{shape}]")[:200]
             lines.append(f"  {const}{storage_type(DTYPES[port.passed.dtype])} *{member}; /* {comment} */")
         if not ports and not more:
@@ -194,15 +207,19 @@ class _Writer:
             *(f"{self.kernels[kernel].name}.h" for kernel in self.program.kernels),
             *(MOVES[1:] if moves else ()),
         ]
-        lines = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]
-        lines += [f'#include "{file}"' for file in includes]
-        lines += ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
+        head = [f"/* {name} on {machine.name}. Emitted by isamap {__version__}; the Makefile builds it. */"]
+        head += [f'#include "{file}"' for file in includes]
+        lines = ["", *self._weights(), f"size_t {name}_workspace_bytes(void) {{"]
         lines += [f"  return {self.plan.size_bytes + LINE_BYTES - 1};", "}", ""]
         lines += self._side_by_side()
         taken = f"const {name}_inputs *inputs, const {name}_outputs *outputs, void *workspace"
         begun = [
             f"  const uintptr_t mask = {LINE_BYTES - 1};",
             "  char *space = (char *)(((uintptr_t)workspace + mask) & ~mask);",
+            *(
+                f"  if (inputs->{member} < {size.low} || inputs->{member} > {size.high}) return 101;"
+                for size, member in zip(self.program.sizes, self.sizes.values(), strict=True)
+            ),
             *self._begun(),
         ]
         lines += [f"int {name}_run({taken}) {{", *begun]
@@ -210,7 +227,8 @@ class _Writer:
             alone = (n for part in phase for n in part)
             lines += self._phase(number, len(phase)) if len(phase) > 1 else self._steps(alone)
         lines += ["  return status;", "}", ""]
-        return "\n".join([*lines, *(self._watch(taken, begun) if self.watched else ())])
+        helpers = [line for text in helper_texts(self.used) for line in text.splitlines()]
+        return "\n".join([*head, *helpers, *lines, *(self._watch(taken, begun) if self.watched else ())])
 
     def _watch(self, taken: str, begun: Sequence[str]) -> list[str]:
         """Return the function that performs the steps in order, with the time of each. Units: nanoseconds."""
@@ -336,17 +354,23 @@ class _Writer:
             return f"(weights + {self.places[passed.tensor]})"
         return f"(space + {self.plan.tensors[passed.tensor]})"
 
+    def number(self, index: Index) -> str:
+        """Return a number in C that sizes of the call may decide."""
+        return index_text(index, lambda symbol: f"inputs->{self.sizes[symbol]}", self.used).text
+
     def _call(self, number: int, step: Call) -> list[str]:
         interface = self.kernels[step.kernel].interface
         operands = {**step.reads, **step.writes}
         fields: list[str] = []
         for field in interface.fields:
-            passed = operands[field.source]
-            if field.kind == "pointer":
-                const = "const " if field.source in step.reads else ""
+            if field.kind == "size":
+                value = self.number(Index.of(step.sizes[field.source].symbol))
+            elif field.kind == "pointer":
+                passed, const = operands[field.source], "const " if field.source in step.reads else ""
                 value = f"({field.c_type.strip()})({const}void *){self.place(passed)}"
             else:
-                value = str(apart_bytes(passed, field.axis, self.plan.pitches))
+                distance = apart_bytes(operands[field.source], field.axis, self.plan.pitches)
+                value = self.number(index_of(distance))
             fields.append(f".{field.member} = {value}")
         own = self.plan.steps.get(number)
         room = f"space + {own}" if own is not None else "NULL"
@@ -361,11 +385,13 @@ class _Writer:
     def _move(self, step: Move) -> list[str]:
         reads = ", ".join(self.place(passed) for passed in step.reads)
         writes = ", ".join(self.place(passed) for passed in step.writes)
+        indices = [index_of(number) for number in step.numbers]
+        static = "static " if all(index.value is not None for index in indices) else ""
         return [
             "  {",
             f"    const void *const reads[] = {{{reads}}};",
             f"    void *const writes[] = {{{writes}}};",
-            f"    static const int64_t numbers[] = {{{', '.join(map(str, step.numbers))}}};",
+            f"    {static}const int64_t numbers[] = {{{', '.join(map(self.number, indices))}}};",
             f"    if ((status = isamap_{step.function}(reads, writes, numbers)) != 0) return status;",
             "  }",
         ]

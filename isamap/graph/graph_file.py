@@ -22,6 +22,7 @@ from isamap.driver.inputs import MAX_BYTES
 from isamap.graph.graph import Array
 from isamap.graph.model_program import Call, Move, Passed, Port, Program, Step, reads_of, writes_of
 from isamap.graph.moves import MOST_AXES, is_sound
+from isamap.graph.sizes import needs_numbers
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES
 from isamap.source import (
@@ -61,7 +62,9 @@ def weights_of(program: Program) -> tuple[bytes, dict[str, int]]:
 
 
 def folder_files(program: Program) -> dict[str, str | bytes]:
-    """Return the files of an imported model by name."""
+    """Return the files of an imported model by name. Raises: UsageProblem where a size is open."""
+    if program.sizes:
+        raise needs_numbers(program.sizes, "a graph file")
     weights, places = weights_of(program)
     whole: dict[str, Any] = {
         "isamap": FORMAT,

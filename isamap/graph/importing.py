@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -23,9 +23,11 @@ from isamap.graph.node_scope import Names, Scope
 from isamap.graph.onnx_files import read_model
 from isamap.graph.pending import Written
 from isamap.graph.quantising import LEAST_OPSET, OWN, RUNTIMES, with_integer_operators
+from isamap.graph.sizes import Given, Guard, Opened, OpenSize, opened_sizes
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import in_type, size_bytes, type_of
-from isamap.source import Diagnostic, MissingWords, UsageProblem, is_device
+from isamap.source import Diagnostic, IsamapError, MissingWords, Source, UsageProblem, is_device
+from isamap.syntax import parse_kernel
 
 MOST_SHOWN = 10
 MOST_FILLED = 1 << 24
@@ -65,12 +67,13 @@ class Imported:
 def import_model(
     path: str | Path,
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, Given] | None = None,
     constants: Mapping[str, Array] | None = None,
     fuse: Fuse = fused,
 ) -> Imported:
-    """Return the program of a file. `sizes` gives open ones a number, `constants` inputs a value for all calls.
+    """Return the program of a file, for sizes and constants that are given.
 
+    `sizes` gives open ones a number or a range, `constants` inputs a value for all calls.
     `fuse` decides which operations are one kernel.
     Raises: UsageProblem for a file that cannot be read, and for sizes or constants that do not fit.
     """
@@ -81,14 +84,17 @@ def import_model(
 def lower_model(
     model: Model,
     name: str,
-    sizes: Mapping[str, int],
+    given: Mapping[str, Given],
     constants: Mapping[str, Array],
     fuse: Fuse = fused,
 ) -> Imported:
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}
-    _check_names(signatures, sizes, constants)
-    _check_open((port for port in model.graph.inputs if port.name not in constants), sizes)
+    _check_names(signatures, given, constants)
+    _check_open((port for port in model.graph.inputs if port.name not in constants), given)
+    opened = Opened(opened_sizes(given))
+    names_open = {size.name for size in opened.sizes}
+    sizes = {n: opened.size(n) if n in names_open else _number_of(value) for n, value in given.items()}
     graph, gone = with_folded_channels(model.graph)
     opsets, parts = model.opsets, tuple[Node, ...]()
     if opsets.get("", 1) >= LEAST_OPSET and any(node.op == "DequantizeLinear" for node in graph.nodes):
@@ -105,7 +111,7 @@ def lower_model(
         value = lying(Value(port.dtype, shape, f"i{len(ports)}"), port.strides)
         names[port.name] = value
         ports.append(Port(port.name, making.look(value)))
-    lowering = Lowering(model, Room.of(model), making)
+    lowering = Lowering(model, Room.of(model), making, opened=opened)
     lowering.run(graph, Scope(names, opsets))
     lowering.taken += [Taken(node, "known") for node in gone] + [Taken(node, "integers") for node in parts]
     findings = [_finding(taken) for taken in lowering.taken if taken.where == "refused"]
@@ -121,15 +127,20 @@ def lower_model(
             value, is_result = names.get(port.name), port in model.graph.outputs
             why = port.contradicts(value.dtype, value.shape if is_result else None) if value else ""
             findings += [_lie(port, why)] if why else []
+        findings += [_undecided(opened, guard, node) for guard, node in opened.guards.items()]
     program, trace = None, Trace({}, {}, {})
+    opened.is_settled = True
     if not findings:
         found = {port.name: value for port, value in zip(model.graph.outputs, outputs, strict=True) if value}
         orders = {port.name: order_of(port.strides) for port in model.graph.outputs}
         results, findings = _own_results(found, orders, making)
         if not findings:
-            program = _program(_spelled(name), ports, results, making, fuse)
+            program = _program(_spelled(name), ports, results, making, fuse, opened.sizes)
+            findings = list(_unwritten(program)) if opened.sizes else []
             trace = _trace(program, lowering, {n: v for n, v in names.items() if v is not None})
-    return Imported(name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), program, trace)
+    return Imported(
+        name, tuple(lowering.taken), tuple(findings[:MOST_SHOWN]), None if findings else program, trace
+    )
 
 
 def _trace(program: Program, lowering: Lowering, values: Mapping[str, Value]) -> Trace:
@@ -198,14 +209,19 @@ def _own_results(
 
 
 def _program(
-    name: str, inputs: Sequence[Port], outputs: Sequence[Port], making: Making, fuse: Fuse
+    name: str,
+    inputs: Sequence[Port],
+    outputs: Sequence[Port],
+    making: Making,
+    fuse: Fuse,
+    sizes: tuple[OpenSize, ...],
 ) -> Program:
     """Return the program of the steps that results need."""
     results = {port.passed.tensor for port in outputs}
     steps, kernels = fuse(_needed(making.steps, set(results)), results)
     read = {passed.tensor for step in steps for passed in program_reads(step)}
     constants = {name: array for name, array in making.constants.items() if name in read}
-    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps))
+    return Program(name, tuple(inputs), tuple(outputs), constants, kernels, tuple(steps), sizes)
 
 
 def _needed(steps: Sequence[Open], needed: set[str]) -> list[Open]:
@@ -227,7 +243,7 @@ def _spelled(name: str) -> str:
 
 
 def _check_names(
-    ports: Mapping[str, Signature], sizes: Mapping[str, int], constants: Mapping[str, Array]
+    ports: Mapping[str, Signature], sizes: Mapping[str, Given], constants: Mapping[str, Array]
 ) -> None:
     unknown = [name for name in constants if name not in ports]
     if unknown:
@@ -262,7 +278,7 @@ def _of_type(port: Signature, array: Array, sizes: Mapping[str, int]) -> Array:
         raise UsageProblem(Diagnostic("onnx-input", said, help=help_)) from None
 
 
-def _check_open(ports: Iterable[Signature], sizes: Mapping[str, int]) -> None:
+def _check_open(ports: Iterable[Signature], sizes: Mapping[str, Given]) -> None:
     """Raise MissingWords for the sizes of these inputs that are open, all at once."""
     lacks: dict[str, str] = {}
     for port in ports:
@@ -274,8 +290,10 @@ def _check_open(ports: Iterable[Signature], sizes: Mapping[str, int]) -> None:
     if lacks:
         *others, last = lacks.values()
         listed = f"{', '.join(others)} and {last} are" if others else f"{last} is"
-        said = f"{listed} open, and code is for known sizes"
-        help_ = f"give each a number, or an input a value for all calls: {' '.join(lacks)}"
+        said = f"{listed} open, and code is for known sizes or ranges of them"
+        help_ = (
+            f"give each a number, or 1..64 for a range; or an input a value for all calls: {' '.join(lacks)}"
+        )
         words = [word for pair in lacks for word in pair.split(" ", 1)]
         raise MissingWords(Diagnostic("onnx-input", said, help=help_), tuple(words))
 
@@ -283,7 +301,7 @@ def _check_open(ports: Iterable[Signature], sizes: Mapping[str, int]) -> None:
 def _sizes_of(port: Signature, sizes: Mapping[str, int]) -> tuple[int, ...]:
     """Return the sizes of an input as numbers; () of one whose type no kernel has. Raises: UsageProblem."""
     found = tuple(sizes[s] if isinstance(s, str) else s for s in port.sizes or ())
-    if min(found, default=0) < 0:
+    if any(size < 0 for size in found):
         raise UsageProblem(
             Diagnostic(
                 "onnx-input", f"the input `{port.name}` has the sizes {list(found)}", help="mend the file"
@@ -298,8 +316,43 @@ def _finding(taken: Taken) -> Diagnostic:
     help_ = "write it by other operators, or leave this part of the model to another program"
     if taken.constant:
         help_ = f"give it a value for all calls: --constant {taken.constant}=…"
+    if taken.size:
+        help_ = f"give it one number: -D {taken.size}=…"
     return Diagnostic(
         "onnx-node", f"`{node.called}` ({where}{node.op}) is not taken: {taken.why}", help=help_
+    )
+
+
+def _number_of(value: Given) -> int:
+    """Return a size that is no range of several numbers."""
+    if isinstance(value, int):
+        return value
+    return value[0] if isinstance(value, tuple) else int(value.partition("..")[0])
+
+
+def _unwritten(program: Program) -> Iterator[Diagnostic]:
+    """Yield a finding for each kernel that cannot be written with open sizes."""
+    for name, text in program.kernels.items():
+        try:
+            parse_kernel(Source("kernel", text))
+        except IsamapError as error:
+            said = f"the kernel `{name}` cannot be written with open sizes: {error.diagnostics[0].message}"
+            yield Diagnostic("model-range", said, help="give its sizes one number each")
+
+
+def _undecided(opened: Opened, guard: Guard, node: str) -> Diagnostic:
+    """Return the finding on a comparison whose answer changes within the ranges of sizes."""
+    rest = guard.index.constant
+    said = opened.spelled(f"{guard.index - rest} {guard.comparison} {-rest}")
+    ranges = " and ".join(f"`{s.name}` from {s.low} to {s.high}" for s in opened.of(guard.index))
+    narrow = opened.narrowed(guard)
+    help_ = "give its sizes one number each"
+    if narrow is not None:
+        text = str(narrow.low) if narrow.low == narrow.high else narrow.text
+        help_ = f"give a range in which it is the same: -D {narrow.name}={text}"
+    where = f"`{node}`" if node else "the model"
+    return Diagnostic(
+        "model-range", f"{where} depends on whether {said}, which differs for {ranges}", help=help_
     )
 
 

@@ -24,6 +24,8 @@ from isamap.graph.onnx_files import NEWEST_OPSET
 from isamap.graph.onnx_functions import check_node, function_of, with_attributes
 from isamap.graph.operators import OPERATORS
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.operators.fixed import fold_sizes
+from isamap.graph.sizes import NeedsSize, Opened, is_open
 from isamap.graph.terms import NotTaken
 from isamap.source import IsamapError
 
@@ -43,6 +45,8 @@ class Taken:
     why: str = ""
     constant: str = ""
     """For a refused node, the input whose value would help."""
+    size: str = ""
+    """For a refused node, the open size whose number would help."""
 
 
 class Refused(Exception):
@@ -64,6 +68,7 @@ class Lowering:
     nodes: int = 0
     origins: dict[str, Node] = field(default_factory=dict[str, Node])
     """The node of the model's own graph that each tensor is computed for."""
+    opened: Opened = field(default_factory=lambda: Opened(()))
 
     def run(self, graph: Graph, scope: Scope) -> None:
         """Lowers the nodes of the model's own graph; those that are refused are noted, others go on."""
@@ -80,7 +85,7 @@ class Lowering:
                 made = (p for step in self.making.steps[before:] for p in writes_of(step))
                 self.origins |= {passed.tensor: node for passed in made}
             except Refused as inner:
-                self.taken.append(Taken(node, "refused", inner.taken.why, inner.taken.constant))
+                self.taken.append(replace(inner.taken, node=node))
                 names.update(dict.fromkeys((n for n in node.outputs if n), None))
 
     def inline(self, nodes: Iterable[Node], scope: Scope) -> None:
@@ -92,6 +97,7 @@ class Lowering:
         """Lowers one node; how. Raises: Refused."""
         before = len(self.making.steps)
         self.nodes += 1
+        self.opened.node = node.called
         if self.nodes > MOST_NODES + len(self.model.graph.nodes):
             said = f"graphs inside run more than {MOST_NODES} nodes"
             raise Refused(Taken(node, "refused", said))
@@ -100,8 +106,10 @@ class Lowering:
             found, where = self.results(node, inputs, scope)
         except NeedsConstant as needs:
             raise Refused(Taken(node, "refused", str(needs), needs.name)) from None
+        except NeedsSize as needs:
+            raise Refused(Taken(node, "refused", str(needs), size=needs.name)) from None
         except NotTaken as reason:
-            raise Refused(Taken(node, "refused", str(reason))) from None
+            raise Refused(Taken(node, "refused", self.opened.spelled(str(reason)))) from None
         except IsamapError as error:
             raise Refused(Taken(node, "refused", error.diagnostics[0].message)) from None
         except (LookupError, ValueError, TypeError, ArithmeticError, AssertionError) as error:
@@ -133,17 +141,21 @@ class Lowering:
             if scope.depth > MOST_CALLS:
                 raise NotTaken("graphs lie in graphs too deep")
             return BODIES[node.op](self, node, self._plain(inputs), scope), "function"
+        applied = Applied(node, version, self.making, inputs, partial(self._called, node, scope))
         if all(v is None or v.known is not None for v in inputs):
             folded = fold(node, [v.known if v else None for v in inputs], version, self.room)
             if folded is not None:
                 return [Value.of(array) for array in folded], "known"
+            if any(v is not None and v.known is not None and any(map(is_open, v.known.flat)) for v in inputs):
+                known = fold_sizes(applied)
+                if known is not None:
+                    return [known], "known"
         if any(v is not None and not v.dtype for v in inputs):
             raise NotTaken("no kernel computes with the type of an input")
         lowered = OPERATORS.get(node.domain, {}).get(node.op)
         if lowered is not None:
             mark = self.making.mark()
             try:
-                applied = Applied(node, version, self.making, inputs, partial(self._called, node, scope))
                 return self._lowered(lowered, applied), ""
             except NeedsConstant:
                 raise

@@ -12,13 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 
-import numpy as np
-
 from isamap.graph.graph import Array
 from isamap.graph.model_program import Move, Passed
 from isamap.graph.moves import is_sound
 from isamap.graph.patterns import reshaped
 from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
+from isamap.graph.sizes import Size
 from isamap.graph.terms import NotTaken, Term
 from isamap.graph.types import stored, type_of
 
@@ -99,7 +98,7 @@ class Value:
 
     def shaped(self, shape: Sequence[int]) -> Value:
         """Return the same elements, in the same order, under other sizes. Raises: OutOfOrder."""
-        found = tuple(int(size) for size in shape)
+        found = tuple(whole(size) for size in shape)
         assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
         if self.strides is not None:
             strides = reshaped(self.shape, self.strides, found)
@@ -110,6 +109,11 @@ class Value:
             raise OutOfOrder
         known = self.known.reshape(found) if self.known is not None else None
         return replace(self, shape=found, known=known)
+
+
+def whole(size: int) -> int:
+    """Return a number of any kind as one of Python; an open size as it is."""
+    return size if isinstance(size, Size) else int(size)
 
 
 def permuted(sizes: Sequence[int], order: Shape) -> Shape:
@@ -297,7 +301,7 @@ class Text:
 
     def write(self, dtype: str, shape: Sequence[int], order: Shape = ()) -> Operand:
         """Return an array that is a result; results come in the order in which they were asked for."""
-        value = self.making.fresh(dtype, tuple(int(size) for size in shape)).ordered(order)
+        value = self.making.fresh(dtype, tuple(whole(size) for size in shape)).ordered(order)
         made = self._declare("out", f"y{len(self._writes)}", dtype, value.shape, value.order)
         self._writes.append((made, value))
         return made
@@ -384,11 +388,16 @@ def axes_of(shape: Sequence[int], letter: str = "d") -> tuple[list[str], dict[st
 
 def broadcast_shape(shapes: Sequence[Shape]) -> Shape:
     """Return the sizes to which all of these are repeated. Raises: NotTaken."""
-    try:
-        return tuple(int(size) for size in np.broadcast_shapes(*shapes))
-    except ValueError:
-        listed = " and ".join(str(list(shape)) for shape in shapes)
-        raise NotTaken(f"sizes that do not go together: {listed}") from None
+    rank = max(map(len, shapes), default=0)
+    found: list[int] = []
+    for axis in range(rank):
+        sizes = [shape[axis - rank] for shape in shapes if axis >= rank - len(shape)]
+        several = [size for size in sizes if size != 1]
+        if any(size != several[0] for size in several):
+            listed = " and ".join(str(list(shape)) for shape in shapes)
+            raise NotTaken(f"sizes that do not go together: {listed}")
+        found.append(whole(several[0]) if several else 1)
+    return tuple(found)
 
 
 def broadcast_index(shape: Shape, axes: Sequence[str]) -> list[str]:

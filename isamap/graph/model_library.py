@@ -17,9 +17,10 @@ from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.inputs import find_profile, machine_of, with_profile
 from isamap.driver.model_rewrites import form_of
 from isamap.driver.options import given_count
-from isamap.driver.request import MAX_THREADS, Request
+from isamap.driver.request import MAX_THREADS, Request, Size
 from isamap.driver.runnable import is_model
 from isamap.driver.side_by_side import all_jobs, done_side_by_side
+from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
 from isamap.emit.c import EmittedC
 from isamap.formulate.packable import require_packable
 from isamap.graph.device_assignment import Dealt, deal, places_of
@@ -32,8 +33,9 @@ from isamap.graph.model_program import Call, Passed, Program, reads_of
 from isamap.graph.partition import METHODS, Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
+from isamap.graph.sizes import Given, index_of, is_open, needs_numbers, value_of
 from isamap.graph.types import size_bytes, stored
-from isamap.ir import DTYPES, bind
+from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
 from isamap.run.blame import Emissions
@@ -101,6 +103,10 @@ def compile_program_of(
     watched: bool = False,
 ) -> Library:
     """Return the C of a program. With `runs`, of a machine that this processor is not, a plain-C model."""
+    if program.sizes and how.devices > 1:
+        raise needs_numbers(program.sizes, "distributing kernels among devices")
+    if program.sizes and watched:
+        raise needs_numbers(program.sizes, "running a model layer by layer")
     machine, model = _machine(how, runs=runs)
     requests = _requests(program, how, runs=runs)
     names = list(program.kernels)
@@ -144,15 +150,21 @@ def _requests(program: Program, how: How, *, runs: bool) -> list[Request]:
     """Return the compilation request of each kernel. Weights are packed where this processor runs the packer."""
     name = machine_of(how.machine)
     machine, model = _machine(how, runs=runs)
+    sizes: dict[str, dict[str, Size]] = {}
+    for step in program.steps:
+        if isinstance(step, Call):
+            sizes.setdefault(step.kernel, {param: size.text for param, size in step.sizes.items()})
+    several = {kernel for kernel, of in sizes.items() if has_versions(of)}  # each would pack in its own order
     here = model or not is_model(machine, missing_features(machine), None)
-    packed, profile = packed_of(program) if here else {}, find_profile("default", name)
+    packed, profile = packed_of(program, sizes) if here else {}, find_profile("default", name)
     searched = {step.kernel for step in program.steps if isinstance(step, Call) and step.is_searched}
     return [
         Request(
-            Source(SOURCE, text), name, {},
+            Source(SOURCE, text), name, sizes[kernel],
             heuristic=how.heuristic or ("cpsat" if kernel in searched else "greedy"), limit_s=how.limit_s,
             model=model, profile=profile, cache=how.cache, threads=how.threads,
-            packed=packed.get(kernel, ()), transform=form_of(text),
+            packed=() if kernel in several else packed.get(kernel, ()),
+            transform=None if kernel in several else form_of(text),
         )
         for kernel, text in program.kernels.items()
     ]  # fmt: skip
@@ -186,11 +198,18 @@ def _check_calls(program: Program, kernels: Mapping[str, EmittedC]) -> None:
         if not isinstance(step, Call):
             continue
         interface = kernels[step.kernel].interface
-        taken = {t.name: (t.role, t.dtype.name, tuple(s.value for s in t.shape)) for t in interface.tensors}
-        given = {name: ("in", p.dtype, p.shape or (1,)) for name, p in step.reads.items()}
-        given |= {name: ("out", p.dtype, p.shape or (1,)) for name, p in step.writes.items()}
+        own = {param: Index.of(size.symbol) for param, size in step.sizes.items()}
+        taken = {
+            t.name: (t.role, t.dtype.name, tuple(s.substitute(own) for s in t.shape))
+            for t in interface.tensors
+        }
+        given = {
+            name: (role, p.dtype, tuple(map(index_of, p.shape or (1,))))
+            for role, passed in (("in", step.reads), ("out", step.writes))
+            for name, p in passed.items()
+        }
         wrong = sorted(name for name in taken.keys() | given.keys() if taken.get(name) != given.get(name))
-        if wrong or interface.scalars or interface.symbols:
+        if wrong or interface.scalars or {name for name, _, _ in interface.symbols} != set(step.sizes):
             what = f"`{wrong[0]}`" if wrong else "a size or a scalar"
             said = f"the kernel `{step.kernel}` takes {what} otherwise than the graph says"
             raise UsageProblem(Diagnostic("graph-damaged", said, help="mend the kernel, or the graph file"))
@@ -205,7 +224,8 @@ def _compiled(request: Request) -> Made:
             raise
         made = compiled(replace(request, packed=()))  # each mapping reads its weights in place
     summary: Mapping[str, Any] = made.outcome.summary
-    size, cost = int(summary["workspace"]["fixed_bytes"]), float(summary["schedule"]["cost"])
+    room = summary["workspace"]
+    size, cost = int(room.get("most_bytes", room["fixed_bytes"])), float(summary["schedule"]["cost"])
     return Made(made.emitted, size, cost, made.outcome.is_cut_short)
 
 
@@ -235,7 +255,7 @@ class CompiledModel:
 
     @property
     def inputs(self) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Types and sizes of inputs by name."""
+        """Types and sizes of inputs by name; a size that is open is written by its name."""
         return {p.name: (p.passed.dtype, p.passed.shape) for p in self.emitted.inputs}
 
     @property
@@ -245,12 +265,11 @@ class CompiledModel:
 
     def __call__(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Return the results for such inputs. Raises: UsageProblem for other names, types or sizes."""
-        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
         unknown = [name for name in inputs if name not in self.inputs]
         if unknown:
             raise _wrong(f"there is no input `{unknown[0]}`", f"inputs: {', '.join(self.inputs)}")
-        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
-        self.call_at([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        _given, made, places = self._prepared(inputs)  # it lives as long as the call
+        self.call_at(*places)
         return {port.name: array for port, array in zip(self.emitted.outputs, made, strict=True)}
 
     def bound(self, inputs: Mapping[str, Any]) -> Callable[[], int]:
@@ -258,10 +277,9 @@ class CompiledModel:
 
         Raises: as a call.
         """
-        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
-        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        given, made, places = self._prepared(inputs)
         room, run = self._room(), self._run
-        room.point([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        room.point(*places)
         kept = (given, made, room)  # they live as long as the call
         return lambda kept=kept: int(run(*room.places))
 
@@ -273,11 +291,10 @@ class CompiledModel:
         `each` is called behind a step with a function that copies a tensor, and with the step's number.
         Raises: as a call.
         """
-        given = [self._given(port.name, inputs) for port in self.emitted.inputs]
-        made = [np.empty(p.passed.shape, DTYPES[p.passed.dtype].numpy()) for p in self.emitted.outputs]
+        _given, made, places = self._prepared(inputs)  # it lives as long as the call
         results = {p.passed.tensor: array for p, array in zip(self.emitted.outputs, made, strict=True)}
         room, plan = self._rooms.pop() if self._rooms else self._room(), self.emitted.plan
-        room.point([a.ctypes.data for a in given], [a.ctypes.data for a in made])
+        room.point(*places)
         start = -(-room.places[2] // LINE_BYTES) * LINE_BYTES
 
         def copied(passed: Passed) -> Array:
@@ -298,13 +315,26 @@ class CompiledModel:
         self.check(status)
         return list(ns[: self.emitted.steps])
 
+    def _prepared(
+        self, inputs: Mapping[str, Any]
+    ) -> tuple[list[Array], list[Array], tuple[list[int], list[int]]]:
+        """Return the arrays that are read and written, and the numbers of a call. Raises: as a call."""
+        sizes: dict[str, int] = {}
+        given = [self._given(port.name, inputs, sizes) for port in self.emitted.inputs]
+        made = [
+            np.empty([value_of(size, sizes) for size in p.passed.shape], DTYPES[p.passed.dtype].numpy())
+            for p in self.emitted.outputs
+        ]
+        numbers = [sizes[size.symbol] for size in self.emitted.sizes]
+        return given, made, ([*numbers, *(a.ctypes.data for a in given)], [a.ctypes.data for a in made])
+
     def _room(self) -> Room:
         first: list[int | None] = [self._weights.start] if self._weights is not None else []
         if self.emitted.takes_pool:
             first.append(self._pool.address if self._pool else None)
         return Room.of(
             first,
-            inputs=len(self.emitted.inputs),
+            inputs=len(self.emitted.sizes) + len(self.emitted.inputs),
             outputs=len(self.emitted.outputs),
             workspace_bytes=self.emitted.workspace_bytes,
         )
@@ -312,7 +342,8 @@ class CompiledModel:
     def call_at(self, given: Sequence[int], made: Sequence[int]) -> None:
         """Call the library by the addresses of its inputs and results. Both are dense arrays in their order.
 
-        Raises: UsageProblem where an index among the inputs lies outside.
+        In front of the inputs are the open sizes. Raises: UsageProblem where an index among the inputs, or a
+        size, lies outside.
         """
         try:
             room = self._rooms.pop()
@@ -327,28 +358,48 @@ class CompiledModel:
         """Raise UsageProblem for a status that is not 0."""
         if status:
             said = f"`{self.emitted.name}_run` returned {status}"
-            help_ = "an index among its inputs is out of range" if status == 100 else None
+            help_ = {
+                100: "an index among its inputs is out of range",
+                101: "an open size lies outside of its range",
+            }.get(status)
             raise UsageProblem(Diagnostic("program-refused", said, help=help_))
 
-    def _given(self, name: str, inputs: Mapping[str, Any]) -> Array:
+    def _given(self, name: str, inputs: Mapping[str, Any], sizes: dict[str, int]) -> Array:
+        """Return an input as kernels take it; open sizes that it shows are added to `sizes`."""
         if name not in inputs:
             raise _wrong(f"the input `{name}` is missing", f"inputs: {', '.join(self.inputs)}")
         dtype, shape = self.inputs[name]
         array = np.asarray(inputs[name])
         element = DTYPES[dtype].numpy()
-        if array.shape != shape or not (
-            array.dtype == element or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
-        ):
+        is_of_type = array.dtype == element or array.dtype.name in (f"int{dtype[1:]}", f"uint{dtype[1:]}")
+        if array.ndim != len(shape) or not is_of_type or not self._fits(array.shape, shape, sizes):
             said = f"`{name}` is an array {dtype}{list(shape)}, and {array.dtype}{list(array.shape)} is given"
             raise _wrong(said)
         return stored(array, dtype)
+
+    def _fits(self, own: Sequence[int], shape: Sequence[int], sizes: dict[str, int]) -> bool:
+        """Return whether an array has such sizes, of which those are known that other inputs show."""
+        for number, size in zip(own, shape, strict=True):
+            if is_open(size):
+                open_size = next(s for s in self.emitted.sizes if s.symbol == str(size))
+                low, high = open_size.low, open_size.high
+                number_is_wrong = not low <= number <= high
+                if number_is_wrong:
+                    said = (
+                        f"`{open_size.name}` is from {low} to {high} in this library, and {number} is given"
+                    )
+                    raise _wrong(said)
+                sizes.setdefault(open_size.symbol, number)
+            if value_of(size, sizes) != number:
+                return False
+        return True
 
 
 def compile_model(
     model: str | Path | Imported,
     machine: str = "host",
     *,
-    sizes: Mapping[str, int] | None = None,
+    sizes: Mapping[str, Given] | None = None,
     constants: Mapping[str, Array] | None = None,
     heuristic: str = "greedy",
     limit_s: float = 10.0,
@@ -359,8 +410,9 @@ def compile_model(
 ) -> CompiledModel:
     """Return a model of a file, or one that was imported, compiled for a machine.
 
-    `sizes` gives open ones a number, `constants` inputs a value for all calls; `jobs` is by how many
-    processes kernels are compiled, 0 for as many as there are cores; so many `threads` share each kernel.
+    `sizes` gives open ones a number, or a range as (1, 64) or "1..64@1,16"; `constants` gives inputs a value
+    for all calls. `jobs` is by how many processes kernels are compiled, 0 for as many as there are cores; so
+    many `threads` share each kernel.
     `fusion` is "none", "greedy" or "cpsat": how operations become kernels (docs/graphs.md), of a file.
     `devices` are cores to which whole kernels are dealt instead.
     Raises: UsageProblem for a model that is not taken, and IsamapError of every kind.
@@ -447,9 +499,9 @@ def _compile_ahead(program: Program, how: How, jobs: int) -> None:
 def _asked(request: Request) -> dict[str, Any]:
     """Return a kernel as the command is asked for it, which builds none: the model is built as a whole."""
     return {
-        "kernel": request.kernel.text, "machine": request.machine, "heuristic": request.heuristic,
-        "limit_s": request.limit_s, "threads": request.threads, "packed": request.packed,
-        "model": request.model, "builds": False, "transform": bool(request.transform),
+        "kernel": request.kernel.text, "sizes": request.sizes, "machine": request.machine,
+        "heuristic": request.heuristic, "limit_s": request.limit_s, "threads": request.threads,
+        "packed": request.packed, "model": request.model, "builds": False, "transform": bool(request.transform),
     }  # fmt: skip
 
 
@@ -532,8 +584,8 @@ LEAST_BYTES = 1 << 18
 """Fewer of weights stay in a near cache, where their order matters little; packing takes longer to plan."""
 
 
-def packed_of(program: Program) -> dict[str, tuple[str, ...]]:
-    """By kernel the operands to be taken packed, one at most."""
+def packed_of(program: Program, given: Mapping[str, Mapping[str, Size]]) -> dict[str, tuple[str, ...]]:
+    """By kernel the operands to be taken packed, one at most; `given` are the ranges of its open sizes."""
     constant: dict[str, set[str]] = {}
     sizes: dict[str, dict[str, int]] = {}
     for step in program.steps:
@@ -545,14 +597,15 @@ def packed_of(program: Program) -> dict[str, tuple[str, ...]]:
     for kernel, names in constant.items():
         large = [name for name in names if sizes[kernel][name] >= LEAST_BYTES]
         name = max(large, key=lambda n: (sizes[kernel][n], n), default=None)
-        if name is not None and _is_summed(program.kernels[kernel], name):
+        if name is not None and _is_summed(program.kernels[kernel], name, given[kernel]):
             found[kernel] = (name,)
     return found
 
 
-def _is_summed(text: str, name: str) -> bool:
+def _is_summed(text: str, name: str, sizes: Mapping[str, Size]) -> bool:
     """Return whether one sum, and nothing else, reads an operand."""
-    kernel = make_guards_explicit(bind(parse_kernel(Source("kernel", text)), {}))
+    parsed = parse_kernel(Source("kernel", text))
+    kernel = make_guards_explicit(bind(parsed, complete_sizes(parsed, whole_sizes(sizes))))
     try:
         require_packable(kernel, (name,))
     except UsageProblem:

@@ -10,9 +10,10 @@ is no step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from isamap.graph.graph import Array
+from isamap.graph.sizes import OpenSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class Passed:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a kernel: the tensors that it reads and writes, by operand names.
+    """A call of a kernel: the tensors that it reads and writes, by operand names, open sizes by its parameters.
 
     Where it `is_searched`, a schedule of it is worth a search.
     """
@@ -42,6 +43,7 @@ class Call:
     reads: Mapping[str, Passed]
     writes: Mapping[str, Passed]
     is_searched: bool = False
+    sizes: Mapping[str, OpenSize] = field(default_factory=dict[str, OpenSize])
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,10 @@ class Port:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Steps over tensors. What is neither an input, a result nor a constant lies in the workspace."""
+    """Steps over tensors. What is neither an input, a result nor a constant lies in the workspace.
+
+    `sizes` are those that each call gives.
+    """
 
     name: str
     inputs: tuple[Port, ...]
@@ -75,6 +80,7 @@ class Program:
     constants: Mapping[str, Array]
     kernels: Mapping[str, str]
     steps: tuple[Step, ...]
+    sizes: tuple[OpenSize, ...] = ()
 
 
 def reads_of(step: Step) -> Iterator[Passed]:

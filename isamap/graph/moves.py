@@ -22,7 +22,7 @@ _TYPE_BYTES = {1: 4, 2: 8, 3: 1, 4: 2, 5: 4, 6: 8, 7: 1, 8: 2, 9: 4, 10: 8}
 def is_sound(move: Move) -> bool:
     """Return whether a move touches its tensors only, whatever data it gets."""
     rule = _RULES.get(move.function)
-    if rule is None or min(move.numbers, default=0) < 0:
+    if rule is None or any(number < 0 for number in move.numbers):
         return False
     try:
         reads, writes = ([_bytes(p) for p in of] for of in (move.reads, move.writes))

@@ -14,6 +14,7 @@ import numpy as np
 from isamap.graph.graph import Attribute, Function, Graph, Node, Reference
 from isamap.graph.making import Value
 from isamap.graph.onnx_files import read_function
+from isamap.graph.sizes import is_open
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import NUMBERS
 
@@ -138,7 +139,9 @@ def _type_proto(onnx: Any, value: Value | None) -> bytes:
     if value is None:
         return onnx.TypeProto().SerializeToString()
     number = NUMBERS.get(value.dtype, 0)
-    return onnx.helper.make_tensor_type_proto(number, value.shape).SerializeToString()
+    return onnx.helper.make_tensor_type_proto(
+        number, [repr(size) if is_open(size) else size for size in value.shape]
+    ).SerializeToString()
 
 
 def read_attributes(onnx: Any, protos: Any) -> dict[str, Attribute]:

@@ -19,6 +19,7 @@ from isamap.graph.kernel_groups import Writer, nodes_of
 from isamap.graph.model_program import Step
 from isamap.graph.model_program import writes_of as written_by
 from isamap.graph.planning import LINE_BYTES
+from isamap.graph.sizes import needs_numbers, opened_by
 from isamap.graph.types import size_bytes
 from isamap.plan.graph_check import check_graph_plan, lives
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
@@ -64,6 +65,8 @@ class Partition:
 
     def __call__(self, steps: Sequence[Open], results: set[str]) -> tuple[list[Step], dict[str, str]]:
         """Return the calls and moves, and kernels' texts by name. Raises: UsageProblem where room is short."""
+        if opened := opened_by(s for step in steps for p in writes_of(step) for s in p.shape):
+            raise needs_numbers(opened.sizes, "choosing what to fuse by prices")
         problem, cones, written = formulate(steps, results, self.prices)
         number = {cone: n for n, cone in enumerate(cones)}
         edges = Edges.of(problem.nodes, problem.results)

@@ -15,6 +15,7 @@ from math import prod
 
 from isamap.graph.model_program import Call, Passed
 from isamap.graph.patterns import Strides, broadcast, merged, reshaped
+from isamap.graph.sizes import OpenSize
 
 PLACE = re.compile("«([0-9]+)»")
 
@@ -55,13 +56,24 @@ class Pointwise:
     expression: str
 
 
-def call_of(kernel: Written) -> tuple[Call, str]:
-    """Return the call of a kernel, named by a digest of its text, and the text."""
+def call_of(kernel: Written, sizes: Sequence[OpenSize] = ()) -> tuple[Call, str]:
+    """Return the call of a kernel, named by a digest of its text, and the text.
+
+    The open sizes that it names are its parameters, numbered in their order, so that equal kernels are one.
+    """
     body = "".join(f"  {line}\n" for line in (*kernel.declared, *kernel.statements))
-    digest = hashlib.sha256((kernel.definitions + body).encode()).hexdigest()[:8]
+    params: dict[str, OpenSize] = {}
+    if sizes:
+        known = {size.symbol: size for size in sizes}
+        found = [word for word in dict.fromkeys(re.findall(r"\b[A-Z][0-9]+\b", body)) if word in known]
+        own = {symbol: f"N{n}" for n, symbol in enumerate(found)}
+        body = re.sub(r"\b[A-Z][0-9]+\b", lambda word: own.get(word[0], word[0]), body)
+        params = {own[symbol]: known[symbol] for symbol in found}
+    listed = ", ".join(f"{param}: {size.low}..{size.high}" for param, size in params.items())
+    digest = hashlib.sha256((kernel.definitions + listed + body).encode()).hexdigest()[:8]
     name = f"{kernel.name[:40].rstrip('_')}_{digest}"
-    text = f"{kernel.definitions}kernel {name}() {{\n{body}}}\n"
-    return Call(name, kernel.reads, kernel.writes, kernel.is_searched), text
+    text = f"{kernel.definitions}kernel {name}({listed}) {{\n{body}}}\n"
+    return Call(name, kernel.reads, kernel.writes, kernel.is_searched, params), text
 
 
 def written(step: Pointwise) -> Written:

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from math import prod
 
 from isamap.graph.model_program import Call, Passed, Program, reads_of, writes_of
+from isamap.graph.sizes import is_open
 from isamap.graph.types import size_bytes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
@@ -25,7 +26,8 @@ def find_pitches(program: Program, machine: Machine) -> dict[str, int]:
     seen: dict[str, set[int]] = {}
     for step in program.steps:
         for passed in (*reads_of(step), *writes_of(step)):
-            row = size_bytes(passed.dtype, passed.shape[-1:]) if len(passed.shape) > 1 else 0
+            is_row = len(passed.shape) > 1 and not is_open(passed.shape[-1])
+            row = size_bytes(passed.dtype, passed.shape[-1:]) if is_row else 0
             is_whole = isinstance(step, Call) and not passed.is_part
             seen.setdefault(passed.tensor, set()).add(row if is_whole else 0)
     rows = {tensor: min(sizes) for tensor, sizes in seen.items() if len(sizes) == 1 and tensor not in kept}

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from isamap.graph.model_program import Call, Program, reads_of, writes_of
 from isamap.graph.pitches import room_bytes
+from isamap.graph.sizes import most_of
 from isamap.plan.placement import Buffer, check_placement
 from isamap.scheduler.memory.allocation import pack
 
@@ -35,8 +36,9 @@ def plan(
     pitches: Mapping[str, int],
     places: Sequence[tuple[int, int]] | None = None,
 ) -> Plan:
-    """Return the places of all tensors between steps; `needed` are the workspaces of kernels by name.
+    """Return the places of all tensors between steps, at their greatest sizes.
 
+    `needed` are the workspaces of kernels by name;
     `pitches` are the distances of rows by tensor, where they are not dense (pitches.py); `places` say from
     when until before when each step runs, where that is not one behind the other.
     """
@@ -50,7 +52,7 @@ def plan(
             if passed.tensor not in outside:
                 begin.setdefault(passed.tensor, first)
                 end[passed.tensor] = behind
-        sizes |= {p.tensor: room_bytes(p, pitches) for p in writes_of(step)}
+        sizes |= {p.tensor: most_of(room_bytes(p, pitches)) for p in writes_of(step)}
     buffers = [Buffer(t, begin[t], end[t], sizes[t], LINE_BYTES) for t in begin if sizes[t]]
     own = {
         n: needed[step.kernel]

@@ -37,9 +37,9 @@ def test_the_page_leads_from_a_file_to_a_program(
         pytest.skip("there is no gcc, or no make")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    making, calling = blocks("python")
+    making, calling, ranged = blocks("python")
     exec(compile(making, "make_mlp.py", "exec"), names)  # noqa: S102 - the page's own text
-    for part in blocks("console")[0].removeprefix("$ ").split("\n$ "):
+    for part in (blocks("console")[0] + blocks("console")[2]).removeprefix("$ ").split("\n$ "):
         command, _, said = part.partition("\n")
         assert main(shlex.split(command)[1:]) == 0
         assert capsys.readouterr().out.strip() == said.strip()
@@ -59,3 +59,4 @@ def test_the_page_leads_from_a_file_to_a_program(
     assert ran.stdout == said
     exec(compile(calling, "calling.py", "exec"), names)  # noqa: S102 - the page's own text
     assert getattr(names["y"], "shape", None) == (4, 10)
+    exec(compile(ranged, "ranged.py", "exec"), names)  # noqa: S102 - the page's own text

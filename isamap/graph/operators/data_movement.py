@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import prod
 
 import numpy as np
@@ -12,7 +13,8 @@ from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import Value, axes_of, broadcast_shape, permuted
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.patterns import broadcast
-from isamap.graph.terms import NotTaken
+from isamap.graph.sizes import is_open
+from isamap.graph.terms import NotTaken, cast, number
 from isamap.graph.types import size_bytes
 
 
@@ -82,12 +84,10 @@ def _split(o: Applied) -> tuple[Value, ...]:
         parts = o.integer("num_outputs", count)
         each = -(-length // parts)
         sizes = tuple(max(0, min(each, length - n * each)) for n in range(parts))
-    if sum(sizes) != length or min(sizes, default=0) < 0:
+    if sum(sizes) != length or any(size < 0 for size in sizes):
         raise NotTaken(f"{length} elements are not cut into {list(sizes)}")
-    starts = np.cumsum([0, *sizes])
-    return tuple(
-        sliced(o, x, {axis: (int(start), int(size), 1)}) for start, size in zip(starts, sizes, strict=False)
-    )
+    starts = accumulate((0, *sizes))
+    return tuple(sliced(o, x, {axis: (start, size, 1)}) for start, size in zip(starts, sizes, strict=False))
 
 
 def sliced(o: Applied, x: Value, cuts: Mapping[int, tuple[int, int, int]]) -> Value:
@@ -123,11 +123,16 @@ def _slice(o: Applied) -> Value:
         if step == 0:
             raise NotTaken("a step of 0")
         at = o.axis(axis, x.rank)
-        first, last, by = slice(start, end if step > 0 or end >= -x.shape[at] else None, step).indices(
-            x.shape[at]
-        )
-        cuts[at] = first, len(range(first, last, by)), by
+        cuts[at] = cut(start, end, step, x.shape[at])
     return sliced(o, x, cuts)
+
+
+def cut(start: int, end: int, step: int, size: int) -> tuple[int, int, int]:
+    """Return the first element of a slice, how many it has, and the step between them."""
+    low, high = (0, size) if step > 0 else (-1, size - 1)
+    first, last = (max(low, min(high, at + size if at < 0 else at)) for at in (start, end))
+    count = (last - first + step - 1) // step if step > 0 else (first - last - step - 1) // -step
+    return first, max(0, count), step
 
 
 def _expand(o: Applied) -> Value:
@@ -153,7 +158,7 @@ def expanded(o: Applied, x: Value, shape: Sequence[int]) -> Value:
 
 def _tile(o: Applied) -> Value:
     x, repeats = o[0], o.integers(1)
-    if repeats is None or len(repeats) != x.rank or min(repeats, default=0) < 0:
+    if repeats is None or len(repeats) != x.rank or any(times < 0 for times in repeats):
         raise NotTaken(f"{x.rank} axes are not repeated {repeats} times")
     wide = expanded(
         o,
@@ -168,9 +173,19 @@ def _trilu(o: Applied) -> Value:
     k = int(by.reshape(-1)[0]) if by is not None else 0
     if x.rank < 2:
         raise NotTaken("it is no matrix")
+    upper = o.integer("upper", 1)
+    if any(map(is_open, x.shape[-2:])):
+        text = o.text()
+        y = text.write(x.dtype, x.shape)
+        at, loops = axes_of(x.shape)
+        kept = f"i64({at[-1]}) - i64({at[-2]}) {'>=' if upper else '<='} {k}"
+        text.loop(
+            loops, f"{y.at(at)} = select({kept}, {text.read(x).at(at)}, {cast(number(0), x.dtype).text});"
+        )
+        return text.done()
     o.making.reserve(*x.shape[-2:])
     rows, columns = np.indices(x.shape[-2:])
-    kept = columns - rows >= k if o.integer("upper", 1) else columns - rows <= k
+    kept = columns - rows >= k if upper else columns - rows <= k
     zero = known_value(np.zeros(()), x.dtype)
     return o.formed(
         lambda t: f"select({t[0].text}, {t[1].text}, {t[2].text})",

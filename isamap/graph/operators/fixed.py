@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from isamap.graph.applied import Applied, known_value
-from isamap.graph.making import Value
-from isamap.graph.operators.data_movement import transposed
+from isamap.graph.making import Value, axes_of, whole
+from isamap.graph.operators.data_movement import cut, expanded, transposed
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.indexing import gathered
-from isamap.graph.terms import NotTaken
-from isamap.graph.types import TYPES
+from isamap.graph.sizes import is_open, is_zero
+from isamap.graph.terms import NotTaken, Term, cast
+from isamap.graph.types import TYPES, type_of
 from isamap.ir import DTYPES
 
 
@@ -100,9 +103,110 @@ def _determinant(o: Applied) -> Value:
     return text.done().shaped(x.shape[:-2])
 
 
+# Arithmetic on sizes that the caller gives: what models compute of shapes, before they reshape by it.
+#
+#     Shape -> Gather -> Unsqueeze -> Concat([batch, -1, 64]) -> Reshape      no step: [N0, -1, 64] is known
+
+
+def _gather(o: Applied, given: list[Any]) -> Any:
+    return np.take(given[0], given[1].astype(np.int64), axis=o.integer("axis", 0))
+
+
+def _concat(o: Applied, given: list[Any]) -> Any:
+    return np.concatenate(given, axis=o.integer("axis", 0))
+
+
+def _slice(o: Applied, given: list[Any]) -> Any:
+    """Return part of a list of sizes. Raises: NotTaken, NeedsSize."""
+    starts, ends = (o.integers(1), o.integers(2)) if o.opset >= 10 else (o.list("starts"), o.list("ends"))
+    steps = (o.integers(4) if o.opset >= 10 else None) or (1,)
+    if given[0].ndim != 1 or not starts or not ends:
+        raise NotTaken("sizes are cut along one axis")
+    first, count, step = cut(starts[0], ends[0], steps[0], len(given[0]))
+    return given[0][first + step * np.arange(count)]
+
+
+def _divide(_: Applied, given: list[Any]) -> Any:
+    if np.any(given[0] < 0) or np.any(given[1] <= 0):
+        raise NotTaken("a quotient of sizes that may be negative")
+    return given[0] // given[1]
+
+
+def _chosen(_: Applied, given: list[Any]) -> Any:
+    choice: Any = np.where  # its types know no sizes
+    return choice(given[0].astype(bool), given[1], given[2])
+
+
+def _compared(how: Any, _: Applied, given: list[Any]) -> Any:
+    return how(*given)
+
+
+_COMPARED: Mapping[str, Any] = {
+    "Equal": np.frompyfunc(lambda a, b: is_zero(a - b), 2, 1),
+    "Less": np.less,
+    "LessOrEqual": np.less_equal,
+    "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal,
+}
+_OF_SIZES: Mapping[str, Callable[[Applied, list[Any]], Any]] = {
+    **{name: partial(_compared, how) for name, how in _COMPARED.items()},
+    "Add": lambda _, given: given[0] + given[1],
+    "Sub": lambda _, given: given[0] - given[1],
+    "Mul": lambda _, given: given[0] * given[1],
+    "Div": _divide,
+    "Neg": lambda _, given: -given[0],
+    "Max": lambda _, given: np.maximum(*given),
+    "Min": lambda _, given: np.minimum(*given),
+    "ReduceProd": lambda o, given: np.prod(given[0], keepdims=bool(o.integer("keepdims", 1))),
+    "Where": _chosen,
+    "Gather": _gather,
+    "Concat": _concat,
+    "Slice": _slice,
+    "Cast": lambda _, given: given[0],
+}
+
+
+def fold_sizes(o: Applied) -> Value | None:
+    """Return what a node makes of whole numbers that are known, some of them open; None where a step makes it."""
+    rule = _OF_SIZES.get(o.node.op)
+    if rule is None or o.node.domain or any(v.dtype not in ("i32", "i64", "bool") for v in o.all):
+        return None
+    found = np.asarray(rule(o, [np.asarray(v.known, object) for v in o.all]), object)
+    if o.node.op in _COMPARED:
+        return Value.of(found.astype(bool))
+    dtype = TYPES.get(o.integer("to", 0), "") if o.node.op == "Cast" else o.all[-1].dtype
+    if not any(map(is_open, found.flat)):
+        found = found.astype(DTYPES[dtype].numpy())
+    return Value(dtype, found.shape, known=found)
+
+
+def _constant_of_shape(o: Applied) -> Value:
+    """Return an array of one number whose sizes the caller gives. Raises: as `_known_only`."""
+    shape, value = o.integers(0) or (), o.attribute("value", np.zeros(1, np.float32))
+    if not any(map(is_open, shape)):
+        return _known_only(o)
+    dtype = type_of(value)
+    return expanded(o, known_value(value.reshape(()), dtype), shape)
+
+
+def _range(o: Applied) -> Value:
+    """Return equally spaced whole numbers, as many as the caller's sizes say. Raises: as `_known_only`."""
+    given = [o.known(n) for n in range(3)]
+    start, end, step = (array.reshape(-1)[0] for array in given if array is not None)
+    if not any(map(is_open, (start, end, step))) or o[0].dtype not in ("i32", "i64"):
+        return _known_only(o)
+    _, count, _ = cut(0, whole(end - start), whole(step), whole(end - start))
+    text = o.text()
+    y = text.write(o[0].dtype, (count,))
+    at, loops = axes_of(y.shape)
+    number = cast(Term(f"(i64({at[0]}) * {step} + {start})", "i64"), o[0].dtype).text
+    text.loop(loops, f"{y.at(at)} = {number};")
+    return text.done()
+
+
 FIXED: Mapping[str, Lowered] = {
-    "ConstantOfShape": _known_only,
-    "Range": _known_only,
+    "ConstantOfShape": _constant_of_shape,
+    "Range": _range,
     "NonZero": _known_only,
     "HannWindow": _known_only,
     "HammingWindow": _known_only,

@@ -9,6 +9,7 @@ from isamap.graph.applied import Applied
 from isamap.graph.making import Value, axes_of, broadcast_index
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.reductions import REDUCTIONS_BY_NAME, reduced
+from isamap.graph.sizes import as_value
 from isamap.graph.terms import NotTaken, Term, cast, number, wide
 
 
@@ -61,7 +62,7 @@ def normalised(
     row = [at[n] for n in rows]
     loops = {name: size for name, size in whole.items() if name in row}
     sizes = [x.shape[n] for n in rows]
-    count = prod(size for n, size in enumerate(x.shape) if n not in rows)
+    count = as_value(prod(size for n, size in enumerate(x.shape) if n not in rows), inside)
     make = (lambda: text.write(inside, sizes)) if statistics else (lambda: text.temp(inside, sizes))
     mean = make() if centred else None
     rate = make()
@@ -131,7 +132,7 @@ def _mean_variance(o: Applied) -> Value:
     row = [at[n] for n in rows]
     loops = {name: size for name, size in whole.items() if name in row}
     mean, square = (text.temp(inside, [x.shape[n] for n in rows]) for _ in range(2))
-    value, count = cast(text.read(x).term(at), inside).text, prod(x.shape[n] for n in axes)
+    value, count = cast(text.read(x).term(at), inside).text, as_value(prod(x.shape[n] for n in axes), inside)
     text.loop(loops, f"{mean.at(row)} = 0;", f"{square.at(row)} = 0;")
     text.loop(whole, f"{mean.at(row)} += {value};")
     text.loop(loops, f"{mean.at(row)} = {mean.at(row)} / {count};")

@@ -13,6 +13,7 @@ from isamap.graph.making import Value, axes_of, nest
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.pooling import is_extreme, lowest
 from isamap.graph.operators.products import accumulator, finished
+from isamap.graph.sizes import as_value
 from isamap.graph.terms import NotTaken, Term, cast, wide
 from isamap.ir import DTYPES
 
@@ -112,7 +113,10 @@ def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps:
     element = cast(text.read(x).term(over.index), inside).text
     text.loop({**over.loops, **over.inner}, f"{total.at(over.at)} {how.operator} {how.each.format(element)};")
     if how.last:
-        text.loop(over.loops, f"{total.at(over.at)} = {how.last.format(total.at(over.at), n=over.count)};")
+        text.loop(
+            over.loops,
+            f"{total.at(over.at)} = {how.last.format(total.at(over.at), n=as_value(over.count, inside))};",
+        )
     return finished(text, total, y).shaped(over.shape)
 
 

@@ -30,7 +30,7 @@ def _pad(o: Applied) -> Value:
     before = dict(zip(axes, given[: len(axes)], strict=True))
     behind = dict(zip(axes, given[len(axes) :], strict=True))
     shape = [size + before.get(n, 0) + behind.get(n, 0) for n, size in enumerate(x.shape)]
-    if min(shape, default=0) < 0:
+    if any(size < 0 for size in shape):
         raise NotTaken("borders that take away more than there is")
     if mode != "constant":
         return _bordered(o, x, before, behind, mode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from isamap.graph.applied import Applied
 from isamap.graph.making import Value
 from isamap.graph.operators.elementwise import Lowered
+from isamap.graph.sizes import as_known, is_zero
 from isamap.graph.terms import NotTaken
 from isamap.graph.types import TYPES
 from isamap.ir import DTYPES
@@ -32,7 +34,7 @@ def filled(sizes: list[int], count: int) -> list[int]:
         others = prod(size for size in sizes if size != -1)
         if others and count % others == 0:
             return [count // others if size == -1 else size for size in sizes]
-    if min(sizes, default=0) < 0 or prod(sizes) != count:
+    if any(size < 0 for size in sizes) or prod(sizes) != count:
         raise NotTaken(f"{count} elements have no sizes {sizes}")
     return sizes
 
@@ -54,7 +56,7 @@ def _squeeze(o: Applied) -> Value:
     gone = (
         {o.axis(a, x.rank) for a in axes}
         if axes is not None
-        else {n for n, s in enumerate(x.shape) if s == 1}
+        else {n for n, s in enumerate(x.shape) if is_zero(s - 1)}
     )
     if any(x.shape[n] != 1 for n in gone):
         raise NotTaken(f"{list(x.shape)} has more than one element along an axis that is to go")
@@ -77,11 +79,11 @@ def _shape(o: Applied) -> Value:
     sizes = o[0].shape
     start, end = o.integer("start", 0), o.integer("end", len(sizes))
     chosen = sizes[slice(start, end)]
-    return Value.of(np.asarray(chosen, np.int64))
+    return replace(Value.of(as_known(chosen, (len(chosen),))), dtype="i64")
 
 
 def _size(o: Applied) -> Value:
-    return Value.of(np.asarray(o[0].count, np.int64))
+    return replace(Value.of(as_known((o[0].count,), ())), dtype="i64")
 
 
 def _dropout(o: Applied) -> Value | tuple[Value, ...]:

@@ -1,0 +1,329 @@
+"""Sizes that the caller gives: expressions of open sizes, and conditions under which a lowering is right.
+
+    x: f32[batch, 32]     the size `N0`, from 1 to 64; `N0*32` elements; `N0 == 7` is answered "no", and noted
+
+Operators compute with a `Size` as with a number. Where the answer to a comparison depends on the sizes of the
+call, one answer is taken, and noted with the node that asked: the program is right where the answer is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isamap.driver.request import is_range
+from isamap.driver.sizes import read_profiles
+from isamap.graph.terms import NotTaken
+from isamap.ir import DTYPES, Index
+from isamap.ir.index import bounds
+from isamap.source import Diagnostic, UsageProblem
+
+MOST_SIZE = 1 << 31
+MOST_POINTS = 1 << 22
+"""Combinations of sizes for which an expression is computed one by one; beyond them, it is bounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSize:
+    """A size that the caller gives: the model's name, the name in kernels, its ends, and profile values."""
+
+    name: str
+    symbol: str
+    low: int
+    high: int
+    profiles: tuple[int, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The range as `-D` takes it."""
+        return f"{self.low}..{self.high}" + (f"@{','.join(map(str, self.profiles))}" if self.profiles else "")
+
+
+Given = int | str | tuple[int, int]
+"""A size of a model: a number, a range, or the text of a range, `1..64@1,16`."""
+
+
+def opened_sizes(sizes: Mapping[str, Given]) -> tuple[OpenSize, ...]:
+    """Return those sizes that are ranges. Raises: UsageProblem for what is no size."""
+    found: list[OpenSize] = []
+    for name, value in sizes.items():
+        text = f"{value[0]}..{value[1]}" if isinstance(value, tuple) else str(value)
+        if isinstance(value, int):
+            continue
+        low, high, profiles = read_profiles(text) if is_range(text) else (1, 0, ())
+        inside = all(low <= profile <= high for profile in profiles)
+        if not 1 <= low <= high or high >= MOST_SIZE or not inside:
+            said = f"the size `{name}` is a number, or a range of them from 1 on, not `{text[:40]}`"
+            raise UsageProblem(Diagnostic("size-syntax", said, help=f"write {name}=1..64"))
+        if low < high:
+            found.append(OpenSize(name, f"N{len(found)}", low, high, profiles))
+    return tuple(found)
+
+
+def needs_numbers(sizes: Sequence[OpenSize], what: str) -> UsageProblem:
+    """Return the refusal of what is done for known sizes only."""
+    said = f"{what} takes known sizes, and `{sizes[0].name}` is open from {sizes[0].low} to {sizes[0].high}"
+    return UsageProblem(
+        Diagnostic("model-range", said, help=f"give it a number: -D {sizes[0].name}={sizes[0].high}")
+    )
+
+
+class NeedsSize(NotTaken):
+    """A node whose code depends on the number of an open size."""
+
+    def __init__(self, said: str, size: OpenSize) -> None:
+        super().__init__(
+            f"it computes with the number `{said}`, and `{size.name}` is open from {size.low} to {size.high}"
+        )
+        self.name = size.name
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The answer to a comparison of an expression with 0 that some sizes of the range contradict."""
+
+    index: Index
+    comparison: str
+    answer: bool
+
+
+@dataclass(slots=True)
+class Opened:
+    """The open sizes of a model, and the guards of its lowering with the node that asked for each.
+
+    Once `is_settled`, comparisons decide which code is written, not which is right, and nothing is noted.
+    """
+
+    sizes: tuple[OpenSize, ...]
+    guards: dict[Guard, str] = field(default_factory=dict[Guard, str])
+    node: str = ""
+    is_settled: bool = False
+    _known: dict[Index, tuple[int, int, bool]] = field(default_factory=dict[Index, "tuple[int, int, bool]"])
+
+    def size(self, name: str) -> int:
+        """Return an open size by its name. Operators, and the type checker, take it for a number."""
+        (found,) = (size for size in self.sizes if size.name == name)
+        return _size(Index.of(found.symbol), self)
+
+    def extent(self, index: Index) -> tuple[int, int, bool]:
+        """Return the least and the greatest value of an expression, and whether it may be 0."""
+        if index not in self._known:
+            self._known[index] = self._extent(index)
+        return self._known[index]
+
+    def _extent(self, index: Index) -> tuple[int, int, bool]:
+        if index.value is not None:
+            return index.value, index.value, not index.value
+        values = self.values(index)
+        if values is None:
+            low, high = bounds(index, {size.symbol: (size.low, size.high) for size in self.sizes})
+            return low, high, low <= 0 <= high
+        return int(values.min()), int(values.max()), not values.all()
+
+    def values(self, index: Index) -> NDArray[np.int64] | None:
+        """Return the values by the sizes that occur in it, in their order; None where they are too many."""
+        found = self.of(index)
+        if prod(size.high - size.low + 1 for size in found) > MOST_POINTS:
+            return None
+        grid = np.meshgrid(
+            *(np.arange(size.low, size.high + 1, dtype=np.int64) for size in found), indexing="ij"
+        )
+        return np.asarray(index.evaluate({size.symbol: axis for size, axis in zip(found, grid, strict=True)}))
+
+    def of(self, index: Index) -> tuple[OpenSize, ...]:
+        """Return the sizes in an expression."""
+        return tuple(size for size in self.sizes if size.symbol in index.symbols)
+
+    def holds(self, index: Index, comparison: str) -> bool:
+        """Return whether an expression is "== 0" or "< 0"; where sizes decide it, the answer for most is noted."""
+        low, high, has_zero = self.extent(index)
+        if comparison == "==" and (not has_zero or low == high == 0):
+            return has_zero
+        if comparison == "<" and (high < 0 or low >= 0):
+            return high < 0
+        values = self.values(index)
+        below = int(np.count_nonzero(values < 0)) if values is not None else 0
+        answer = comparison == "<" and values is not None and 2 * below > values.size
+        if not self.is_settled:
+            self.guards.setdefault(Guard(index, comparison, answer), self.node)
+        return answer
+
+    def spelled(self, text: str) -> str:
+        """Return a text with the names of the model in the place of those of kernels."""
+        for size in reversed(self.sizes):
+            text = text.replace(size.symbol, size.name)
+        return text
+
+    def narrowed(self, guard: Guard) -> OpenSize | None:
+        """Return a size with the longest range of it in which a guard is right whatever the others are."""
+        values = self.values(guard.index)
+        if values is None:
+            return None
+        right = ((values == 0) if guard.comparison == "==" else (values < 0)) == guard.answer
+        best: OpenSize | None = None
+        for axis, size in enumerate(self.of(guard.index)):
+            others = tuple(n for n in range(right.ndim) if n != axis)
+            for low, high in _runs(right.all(axis=others)):
+                if best is None or high - low > best.high - best.low:
+                    best = OpenSize(size.name, size.symbol, size.low + low, size.low + high)
+        return best
+
+
+def _runs(right: NDArray[np.bool_]) -> Iterable[tuple[int, int]]:
+    """Yield the first and the last place of each run of what is right."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], right, [False])).astype(np.int8)))
+    return zip(edges[::2].tolist(), (edges[1::2] - 1).tolist(), strict=True)
+
+
+class Size:
+    """An expression of open sizes in the place of a number; its text is as kernels spell it.
+
+    It is taken neither for 1 nor for another open size, whatever they are in a call: a loop is right for one
+    iteration, too, and code for different sizes is right for equal ones. Where a node asks for more than a way
+    to write its loops, `is_zero` notes the answer.
+    """
+
+    __slots__ = ("index", "opened")
+    __array_ufunc__ = None  # numbers of numpy leave arithmetic to it
+
+    def __init__(self, index: Index, opened: Opened) -> None:
+        self.index, self.opened = index, opened
+
+    def __hash__(self) -> int:
+        return hash(self.index)
+
+    def __str__(self) -> str:
+        text = str(self.index)
+        return text if text in self.index.symbols else f"({text})"
+
+    def __repr__(self) -> str:
+        return self.opened.spelled(str(self.index))
+
+    def __add__(self, other: Any) -> int:
+        return _size(self.index + index_of(other), self.opened)
+
+    __radd__ = __add__
+
+    def __mul__(self, other: Any) -> int:
+        return _size(self.index * index_of(other), self.opened)
+
+    __rmul__ = __mul__
+
+    def __neg__(self) -> int:
+        return _size(-self.index, self.opened)
+
+    def __sub__(self, other: Any) -> int:
+        return _size(self.index - index_of(other), self.opened)
+
+    def __rsub__(self, other: Any) -> int:
+        return _size(index_of(other) - self.index, self.opened)
+
+    def __floordiv__(self, other: Any) -> int:
+        return self._divided(self.index, index_of(other), Index.floordiv)
+
+    def __rfloordiv__(self, other: Any) -> int:
+        return self._divided(index_of(other), self.index, Index.floordiv)
+
+    def __mod__(self, other: Any) -> int:
+        return self._divided(self.index, index_of(other), Index.mod)
+
+    def __rmod__(self, other: Any) -> int:
+        return self._divided(index_of(other), self.index, Index.mod)
+
+    def _divided(self, value: Index, divisor: Index, how: Any) -> int:
+        if self.opened.extent(divisor)[0] <= 0:
+            raise self._needed()
+        return _size(how(value, divisor), self.opened)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Size | int | np.integer):
+            return NotImplemented
+        index = self.index - index_of(other)
+        if isinstance(other, Size) or other == 1:
+            low, high, _ = self.opened.extent(index)
+            return low == high == 0
+        return self.opened.holds(index, "==")
+
+    def __lt__(self, other: Any) -> bool:
+        return self.opened.holds(self.index - index_of(other), "<")
+
+    def __gt__(self, other: Any) -> bool:
+        return self.opened.holds(index_of(other) - self.index, "<")
+
+    def __le__(self, other: Any) -> bool:
+        return not self > other
+
+    def __ge__(self, other: Any) -> bool:
+        return not self < other
+
+    def __bool__(self) -> bool:
+        return not self.opened.holds(self.index, "==")
+
+    def _needed(self, *_: object) -> NeedsSize:
+        return NeedsSize(repr(self), self.opened.of(self.index)[0])
+
+    def __index__(self) -> int:
+        raise self._needed()
+
+    __int__ = __trunc__ = __index__
+
+    def __float__(self) -> float:
+        raise self._needed()
+
+    def __truediv__(self, other: object) -> float:
+        raise self._needed()
+
+    __rtruediv__ = __truediv__
+
+
+def _size(index: Index, opened: Opened) -> int:
+    """Return an expression as a number where it is one."""
+    return index.value if index.value is not None else cast(int, Size(index, opened))
+
+
+def index_of(size: Any) -> Index:
+    """Return a number or a size as an expression."""
+    return size.index if isinstance(size, Size) else Index.of(int(size))
+
+
+def is_open(size: object) -> bool:
+    """Return whether the caller gives a size."""
+    return isinstance(size, Size)
+
+
+def opened_by(sizes: Iterable[object]) -> Opened | None:
+    """Return what knows the open sizes among such; None where there is no open size."""
+    return next((size.opened for size in sizes if isinstance(size, Size)), None)
+
+
+def most_of(size: int) -> int:
+    """Return the greatest value of a size."""
+    found: object = size
+    return found.opened.extent(found.index)[1] if isinstance(found, Size) else size
+
+
+def value_of(size: int, given: Mapping[str, int]) -> int:
+    """Return a size for the numbers that a call gives, by their names in kernels."""
+    found: object = size
+    return found.index.evaluate(given) if isinstance(found, Size) else size
+
+
+def as_known(sizes: Sequence[int], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Return sizes as an array that is known: of i64, or of objects where a size is open."""
+    return np.array(sizes, object if any(map(is_open, sizes)) else np.int64).reshape(shape)
+
+
+def as_value(size: int, dtype: str) -> str:
+    """Return a size as a number among floats of a type, or among whole numbers."""
+    return f"{dtype}({size})" if is_open(size) and DTYPES[dtype].is_float else str(size)
+
+
+def is_zero(size: int) -> bool:
+    """Return whether a size, or the difference of two, is 0; where the call decides, the answer "no" is noted."""
+    found: object = size
+    return found.opened.holds(found.index, "==") if isinstance(found, Size) else size == 0
