@@ -1,13 +1,13 @@
-"""Explain where each node of a model runs, as a table.
+"""Explain where the nodes of a model run, as a table: a row for each kernel or library, and each node of torch.
 
-node     operation         result           ran
-addmm    addmm.default     float32 [3, 16]  kernel 0: addmm_relu
-relu     relu.default      float32 [3, 16]  kernel 0: addmm_relu
-sort     sort.default                       eager: it has no kernel here
+nodes         operations   result           ran
+addmm … relu  addmm, relu  float32 [3, 16]  kernel 0: addmm_relu
+sort          sort                          eager: it has no kernel here
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -23,6 +23,8 @@ class Explanation:
 
     graphs: tuple[tuple[str, tuple[Ran, ...]], ...]
     """By kind of graph the nodes."""
+    every: bool = False
+    """Whether the table has a row for each node, views as well."""
 
     @property
     def nodes(self) -> tuple[Ran, ...]:
@@ -35,11 +37,29 @@ class Explanation:
             there = f"{sum(n.where.startswith('kernel') for n in nodes)} in kernels"
             eager = f"{sum(n.where == 'eager' for n in nodes)} by torch"
             lines.append(f"{kind}: {len(nodes)} nodes, {there}, {eager}")
-            rows = [("node", "operation", "result", "ran")]
-            rows += [(n.node, n.operation, n.shape, _where(n)) for n in nodes]
+            rows = [("nodes", "operations", "result", "ran"), *_rows(nodes, every=self.every)]
             widths = [max(len(row[column]) for row in rows) for column in range(3)]
             lines += ["  ".join((*map(str.ljust, row[:3], widths), row[3])).rstrip() for row in rows]
         return "\n".join(lines)
+
+
+MOST_NAMED = 6
+"""Operations that a row names, of those of a library."""
+
+
+def _rows(nodes: Sequence[Ran], *, every: bool) -> Iterator[tuple[str, str, str, str]]:
+    """Yield the rows of a table: nodes that run in one kernel are one row, unless there is one for every node."""
+    groups: dict[str, list[Ran]] = {}
+    for n in nodes:
+        if every or n.where != "nowhere":
+            groups.setdefault(_where(n) if n.where.startswith("kernel") and not every else n.node, []).append(
+                n
+            )
+    for group in groups.values():
+        names = list(dict.fromkeys(n.operation.removesuffix(".default") for n in group))
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        called = group[0].node if len(group) == 1 else f"{group[0].node} … {group[-1].node}"
+        yield called, ", ".join(names[:MOST_NAMED]) + more, group[-1].shape, _where(group[-1])
 
 
 def _where(ran: Ran) -> str:
@@ -56,10 +76,16 @@ def _torch() -> Any:
 
 
 def explain(
-    model: Any, inputs: Any, *, training: bool = False, options: dict[str, Any] | None = None
+    model: Any,
+    inputs: Any,
+    *,
+    training: bool = False,
+    every: bool = False,
+    options: dict[str, Any] | None = None,
 ) -> Explanation:
     """Return where each node of a model runs for such inputs, one tensor or several, and why not in a kernel.
 
+    Printed, it is a table with a row for each kernel, or with `every` for each node.
     The model is compiled and called once; with `training`, its gradients are computed, too, of the sum of its
     first result, and added to what its parameters hold. Raises: UsageProblem for options that are not there,
     and where torch is not installed.
@@ -78,7 +104,7 @@ def explain(
         if training:
             first = result[0] if type(result) in (tuple, list) else result
             first.sum().backward()
-    return Explanation(tuple((_titled(kind, program), program.told()) for kind, program in found))
+    return Explanation(tuple((_titled(kind, program), program.told()) for kind, program in found), every)
 
 
 def _titled(kind: str, program: Program) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,7 +49,10 @@ def test_a_table_says_where_each_node_ran() -> None:
         "relu.default": "kernel",
     }
     assert {n.why for n in found.nodes if n.where == "kernel"} == {ONE.format(2)}
-    assert str(found).startswith("inference: 5 nodes, 3 in kernels, 0 by torch\nnode")
+    title, _, *rows = str(found).splitlines()
+    assert title == "inference: 5 nodes, 3 in kernels, 0 by torch"
+    assert [row.split("  ")[:2] for row in rows] == [["addmm … addmm_1", "addmm, relu"]]
+    assert len(str(replace(found, every=True)).splitlines()) == 2 + 5
 
 
 def test_what_no_kernel_performs_is_named_and_runs_in_torch() -> None:
@@ -61,6 +65,16 @@ def test_what_no_kernel_performs_is_named_and_runs_in_torch() -> None:
         ("sort.default", "eager", "it has no kernel here")
     ]
     torch.testing.assert_close(compiled(model)(x), model(x))
+
+
+def test_a_choice_between_a_tensor_and_a_number_is_in_a_kernel() -> None:
+    def model(x: Any) -> Any:
+        return torch.where(x > 0, x, torch.zeros(())), torch.where(x > 1, x, 2 * x)
+
+    x = torch.randn(4, 3)
+    torch.testing.assert_close(compiled(model)(x), model(x))
+    found = backend.explain(model, x, options=OPTIONS)
+    assert {n.where for n in found.nodes if n.operation == "where.self"} == {"kernel"}
 
 
 def between(x: Any) -> Any:

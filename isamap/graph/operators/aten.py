@@ -162,6 +162,8 @@ _CONVERSIONS = ("_to_copy", "convert_element_type", "where")
 def _entry(name: str) -> Formula | Optioned | None:
     """Return the operation that a node of torch, `mul.Tensor`, is; None where it is none of a text alone."""
     base = name.partition(".")[0]
+    if base in _CONVERSIONS:
+        return None
     return _FORMULAS.get(name) or _FORMULAS.get(base) or _OPTIONED.get(base)
 
 
