@@ -30,7 +30,7 @@ from isamap.plan.graph_check import check_graph_plan
 from isamap.plan.graphs import GraphNode, GraphProblem, Group
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily
-from isamap.scheduler.graphs.improving import better_start, planned
+from isamap.scheduler.graphs.improving import better_start, make_plan
 from isamap.scheduler.graphs.pieces import improved_in_pieces
 
 MACHINE = "x86-avx512"
@@ -255,8 +255,8 @@ def row(name: str, recorder: Recorder, limit_s: float) -> str:
     started = time.process_time()
     problem, cones = problem_of(recorder)
     number = {cone: n for n, cone in enumerate(cones)}
-    none = planned(problem, [number[Cone(n)] for n in range(len(problem.nodes))])
-    greedy = planned(problem, [number[cone] for cone in greedily(Edges.of(problem.nodes, problem.results))])
+    none = make_plan(problem, [number[Cone(n)] for n in range(len(problem.nodes))])
+    greedy = make_plan(problem, [number[cone] for cone in greedily(Edges.of(problem.nodes, problem.results))])
     formulated, started = time.process_time() - started, time.monotonic()
     room = max(none.peak_bytes, greedy.peak_bytes)
     plan = improved_in_pieces(problem, better_start(none, greedy, room), limit_s, room)

@@ -35,7 +35,7 @@ from isamap.plan.problem import Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.answer import schedule as solve
 from isamap.scheduler.search.assembling import Solved, assemble
-from isamap.scheduler.search.candidates import Candidate, decided, open_options
+from isamap.scheduler.search.candidates import Candidate, candidate_of, open_options
 from isamap.scheduler.search.greedy import first_assignment, first_candidate, moves
 
 CANDIDATES = 10
@@ -94,7 +94,7 @@ def walk(problem: Problem) -> Iterator[Schedule]:
             assignment = {**current.assignment, **rng.choice(changes)} if changes else None
         if assignment is None or not option.space.is_feasible(assignment):
             continue
-        found: Candidate = decided(option, assignment)
+        found: Candidate = candidate_of(option, assignment)
         if found.cost_ns < best.cost_ns:
             best = found
         if found.cost_ns <= current.cost_ns or rng.random() < exp(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from isamap.scheduler.ranking import Ranking, k_best
     from isamap.scheduler.search.annealing import Annealing
     from isamap.scheduler.search.assembling import Solved, assemble
-    from isamap.scheduler.search.candidates import Candidate, OpenOption, decided, open_options
+    from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of, open_options
     from isamap.scheduler.search.greedy import Greedy, greedy_candidate
     from isamap.scheduler.search.narrowing import FIRST_LOOKS, narrow_problem
 
@@ -48,9 +48,9 @@ __all__ = [
     "Ranking",
     "Solved",
     "assemble",
+    "candidate_of",
     "check_name",
     "complete",
-    "decided",
     "greedy_candidate",
     "k_best",
     "known_names",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from isamap.plan.check import check_schedule
-from isamap.plan.plugins import load_cost_model, load_heuristic, origin
+from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import CostModel, Heuristic
 from isamap.plan.schedule import Schedule
@@ -47,7 +47,7 @@ def schedule(
     )
     findings = check_schedule(answer, problem)
     if findings:
-        place = origin(finder)
+        place = plugin_package(finder)
         assert place is not None, "\n".join(finding.render() for finding in findings)
         raise UsageProblem(
             Diagnostic(

@@ -18,7 +18,7 @@ from isamap.scheduler.deciding.software_pipelining import still
 from isamap.scheduler.process.exchange import Found, Limits, Search
 from isamap.scheduler.process.isolate import Answer, ask_apart, failed
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_all
 from isamap.scheduler.search.greedy import SAME, all_moves, descend, first_candidate, greedy_candidate
 from isamap.scheduler.search.lower_bounds import floors_of
@@ -202,7 +202,7 @@ def _best_of(known: Solved, contenders: Sequence[Contender], answer: Answer, pro
     notes += (_denied(found),) if found.denials else ()
     if found.contender >= 0:
         start = contenders[found.contender].start
-        candidate = decided(start.option, {**start.assignment, **found.assignment})
+        candidate = candidate_of(start.option, {**start.assignment, **found.assignment})
         best = candidate if candidate.cost_ns < best.cost_ns * (1 - SAME) else best
     bound = max(known.bound_ns, found.bound_ns)
     is_tight = bound >= best.cost_ns * (1 - ROUNDING)

@@ -26,11 +26,11 @@ from isamap.scheduler.deciding.per_operand import open_values
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import sum_choices
 from isamap.scheduler.search.assembling import ROUNDING, Solved, assemble
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import Group, solve_groups
 from isamap.scheduler.search.greedy import first_candidate
 from isamap.scheduler.search.neighbours import neighbours
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, field, replace
 
 # Up to so many decided options a statement's schedules are all looked at.
@@ -161,7 +161,7 @@ def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -
     """Return the cheapest combinations of one schedule per statement."""
     lists = [r.found for r in ranked]
     chosen = _cheapest_sums([[c.cost_ns for c in found.candidates] for found in lists], k + 1)
-    bound = added(found.least_ns for found in lists)
+    bound = add_up(found.least_ns for found in lists)
     beyond = [bound - found.least_ns + found.rest_ns for found in lists]
     beyond += [_sum(lists, picks) for picks in chosen[k:]]
     if any(r.group.choices for r in ranked):
@@ -183,13 +183,13 @@ def _combined(problem: Problem, model: str, ranked: Sequence[_Ranked], k: int) -
 
 
 def _sum(lists: Sequence[_Found], picks: Sequence[int]) -> float:
-    return added(found.candidates[i].cost_ns for found, i in zip(lists, picks, strict=True))
+    return add_up(found.candidates[i].cost_ns for found, i in zip(lists, picks, strict=True))
 
 
 def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[int, ...]]:
     """Return the `count` cheapest ways to pick one number of each sorted list, as positions, cheapest first."""
     start = tuple(0 for _ in costs)
-    queue = [(added(own[0] for own in costs), start)]
+    queue = [(add_up(own[0] for own in costs), start)]
     found: list[tuple[int, ...]] = []
     seen = {start}
     while queue and len(found) < count:
@@ -199,7 +199,7 @@ def _cheapest_sums(costs: Sequence[Sequence[float]], count: int) -> list[tuple[i
             later = (*picks[:i], picks[i] + 1, *picks[i + 1 :])
             if later[i] < len(own) and later not in seen:
                 seen.add(later)
-                total = added(c[at] for c, at in zip(costs, later, strict=True))
+                total = add_up(c[at] for c, at in zip(costs, later, strict=True))
                 heapq.heappush(queue, (total, later))
     return found
 
@@ -304,4 +304,4 @@ def all_candidates(option: OpenOption) -> Iterator[Candidate]:
             for order, sweep in product(orders, sweeps):
                 assignment = {**unrolls, **dict(chosen), **order, **sweep}
                 if agrees(assignment, space.fixed) and space.is_feasible(assignment):
-                    yield decided(option, assignment)
+                    yield candidate_of(option, assignment)

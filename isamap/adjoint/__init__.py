@@ -5,6 +5,6 @@
 is `gemm_back`: `d_A[m, k] += d_C[m, n] * B[k, n]`, `d_B[k, n] += A[m, k] * d_C[m, n]`.
 """
 
-from isamap.adjoint.gradient import Derivative, derivative, gradient
+from isamap.adjoint.gradient import Derivative, differentiate, gradient
 
-__all__ = ["Derivative", "derivative", "gradient"]
+__all__ = ["Derivative", "differentiate", "gradient"]

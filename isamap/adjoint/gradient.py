@@ -31,10 +31,10 @@ class Derivative:
 
 def gradient(kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = ()) -> Kernel:
     """Return the kernel of derivatives that computes all that it needs again: as `derivative` with nothing kept."""
-    return derivative(kernel, of, by).backward
+    return differentiate(kernel, of, by).backward
 
 
-def derivative(
+def differentiate(
     kernel: Kernel, of: Sequence[str] = (), by: Sequence[str] = (), keep: Sequence[str] = ()
 ) -> Derivative:
     """Return the kernel `NAME_back`: the adjoints of `by` from those of `of`; and with it `NAME_forward`.
@@ -65,7 +65,7 @@ def derivative(
     made, again = backward.finish(sources)
     if not keep:
         return Derivative(made, None, (), again)
-    asked = checked(keep, again, "an array that the derivative computes again", "--keep")
+    asked = check_names(keep, again, "an array that the derivative computes again", "--keep")
     made, again = backward.finish(sources, asked)
     there = {o.name for o in made.operands}
     kept = tuple(name for name in asked if name in there)
@@ -74,19 +74,19 @@ def derivative(
 
 def _of(kernel: Kernel, named: Sequence[str]) -> list[str]:
     known = [o.name for o in kernel.operands if o.role in ("out", "inout") and o.dtype.is_float]
-    return checked(named, known, "a result of floats of the kernel", "--of") or known
+    return check_names(named, known, "a result of floats of the kernel", "--of") or known
 
 
 def _by(kernel: Kernel, named: Sequence[str]) -> list[str]:
     arrays = [o for o in kernel.operands if o.role in ("in", "inout") and o.dtype.is_float]
     scalars = [p.name for p in kernel.params if p.dtype is not None and p.dtype.is_float]
     known = [*(o.name for o in arrays), *scalars]
-    return checked(named, known, "an input of floats of the kernel", "--by") or [
+    return check_names(named, known, "an input of floats of the kernel", "--by") or [
         o.name for o in arrays if o.role == "in"
     ]
 
 
-def checked(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:
+def check_names(named: Sequence[str], known: Sequence[str], what: str, option: str) -> list[str]:
     """Return the names, each once. Raises: UsageProblem for one that is not known."""
     for name in named:
         if name not in known:

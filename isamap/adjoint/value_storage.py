@@ -11,7 +11,7 @@ from isamap.ir.dtypes import BOOL, I64
 from isamap.ir.walk import map_reads, reads
 from isamap.source import Diagnostic, Span, UsageProblem
 from isamap.source.records import dataclass, field, replace
-from isamap.transform.rewrite import accesses, shown
+from isamap.transform.rewrite import accesses, line_of
 from isamap.transform.shared_elements import Conflicts, may_be_one
 from isamap.transform.statements import Statement
 
@@ -103,7 +103,7 @@ class Building:
             at = inside.get(r.buffer) or self.current.get(r.buffer)
             if at is None:
                 raise refused(
-                    f"`{r.buffer}` is read by `{shown(s)}` before it is assigned",
+                    f"`{r.buffer}` is read by `{line_of(s)}` before it is assigned",
                     s.assign.span,
                     "assign it first",
                 )
@@ -116,7 +116,7 @@ class Building:
         moved = replace(s, assign=replace(s.assign, target=written, value=value, guard=guard))
         if s.assign.op is None and place.name in self.written and self.replaces(moved, Place(place.name)):
             raise refused(
-                f"`{shown(s)}` replaces a part of `{target.buffer}` that was assigned before",
+                f"`{line_of(s)}` replaces a part of `{target.buffer}` that was assigned before",
                 s.assign.span,
                 "write the part into an array of its own, or choose by `select` in one statement",
             )
@@ -148,7 +148,7 @@ class Building:
         names = [str(i) for n, i in enumerate(target.index) if n not in fixed]
         if free or s.assign.guard is not None or len(set(names)) < len(names):
             raise refused(
-                f"`{shown(s)}` replaces a part of `{operand.name}` that was assigned before",
+                f"`{line_of(s)}` replaces a part of `{operand.name}` that was assigned before",
                 s.assign.span,
                 "write the part into an array of its own, or choose by `select` in one statement",
             )

@@ -23,7 +23,14 @@ from isamap.lower.load_issues import Emitter
 from isamap.lower.program import For, Issue, LoweredProgram, Names, Node, RegisterRef, Tensor, Value
 from isamap.lower.registers import configured, number_registers
 from isamap.machine import EmitCall, Machine, cost_params, cost_value
-from isamap.match import MoveSearch, OperandTile, Tile, dims, find_operand_load, find_operand_store
+from isamap.match import (
+    MoveSearch,
+    OperandTile,
+    Tile,
+    coordinate_names,
+    find_operand_load,
+    find_operand_store,
+)
 from isamap.run.in_process import InProcess
 from isamap.run.toolchain import compile_library
 from isamap.source.records import dataclass, field
@@ -134,7 +141,7 @@ def _random(tensor: Tensor) -> np.ndarray:
 
 
 def _load(operand: OperandTile, search: MoveSearch, emitter: Emitter, chain: int = 0) -> Value:
-    here = tuple(Index.of(d) for d in dims(len(operand.shape)))
+    here = tuple(Index.of(d) for d in coordinate_names(len(operand.shape)))
     source = Read(f"in_{operand.name}", (Index.of(chain), *here), operand.dtype)
     found = find_operand_load(search, operand.request({}, expr=source))
     assert found is not None, f"nothing loads {operand.name}"
@@ -142,7 +149,7 @@ def _load(operand: OperandTile, search: MoveSearch, emitter: Emitter, chain: int
 
 
 def _store(acc: OperandTile, value: Value, search: MoveSearch, emitter: Emitter, chain: int) -> None:
-    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    here = tuple(Index.of(d) for d in coordinate_names(len(acc.shape)))
     target = Read(f"in_{acc.name}", (Index.of(chain), *here), acc.dtype)
     found = find_operand_store(search, target, acc.held, acc.memory, acc.dtype, acc.request({}))
     assert found is not None, f"nothing stores {acc.name}"

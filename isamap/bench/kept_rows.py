@@ -16,7 +16,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, Protocol, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, replace_file, unwritable
+from isamap.source import Diagnostic, UsageProblem, cannot_write, read_json, read_limited, replace_file
 
 GOLDEN = (sqrt(5) - 1) / 2
 ROWS_FILE, ENVIRONMENT_FILE = "rows.jsonl", "environment.json"
@@ -70,7 +70,7 @@ def open_rows(folder: Path | None, resume: bool, parse: Callable[[dict[str, Any]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise cannot_write(folder, error) from None
     if not path.exists():
         return {}
     known: dict[str, R] = {}
@@ -177,7 +177,7 @@ def append_row(folder: Path | None, row: Kept) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            raise unwritable(folder / ROWS_FILE, error) from None
+            raise cannot_write(folder / ROWS_FILE, error) from None
 
 
 def _line(row: Kept) -> str:

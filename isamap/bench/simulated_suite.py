@@ -26,10 +26,10 @@ from isamap.driver.runnable import CompiledKernel, prepare
 from isamap.formulate.estimate import interval_ns
 from isamap.machine import Machine, load_machine
 from isamap.match import pattern_of
-from isamap.report.columns import percent_text, table
+from isamap.report.columns import align, percent_text
 from isamap.run.toolchain import find_compiler
 from isamap.simulate.events import simulate
-from isamap.source import IsamapError, added
+from isamap.source import IsamapError, add_up
 from isamap.source.records import asdict, dataclass, field, fields, replace
 
 # --- simulated ------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _simulated(
     row = replace(row, compile_seconds=perf_counter() - started)
     found = simulate(made.program, made.machine, made.problem)
     instruction, peak_per_ns = _peak(made)
-    moved = added(
+    moved = add_up(
         prod(shape) * form.element_bytes(operand)
         for operand, shape in zip("ABC", kind.shapes(case).values(), strict=True)
     )
@@ -331,7 +331,7 @@ def simulated_table(rows: Sequence[SimulatedRow], heading: str) -> str:
     """Return one line per row, `heading` over their labels; below, why rows have no times, and warnings."""
     lines: list[Sequence[str]] = [("row", heading, *HEAD)]
     lines += [_line(row) for row in rows if not row.left_out]
-    found = table(lines, right=(0, *range(2, 10)))
+    found = align(lines, right=(0, *range(2, 10)))
     left_out = [f"{row.case:4}  {row.label}: {row.left_out}" for row in rows if row.left_out]
     warned = [f"{row.case:4}  {row.label}: {row.warnings}" for row in rows if row.warnings]
     named = {"left out:": left_out, "warnings:": warned}

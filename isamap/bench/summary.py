@@ -19,7 +19,7 @@ from textwrap import wrap
 from isamap.bench.paired_timing import WIDE, Ratio, geometric_mean
 from isamap.bench.predictions import FIGURES, Agreement, agreements
 from isamap.bench.stored_rows import Row, classes_of
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source.records import dataclass
 
 MUCH_SLOWER = 0.9
@@ -126,7 +126,7 @@ def rows_table(rows: Sequence[Row], heading: str) -> str:
     )
     lines: list[Sequence[str]] = [(*head, "of roofline", "bound by", "predicted / measured")]
     lines += [_line(row, names) for row in rows if "isamap" in row.seconds]
-    found = table(lines, right=(0, 3, *range(4, 4 + len(names))))
+    found = align(lines, right=(0, 3, *range(4, 4 + len(names))))
     left_out = list(_left_out(rows))
     left_out += [
         f"{row.case:4}  {row.label} {row.form}: the result of {name} is wrong"
@@ -185,7 +185,7 @@ def summary_text(summaries: Sequence[Summary]) -> str:
             *_classes(s, names),
             (f"{s.form}, all", str(s.count), *_cells(s.overall, names)),
         ]
-        lines.append(table(body, right=range(1, 2 + len(names))))
+        lines.append(align(body, right=range(1, 2 + len(names))))
         lines.append(
             f"slower than the fastest baseline, whole interval: {s.slower} of {s.count}; below 0.9 of it: "
             + _listed(s.much_slower)

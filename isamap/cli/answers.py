@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TextIO
 
 from isamap.cli.terminal import complain, is_terminal, takes_unicode, write_answer
-from isamap.source import Diagnostic, UsageProblem, printable, replace_file, unwritable
+from isamap.source import Diagnostic, UsageProblem, cannot_write, printable, replace_file
 from isamap.source.records import dataclass, field, replace
 
 _COLOURS = {"error": "31", "warning": "33", "note": "36", "help": "32"}
@@ -124,7 +124,7 @@ def write_text(path: Path, text: str | bytes, *, overwrite: bool = False) -> Non
     except FileExistsError:
         raise _exists(named) from None
     except OSError as error:
-        raise unwritable(named, error) from None
+        raise cannot_write(named, error) from None
 
 
 def check_new(path: Path) -> None:

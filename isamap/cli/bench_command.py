@@ -20,14 +20,14 @@ from isamap.driver.options import (
     WORD,
     Kind,
     Option,
-    choice,
     count,
     declared,
     given_flags,
+    one_of,
     option,
     read_choice,
     read_number,
-    seconds,
+    seconds_in,
 )
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem, replace_file
@@ -165,21 +165,21 @@ def _options(suite: Suite) -> dict[str, Option]:
     shared = declared(Choices)
     return {
         "hw": one("--hw", "MACHINE", "The machine to compile for; this one by default.", default="host"),
-        "suite": one("--suite", "SUITE", f"One of {', '.join(PARTS)}.", choice(*PARTS), "all"),
+        "suite": one("--suite", "SUITE", f"One of {', '.join(PARTS)}.", one_of(*PARTS), "all"),
         "dtype": one("--dtype", "TYPE", f"One of {', '.join(suite.types)}: f32, simulated int8."),
         "rows": one("--rows", "ROWS", "By position: 0,3,9 or 10..20 or 0..40/5."),
         "steps": one("--steps", "N", "At most so many time steps of each row, or `all`.", default="8"),
-        "layout": one("--layout", "LAYOUT", channels, choice(*LAYOUTS)),
-        "beta": one("--beta", "0|1", "1: C is read and added to; 0: only written.", choice("0", "1"), "1"),
+        "layout": one("--layout", "LAYOUT", channels, one_of(*LAYOUTS)),
+        "beta": one("--beta", "0|1", "1: C is read and added to; 0: only written.", one_of("0", "1"), "1"),
         "threads": one("--threads", "N", "Threads of each contender.", count(1, 1024), 1),
-        "cache": one("--cache", "MODE", rotate, choice(*CACHES), "warm"),
+        "cache": one("--cache", "MODE", rotate, one_of(*CACHES), "warm"),
         "packed": one("--packed", "", packed, FLAG, default=False),
         "against": one("--against", "NAMES", baselines),
         "hold": one("--hold", "ISA", held),
-        "seconds": one("--seconds", "S", turns, seconds(0, 3600), 4.0),
+        "seconds": one("--seconds", "S", turns, seconds_in(0, 3600), 4.0),
         "limit_s": shared["limit_s"],
         "profile": shared["profile_name"],
-        "minutes": one("--minutes", "M", limited, seconds(0, 10000)),
+        "minutes": one("--minutes", "M", limited, seconds_in(0, 10000)),
         "output": one("-o", "FOLDER", "Keep rows, tables and charts there."),
         "resume": one("--resume", "", "Resume from the rows in -o.", FLAG, default=False),
     }
@@ -224,7 +224,7 @@ class BenchModelOptions(CommandOptions):
     of_model: ModelRun = field(default_factory=ModelRun)
     seconds: float = option(
         "--seconds", "S", "Seconds to time the contenders; each is timed at least 7 times.",
-        seconds(0, 3600), default=8.0,
+        seconds_in(0, 3600), default=8.0,
     )  # fmt: skip
 
 

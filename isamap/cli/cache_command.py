@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.cache import Kind, cache_root, clear, damaged, kinds
 from isamap.source.records import dataclass
@@ -24,7 +24,7 @@ def list_command(_asked: CommandOptions) -> Answer:
         for kind in found
     ]
     total = f"{sum(kind.entries for kind in found)} entries, {_size(sum(kind.size_bytes for kind in found))}"
-    text = f"{cache_root()}\n\n{table(lines)}\n\n{total}"
+    text = f"{cache_root()}\n\n{align(lines)}\n\n{total}"
     database = Winners.open()
     winners, choices = len(database.all()), Choices.open().count()
     payload = {**_payload(found), "tuning": _tuning(database, winners, choices)}

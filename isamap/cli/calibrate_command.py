@@ -10,8 +10,8 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.option_parser import CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
-from isamap.driver.options import NAMES, option, seconds
-from isamap.report.columns import bytes_text, table
+from isamap.driver.options import NAMES, option, seconds_in
+from isamap.report.columns import align, bytes_text
 from isamap.report.mappings import time_text
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass
@@ -36,7 +36,7 @@ class CalibrateOptions(CommandOptions):
         "--budget",
         "SECONDS",
         "How long to measure; compiling comes on top.",
-        seconds(0.1, 3600),
+        seconds_in(0.1, 3600),
         default=10.0,
     )
     output: str | None = one_word("-o", "FILE", "Write the profile here instead of your data folder.")
@@ -107,11 +107,11 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
                 f.said if f.interval is None else "",
             )
         )
-    yield from ("", table(rows))
+    yield from ("", align(rows))
     if profile.caches:
         yield from (
             "",
-            table(
+            align(
                 [
                     ("memory", "capacity", "stated", "ways", "line in bytes", "kept for", ""),
                     *_caches(machine, profile),
@@ -124,18 +124,18 @@ def _text(machine: Machine, profile: Profile) -> Iterator[str]:
             (b.memory, b.access, f"{1 / b.ns_per_byte.least:.1f}", str(b.size_bytes), b.instruction)
             for b in profile.bandwidths
         ]
-        yield from ("", table(lines))
+        yield from ("", align(lines))
     if profile.rows or profile.unmeasured_rows:
-        yield from ("", table(_rows(profile, stated_of)))
+        yield from ("", align(_rows(profile, stated_of)))
     if profile.streams or profile.unmeasured_streams:
-        yield from ("", table(_streams(profile)))
+        yield from ("", align(_streams(profile)))
     if profile.pieces or profile.unmeasured_pieces:
-        yield from ("", table(_pieces(profile)))
+        yield from ("", align(_pieces(profile)))
     if profile.packing or profile.unmeasured_packing:
         ways = [("packing", "bytes of an element", "ns for each", "")]
         ways += [(p.way, str(p.element_bytes), _number(p.ns_per_element.least), "") for p in profile.packing]
         ways += [(p.way, "–", "–", f"{p.dtype}: {p.said}") for p in profile.unmeasured_packing]
-        yield from ("", table(ways))
+        yield from ("", align(ways))
     if (start := profile.thread_start) is not None:
         stated = stated_of["threads", "start"]
         numbers = f"{start.least:.0f} ns ({stated:.0f} stated), median {start.middle:.0f} ns"

@@ -24,10 +24,10 @@ from isamap.cli.option_parser import (
 from isamap.cli.program_files import ENCODED, emit_words
 from isamap.cli.terminal import Progress, takes_unicode
 from isamap.driver.inputs import machine_of, read_kernel
-from isamap.driver.options import WORDS, choice, given_flags, option
+from isamap.driver.options import WORDS, given_flags, one_of, option
 from isamap.driver.request import Choices, Request, make_request
 from isamap.driver.stages import PASS_NAMES, STAGES
-from isamap.source import Diagnostic, UsageProblem, open_regular, unwritable
+from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
 from isamap.source.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -89,16 +89,16 @@ def _check_file(path: Path, force: bool) -> None:
     from isamap.report.page.stamp import is_as_stamped, is_stamped
 
     if not path.parent.is_dir():
-        raise unwritable(path, "there is no such folder")
+        raise cannot_write(path, "there is no such folder")
     if path.is_dir():
-        raise unwritable(path, "it is a folder")
+        raise cannot_write(path, "it is a folder")
     if force or not path.exists():
         return
     try:
         with open_regular(path) as file:
             text = file.read().decode("utf-8")
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise cannot_write(path, error) from None
     except UnicodeDecodeError:
         text = ""
     if not is_stamped(text):
@@ -113,12 +113,7 @@ def _check_file(path: Path, force: bool) -> None:
 
 
 def write_reports(
-    request: Request,
-    made: Compilation,
-    shown: Shown,
-    progress: Callable[[str], None],
-    *,
-    force: bool,
+    request: Request, made: Compilation, shown: Shown, progress: Callable[[str], None], *, force: bool
 ) -> tuple[list[str], str]:
     """Return the paths written, and what is to be printed."""
     from isamap.driver.reporting import recording_of, report_of, trace_of
@@ -231,14 +226,14 @@ class CompileOptions(CommandOptions):
         "--emit", "KIND",
         "code: C. For machines with encoded instructions also program (binary), assembly (a listing) or "
         "commands (C that sends the instructions).",
-        choice("code", *ENCODED), default="code",
+        one_of("code", *ENCODED), default="code",
     )  # fmt: skip
     stop_after: str = option(
         "--stop-after", "STAGE",
         "Stop after one stage and print its result instead of code, for example `--stop-after schedule`. By "
         f"default all stages run: {', '.join(STAGES)}. Passes of lowering are named likewise: "
         f"{', '.join(PASS_NAMES)}.",
-        choice(*STAGES, *PASS_NAMES), default="",
+        one_of(*STAGES, *PASS_NAMES), default="",
     )  # fmt: skip
     dump_passes: str | None = one_word(
         "--dump-passes", "FOLDER", "Also write the program after each pass of lowering there, as text."
@@ -391,10 +386,10 @@ def _stopped(request: Request, stage: str, seen: Seen | None) -> Answer:
     """Return the result of a stage or a pass, as text."""
     from isamap.driver.compiling import schedules_of
     from isamap.driver.length_versions import compile_request
-    from isamap.driver.pipeline import unseen
+    from isamap.driver.pipeline import ignore_pass
 
     with Progress() as progress:
-        made = compile_request(request, stage, progress, seen or unseen)
+        made = compile_request(request, stage, progress, seen or ignore_pass)
     text = _text_behind(made, stage)
     findings = tuple(Finding.of(w) for w in made.warnings)
     gaps = tuple(schedule.gap for schedule in schedules_of(made))

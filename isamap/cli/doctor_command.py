@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 from isamap.cli.answers import Answer
 from isamap.cli.option_parser import CommandOptions
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source import IsamapError
 from isamap.version import __version__
 
@@ -22,7 +22,7 @@ def doctor_command(_asked: CommandOptions) -> Answer:
     rows = list(_examine())
     lacks = [row for row in rows if not row[0]]
     payload = {"checks": [{"ok": ok, "what": what, "found": found} for ok, what, found in rows]}
-    text = table([("ok" if ok else "LACKS", what, found) for ok, what, found in rows])
+    text = align([("ok" if ok else "LACKS", what, found) for ok, what, found in rows])
     return Answer(payload, text, exit=5 if lacks else 0)
 
 

@@ -40,7 +40,7 @@ class GradOptions(CommandOptions):
 
 def grad_command(asked: GradOptions) -> Answer:
     """Write the kernel that computes the derivatives of a kernel's results by its inputs."""
-    from isamap.adjoint import derivative
+    from isamap.adjoint import differentiate
     from isamap.driver.inputs import machine_of, read_kernel
     from isamap.driver.keeping import choose_kept
     from isamap.ir import print_routine
@@ -58,7 +58,7 @@ def grad_command(asked: GradOptions) -> Answer:
             chosen = choose_kept(routine, *names, machine_of(hw), read_sizes(asked.sizes), progress)
         made, prices = chosen.made, chosen.prices
     else:
-        made = derivative(routine, *names, _names(keep))
+        made = differentiate(routine, *names, _names(keep))
     text = print_routine(made.backward)
     ahead = print_routine(made.forward if made.forward is not None else routine)
     for path, written in ((output, text), (forward, ahead)):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
 from isamap.cli.option_parser import CommandOptions
-from isamap.report.columns import table
+from isamap.report.columns import align
 
 if TYPE_CHECKING:
     from isamap.machine import Machine
@@ -29,7 +29,7 @@ def list_command(_asked: CommandOptions) -> Answer:
             for m in machines
         ]
     }
-    return Answer(payload, table([(m.name, _runs(m, lacking[m.name]), m.summary) for m in machines]))
+    return Answer(payload, align([(m.name, _runs(m, lacking[m.name]), m.summary) for m in machines]))
 
 
 def _runs(machine: Machine, lacking: tuple[str, ...]) -> str:

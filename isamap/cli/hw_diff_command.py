@@ -17,7 +17,7 @@ from isamap.driver.options import declared
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
 from isamap.driver.request import Choices
 from isamap.driver.side_by_side import all_jobs
-from isamap.report.columns import counted, percent_text, table
+from isamap.report.columns import align, count_text, percent_text
 from isamap.report.machine_changes import changes, changes_text
 from isamap.report.mappings import time_text
 from isamap.source.records import dataclass, replace
@@ -102,12 +102,12 @@ def _kernels_text(pairs: Sequence[tuple[Case, Predicted, Predicted]]) -> str:
     neither = [case.name.split()[0] for case, a, b in pairs if a.ns is None and b.ns is None]
     sides = {"gained": gained, "lost": lost, "on neither": neither}
     lines = [
-        f"{counted(len(names), 'kernel')} {said}: {', '.join(names)}"
+        f"{count_text(len(names), 'kernel')} {said}: {', '.join(names)}"
         for said, names in sides.items()
         if names
     ]
     return "\n".join(
-        [*([table(rows, right=(1, 2, 3))] if len(rows) > 1 else []), *([""] if lines else []), *lines]
+        [*([align(rows, right=(1, 2, 3))] if len(rows) > 1 else []), *([""] if lines else []), *lines]
     )
 
 

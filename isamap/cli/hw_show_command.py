@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from isamap.cli.answers import Answer, write_text
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.driver.inputs import machine_of
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source.records import asdict, dataclass, fields
 
 if TYPE_CHECKING:
@@ -198,11 +198,11 @@ def _machine_text(
         for i in _described(machine)
     ]
     chain = f" (extends {', '.join(machine.chain[1:])})" if machine.chain[1:] else ""
-    parts = [f"{machine.name}{chain}: {machine.summary}", "", table(memories)]
-    parts += ["", table(links)] if links else []
+    parts = [f"{machine.name}{chain}: {machine.summary}", "", align(memories)]
+    parts += ["", align(links)] if links else []
     timings = timing_rows(machine)
-    parts += ["", table(timings)] if timings else []
-    parts += ["", table([("unit", "count", "products a cycle", "instructions"), *_unit_rows(machine)])]
+    parts += ["", align(timings)] if timings else []
+    parts += ["", align([("unit", "count", "products a cycle", "instructions"), *_unit_rows(machine)])]
     if machine.program is not None:
         encoded = sum(i.encoding is not None for i in _described(machine))
         said = f"words of {machine.program.word_bits} bits, for {encoded} of {len(rows)} instructions"
@@ -212,7 +212,7 @@ def _machine_text(
             slots = ", ".join(slot.unit for slot in bundle.slots)
             said += f"; slots for {slots}{'; loops' if bundle.loop is not None else ''}"
         parts += ["", f"program  {machine.program.source}  {said}"]
-    return "\n".join([*parts, "", table([_heading(bool(measured)), *rows])])
+    return "\n".join([*parts, "", align([_heading(bool(measured)), *rows])])
 
 
 def _unit_rows(machine: Machine) -> list[tuple[str, ...]]:

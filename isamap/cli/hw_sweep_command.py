@@ -25,7 +25,7 @@ from isamap.cli.kernel_sizes import HEURISTIC, JOBS, read_cases, refuse_standard
 from isamap.cli.option_parser import MACHINE_ARGUMENT, CommandOptions, flag, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of
-from isamap.driver.options import WORDS, option, seconds
+from isamap.driver.options import WORDS, option, seconds_in
 from isamap.driver.predicted import Asked, Case, Predicted, predict_all
 from isamap.driver.side_by_side import all_jobs
 from isamap.hw_specs import shipped_machines
@@ -160,7 +160,11 @@ class SweepOptions(CommandOptions):
     overwrite: bool = flag("--overwrite", "Replace the plot that is there.")
     heuristic: str = replace(HEURISTIC, default="cpsat").field()
     limit_s: float = option(
-        "--limit", "SECONDS", "Longest time for the solver at each point.", seconds(0.1, 3600), default=10.0
+        "--limit",
+        "SECONDS",
+        "Longest time for the solver at each point.",
+        seconds_in(0.1, 3600),
+        default=10.0,
     )
     jobs: int = JOBS.field()
     scheduler: str | None = one_word(

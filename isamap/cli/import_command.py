@@ -68,7 +68,7 @@ def imported(
     model: str, sizes: Sequence[str], constants: Sequence[str], fuse: Fuse | None = None
 ) -> Imported:
     """Return the model of a file with what words give of its sizes and inputs. Raises: UsageProblem."""
-    from isamap.graph.elementwise_fusion import fused
+    from isamap.graph.elementwise_fusion import fuse_steps
     from isamap.graph.graph_file import constants_of
     from isamap.graph.importing import import_model
 
@@ -81,7 +81,7 @@ def imported(
             raise UsageProblem(Diagnostic("size-syntax", said, help=help_))
         given[name] = int(value) if is_number else value
     known = constants_of(read_pairs(constants, "--constant"))
-    return import_model(model, sizes=given, constants=known, fuse=fuse or fused)
+    return import_model(model, sizes=given, constants=known, fuse=fuse or fuse_steps)
 
 
 def read_pairs(words: Sequence[str], option: str) -> dict[str, str]:

@@ -11,8 +11,8 @@ from isamap.cli.answers import Answer, check_new, write_text
 from isamap.cli.early_words import read_sizes
 from isamap.cli.option_parser import SIZES, CommandOptions, argument, flag
 from isamap.cli.terminal import Progress
-from isamap.driver.options import WORD, option, seconds
-from isamap.report.columns import table
+from isamap.driver.options import WORD, option, seconds_in
+from isamap.report.columns import align
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass
 
@@ -35,7 +35,7 @@ class GatherOptions(CommandOptions):
     )
     sizes: tuple[str, ...] = SIZES.field()
     minutes: float = option(
-        "--minutes", "N", "No row is visited later; it goes on next time.", seconds(0.001, MOST_MINUTES),
+        "--minutes", "N", "No row is visited later; it goes on next time.", seconds_in(0.001, MOST_MINUTES),
         default=60.0,
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ def _gathered(
 ) -> Iterator[str]:
     head = ("row", "samples", "new")
     rows = ((str(row), str(count), str(count - before[row])) for row, count in after.items())
-    yield table([head, *rows], right=(1, 2))
+    yield align([head, *rows], right=(1, 2))
     yield from (f"not gathered: {visit.row}: {visit.refused}" for visit in visits if visit.refused)
     new = sum(after.values()) - sum(before.values())
     yield f"{sum(after.values())} samples, {new} of them new; `isamap tune train -o FILE` trains a model"
@@ -137,7 +137,7 @@ def _card(card: Mapping[str, Any], output: str) -> Iterator[str]:
         )
         for held in card["held_out"]
     )
-    yield table([head, *rows], right=(1, 2))
+    yield align([head, *rows], right=(1, 2))
     yield f"wrote {output}; `isamap compile … --best 16 --evaluate learned:{output}` uses it"
 
 

@@ -23,7 +23,7 @@ from isamap.cli.option_parser import (
 )
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_file, read_kernel
-from isamap.driver.options import WORDS, choice, given_flags, option
+from isamap.driver.options import WORDS, given_flags, one_of, option
 from isamap.driver.request import BEST_FORM
 from isamap.ir import print_stmt
 from isamap.kernels import kernel_path, list_kernels
@@ -58,7 +58,7 @@ class MatchOptions(CommandOptions):
     count: CountMode = option(
         "--count", "MODE", "complete; fixed: operands paired as they are written; "
         "amos: what AMOS's code finds.",
-        choice(*COUNTS), default="complete",
+        one_of(*COUNTS), default="complete",
     )  # fmt: skip
     instruction: str | None = one_word("--instruction", "NAME", "Of this instruction only.")
     fix: bool = flag("--fix", "Edit the kernel as the nearest refusal says.")

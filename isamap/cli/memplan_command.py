@@ -8,7 +8,7 @@ from isamap.cli.answers import Answer, Finding, write_text
 from isamap.cli.option_parser import CommandOptions, argument, one_word
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import read_file
-from isamap.driver.options import BYTES, option, seconds
+from isamap.driver.options import BYTES, option, seconds_in
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass
 
@@ -20,7 +20,9 @@ class MemplanOptions(CommandOptions):
     file: str = argument("FILE", "CSV with the columns id, lower, upper, size.")
     capacity_bytes: int = option("--capacity", "BYTES", "Size of the memory: 1048576, 64KiB, 1MiB.", BYTES)
     output: str | None = one_word("-o", "FILE", "Write here instead of to standard output.")
-    limit_s: float = option("--limit", "SECONDS", "Longest time to search.", seconds(0.1, 3600), default=60.0)
+    limit_s: float = option(
+        "--limit", "SECONDS", "Longest time to search.", seconds_in(0.1, 3600), default=60.0
+    )
 
 
 def memplan_command(asked: MemplanOptions) -> Answer:

@@ -11,7 +11,7 @@ from isamap.cli.answers import Answer, Finding
 from isamap.cli.import_command import CONSTANTS, imported
 from isamap.cli.option_parser import one_word
 from isamap.cli.terminal import Progress
-from isamap.driver.options import Option, choice, count, option, read_count
+from isamap.driver.options import Option, count, one_of, option, read_count
 from isamap.driver.request import Choices
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass
@@ -32,7 +32,7 @@ GRAPH = "graph.json"
 
 FUSION_RULE = Option(
     ("--fusion",), "RULE", f"Of a model, how operations become kernels: {', '.join(FUSIONS)}.",
-    choice(*FUSIONS), FUSION,
+    one_of(*FUSIONS), FUSION,
 )  # fmt: skip
 WORKSPACE = Option(
     ("--workspace",), "BYTES", "Of a model, the most that its workspace may take.",
@@ -49,7 +49,7 @@ class OfModel:
         "--weights", "PLACE",
         "Place of a model's weights: inside the library (`embedded`), or in a file of their own, for example "
         "`--weights file`. Each call is then given the address of the file's content.",
-        choice(*WEIGHTS), default="embedded",
+        one_of(*WEIGHTS), default="embedded",
     )  # fmt: skip
     fusion: Method = FUSION_RULE.field()
     workspace: int = WORKSPACE.field()

@@ -14,7 +14,7 @@ from isamap.cli.option_parser import KERNEL_HELP, CommandOptions, refuse
 from isamap.cli.terminal import Progress
 from isamap.driver.options import WORDS, count, given_flags, option
 from isamap.driver.request import Choices
-from isamap.report.columns import shortened, table
+from isamap.report.columns import align, shorten
 from isamap.report.mappings import time_text
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, replace
@@ -179,7 +179,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
         share = middle / total if total else 0.0
         operators = " ".join(layer.operators)
         texts = time_text(layer.predicted_ns), time_text(middle), f"{100 * share:.1f} %"
-        rows.append((shortened(layer.name, WIDE), shortened(operators, WIDE // 2), *texts))
+        rows.append((shorten(layer.name, WIDE), shorten(operators, WIDE // 2), *texts))
         listed.append(
             {
                 **_layer_json(layer), "predicted_ns": round(layer.predicted_ns, 1),
@@ -190,7 +190,7 @@ def run_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, asked:
     lines = [
         f"{ready.found.name} on {facts['machine']}: {len(ready.layers)} layers, {facts['kernels']} kernels",
         "",
-        table(rows, right=(2, 3, 4)),
+        align(rows, right=(2, 3, 4)),
         "",
         f"layers   {time_text(predicted)} by the model, {time_text(total)} measured",
         f"a call   {time_text(median(whole))} median, {time_text(min(whole))} best of {calls} calls",
@@ -226,7 +226,7 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
         compared: list[Compared] = []
         program, trace = ready.found.whole(), ready.found.trace
         for one in compare_layers(program, trace, ready.layers, ready.model, ready.inputs, reference):
-            progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shortened(one.layer.name, WIDE)}")
+            progress(f"verify {len(compared) + 1} of {len(ready.layers)}: {shorten(one.layer.name, WIDE)}")
             compared.append(one)
     wrong = [one for one in compared if one.problems]
     findings += [Finding.of(d) for d in _named(wrong)]
@@ -234,10 +234,10 @@ def verify_model(word: str, hw: str, sizes: Sequence[str], choices: Choices, ask
     for one in compared:
         allowed = "exact" if one.bound == 0 else f"{one.bound:.2g}"
         words = "FAILED" if one.problems else "ok" if one.checked != "nothing" else "-"
-        rows.append((words, shortened(one.layer.name, WIDE), f"{one.max_error:.2g}", allowed, one.checked))
+        rows.append((words, shorten(one.layer.name, WIDE), f"{one.max_error:.2g}", allowed, one.checked))
     counted = sum(one.with_onnx for one in compared)
     last = f"{len(wrong)} of {len(compared)} layers differ" if wrong else f"all {len(compared)} layers fine"
-    text = f"{table(rows, right=(2, 3))}\n\n{last}; {counted} results compared with ONNX's evaluator"
+    text = f"{align(rows, right=(2, 3))}\n\n{last}; {counted} results compared with ONNX's evaluator"
     layers = [
         {
             **_layer_json(one.layer), "verified": not one.problems, "max_error": one.max_error,
@@ -303,7 +303,7 @@ def bench_model(
     facts = _facts(word, ready, how)
     count_ = "one thread" if how.threads == 1 else f"{how.threads} threads"
     head = f"{ready.found.name} on {facts['machine']}, {count_}, {len(own)} rounds in alternation"
-    text = f"{head}\n\n{table(rows, right=(1, 2, 3))}\n\n{memory_text(peak_memory_bytes())}"
+    text = f"{head}\n\n{align(rows, right=(1, 2, 3))}\n\n{memory_text(peak_memory_bytes())}"
     return Answer({**facts, "seconds": _seconds(own), "runtimes": listed}, text.rstrip(), tuple(findings))
 
 

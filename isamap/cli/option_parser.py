@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, choice, given_flags, option
+from isamap.driver.options import FLAG, REQUIRED, WORD, WORDS, Option, given_flags, one_of, option
 from isamap.source import Diagnostic, UsageProblem, did_you_mean
 from isamap.source.records import dataclass, fields
 
@@ -33,7 +33,7 @@ SIZES = Option(
 )  # fmt: skip
 REQUIRE = Option(
     ("--require",), "WORD", "proven: end with exit code 4 where the schedule is not proven optimal.",
-    choice("proven"), "",
+    one_of("proven"), "",
 )  # fmt: skip
 EMULATOR = Option(
     ("--emulator",), "COMMAND",

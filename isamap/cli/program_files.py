@@ -11,7 +11,7 @@ from isamap.cli.option_parser import refuse
 from isamap.cli.terminal import Progress
 from isamap.driver.inputs import machine_of, read_kernel
 from isamap.driver.request import Request, Size
-from isamap.source import Diagnostic, UsageProblem, open_regular, unwritable
+from isamap.source import Diagnostic, UsageProblem, cannot_write, open_regular
 
 if TYPE_CHECKING:
     from isamap.driver.pipeline import Compilation
@@ -76,7 +76,7 @@ def _write_commands(made: Compilation, folder: Path, force: bool) -> list[str]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise cannot_write(folder, error) from None
     for name, text in files.items():
         _write(folder / name, text.encode() if isinstance(text, str) else text, "commands", force)
     return [str(folder / name) for name in files]
@@ -104,7 +104,7 @@ def _write(path: Path, data: bytes, kind: str, force: bool) -> None:
                     advice = "name another file with -o; `--force` replaces it"
                     raise UsageProblem(Diagnostic("output-in-the-way", said, help=advice))
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise cannot_write(path, error) from None
     write_text(path, data, overwrite=True)
 
 

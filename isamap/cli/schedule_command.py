@@ -17,7 +17,7 @@ from isamap.driver.inputs import machine_of, read_file, read_kernel
 from isamap.driver.options import option, plugin
 from isamap.driver.request import Choices, make_request, refuse_cold
 from isamap.plan.plugins import known_names
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.source.records import dataclass, field, replace
 from isamap.suites import SUITES, suite_path
@@ -87,7 +87,7 @@ class Contest:
         from isamap.plan.text import fixed_words
         from isamap.report.schedules import contest_lines, contest_rows
 
-        lines = [table(contest_rows(self.attempts, self.verdicts))]
+        lines = [align(contest_rows(self.attempts, self.verdicts))]
         said = [] if self.ranking is None else [_proven(self.ranking)]
         if fixed := fixed_words(self.best.schedule):
             said.append(f"cost, bound and gap: of schedules with {fixed}")
@@ -556,4 +556,4 @@ def _text(done: Sequence[Done]) -> str:
     total = sum(row.seconds for row in done)
     worst = max((row.schedule.gap or 0.0 for row in done), default=0.0)
     fixed = f" with {fixed_words(done[0].schedule)}" if done and done[0].schedule.fixed else ""
-    return f"{table(lines)}\n\n{len(done)} schedules{fixed} in {total:.1f} s, largest gap {100 * worst:.1f} %"
+    return f"{align(lines)}\n\n{len(done)} schedules{fixed} in {total:.1f} s, largest gap {100 * worst:.1f} %"

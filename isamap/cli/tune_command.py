@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from isamap.cli.answers import Answer
 from isamap.cli.option_parser import CommandOptions, flag
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source.records import asdict, dataclass
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def list_command(asked: CommandOptions) -> Answer:
     if not winners:
         return Answer(payload, "no schedule was tuned yet; use `isamap compile --tune`")
     head = ("time", "kernel", "machine", "sizes", "threads", "measured_ns", "winner", "first takes")
-    return Answer(payload, table([head, *map(_winner_row, winners)], right=(4, 5)))
+    return Answer(payload, align([head, *map(_winner_row, winners)], right=(4, 5)))
 
 
 def _winner_json(winner: Winner) -> dict[str, object]:
@@ -77,7 +77,7 @@ def log_command(asked: LogOptions) -> Answer:
     if not records:
         return Answer(payload, "no schedule was evaluated yet; use `isamap schedule --evaluate simulated`")
     head = ("time", "kernel", "machine", "sizes", "evaluator", "cost_ns", "model_ns")
-    return Answer(payload, table([head, *map(_row, records)], right=(5, 6)))
+    return Answer(payload, align([head, *map(_row, records)], right=(5, 6)))
 
 
 def _row(record: Record) -> tuple[str, ...]:

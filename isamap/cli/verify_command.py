@@ -35,7 +35,7 @@ from isamap.driver.side_by_side import all_jobs, done_side_by_side
 from isamap.hw_specs import shipped_machines
 from isamap.kernels import list_kernels
 from isamap.machine import load_machine, machine_digest
-from isamap.report.columns import percent_text, table
+from isamap.report.columns import align, percent_text
 from isamap.source import Diagnostic, Source, UsageProblem
 from isamap.source.cache import digest
 from isamap.source.records import dataclass, field, replace
@@ -192,7 +192,7 @@ def _text(cells: Sequence[Cell]) -> str:
     parts: list[str] = []
     for machine in machines:
         own = [cell for cell in cells if cell.machine == machine]
-        parts += [f"{machine}: {_sums(own)}", table([_line(cell) for cell in own]), ""]
+        parts += [f"{machine}: {_sums(own)}", align([_line(cell) for cell in own]), ""]
     return "\n".join([*parts, f"{len(cells)} cells: {_sums(cells)}"])
 
 
@@ -375,4 +375,4 @@ def _verify_text(cases: list[Case]) -> str:
         rows.append((word, sizes, case.fill, f"{case.max_error:.2g}", allowed, ran_on, checked))
     failed = sum(not case.ok for case in cases)
     last = f"{failed} of {len(cases)} comparisons failed" if failed else f"all {len(cases)} comparisons fine"
-    return f"{table(rows)}\n\n{last}"
+    return f"{align(rows)}\n\n{last}"

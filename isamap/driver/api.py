@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, SupportsIndex
 
-from isamap.adjoint import derivative
+from isamap.adjoint import differentiate
 from isamap.driver.cached_compilations import key_of, recall_emitted
 from isamap.driver.compiling import compile_program
 from isamap.driver.inputs import given_text, load_machine, machine_of, named_kernel, read_file
@@ -106,7 +106,7 @@ def gradient(kernel: str | Path, of: Sequence[str] = (), by: Sequence[str] = ())
     Raises: IsamapError where a name is unknown or an operation has no derivative.
     """
     named = given_names("of", of), given_names("by", by)
-    return print_routine(derivative(parse_kernel(source_of(kernel)), *named).backward)
+    return print_routine(differentiate(parse_kernel(source_of(kernel)), *named).backward)
 
 
 def gradient_pair(
@@ -118,7 +118,7 @@ def gradient_pair(
     """
     named = given_names("of", of), given_names("by", by), given_names("keep", keep)
     routine = parse_kernel(source_of(kernel))
-    made = derivative(routine, *named)
+    made = differentiate(routine, *named)
     forward = made.forward if made.forward is not None else routine
     return print_routine(forward), print_routine(made.backward)
 

@@ -28,11 +28,11 @@ from isamap.driver.request import sha256
 from isamap.source import (
     Diagnostic,
     UsageProblem,
+    cannot_write,
     is_device,
     open_regular,
     read_json,
     read_limited,
-    unwritable,
 )
 from isamap.version import __version__
 
@@ -188,7 +188,7 @@ def write_folder(folder: Path, files: Mapping[str, str | bytes], *, force: bool 
     try:
         replace_folder(folder.resolve(), fill, lambda there: _check(there, folder, force=force))
     except OSError as error:
-        raise unwritable(folder, error) from None
+        raise cannot_write(folder, error) from None
     return tuple(folder / name for name in files)
 
 

@@ -28,12 +28,12 @@ from isamap.transform import (
     accesses,
     dense_form,
     in_blocks,
-    inlined,
+    inline_temporaries,
     is_rewritable,
     make_guards_explicit,
     ordered_axes,
     reads,
-    shared_blocks,
+    share_blocks,
     statements,
     symbols,
 )
@@ -99,7 +99,7 @@ def _cut(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel | None:
     """Return the kernel in these blocks, where all of them stand around its ordered loops."""
     own = ordered_axes(kernel)
     for one in blocks:
-        found = shared_blocks(kernel, one, own)
+        found = share_blocks(kernel, one, own)
         if isinstance(found, str):
             return None
         kernel = found
@@ -146,7 +146,9 @@ def form_in_blocks(
 def _in_fewer_passes(request: Request, kernel: Kernel, problem_of: ProblemOf, clock: Clock) -> Rewrite:
     """Return the kernel with temporaries computed where they are read, where the model finds that cheaper."""
     written = Rewrite(kernel, ())
-    found = inlined(kernel) if request.transform == BEST_FORM and is_rewritable(kernel) else written
+    found = (
+        inline_temporaries(kernel) if request.transform == BEST_FORM and is_rewritable(kernel) else written
+    )
     if not found.steps:
         return written
     costs = [
@@ -165,12 +167,12 @@ def offered_blocks(
     last = statements(kernel)[-1]
     for axis in () if last.sequence or not own else last.axes:
         extent = axis.extent.value or 1
-        single = shared_blocks(kernel, Blocks(axis.name, 1))
+        single = share_blocks(kernel, Blocks(axis.name, 1))
         if extent == 1 or isinstance(single, str) or not _shrinks(kernel, single, own):
             continue
         row_bytes = max(1, _temporary_bytes(single) + _passed_through_bytes(kernel, axis.name) // extent)
         for size in dict.fromkeys(_even(extent, min(extent, max(1, bytes_ // row_bytes))) for bytes_ in room):
-            cut = single if size == 1 else shared_blocks(kernel, Blocks(axis.name, size))
+            cut = single if size == 1 else share_blocks(kernel, Blocks(axis.name, size))
             if not isinstance(cut, str) and cut != kernel:
                 yield (*around, Blocks(axis.name, size)), cut
         around, kernel = (*around, Blocks(axis.name, 1)), single

@@ -23,12 +23,12 @@ from isamap.driver.request import Request, ortools_version
 from isamap.ir import Kernel, print_routine
 from isamap.machine import machine_digest
 from isamap.plan.check import check_schedule
-from isamap.plan.plugins import load_cost_model, load_heuristic, origin
+from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
-from isamap.plan.schedule import Schedule, unclaimed
+from isamap.plan.schedule import Schedule, forget_cost
 from isamap.plan.text import DIGITS, parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price
-from isamap.source import IsamapError, OnlyWarned, Source, added
+from isamap.source import IsamapError, OnlyWarned, Source, add_up
 from isamap.source.cache import Cache, digest, program_state
 from isamap.source.codec import read, write
 from isamap.source.records import replace
@@ -92,7 +92,9 @@ def schedule_key(request: Request, problem: Problem, fixed: Mapping[str, int]) -
 
     What a plug-in does may depend on anything.
     """
-    if origin(load_heuristic(request.heuristic)) or origin(load_cost_model(request.cost_model)):
+    if plugin_package(load_heuristic(request.heuristic)) or plugin_package(
+        load_cost_model(request.cost_model)
+    ):
         return None
     profile = request.profile.digest if request.profile else ""
     asked = (request.heuristic, request.cost_model, request.limit_s, sorted(fixed.items()), profile)
@@ -140,13 +142,13 @@ def replayed(schedule: Schedule, request: Request, problem: Problem) -> Schedule
     model = load_cost_model(request.cost_model)
     parts = price(schedule, problem, model)
     if any(part is None for part in parts):
-        return unclaimed(schedule)
-    cost_ns = added(part or 0.0 for part in parts)
+        return forget_cost(schedule)
+    cost_ns = add_up(part or 0.0 for part in parts)
     profile = request.profile.digest[:DIGITS] if request.profile else ""
     asked = (model.name, profile, question_of(request))
     if asked == (schedule.model, schedule.profile, schedule.question) and _is(schedule.cost_ns, cost_ns):
         return schedule
-    return replace(unclaimed(schedule), model=model.name, profile=profile, cost_ns=cost_ns)
+    return replace(forget_cost(schedule), model=model.name, profile=profile, cost_ns=cost_ns)
 
 
 def _is(said_ns: float | None, cost_ns: float) -> bool:

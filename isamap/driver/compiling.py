@@ -37,9 +37,9 @@ def compile_files(request: Request, watch: Watch = lambda _: None, seen: Seen | 
     if known is not None:
         return replace(known, stage_seconds={})
     from isamap.driver.length_versions import compile_request
-    from isamap.driver.pipeline import unseen
+    from isamap.driver.pipeline import ignore_pass
 
-    outcome = describe(request, compile_request(request, watch=watch, seen=seen or unseen))
+    outcome = describe(request, compile_request(request, watch=watch, seen=seen or ignore_pass))
     remember(key, outcome)
     return outcome
 
@@ -61,7 +61,7 @@ class Program:
 def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen | None = None) -> Program:
     """As `compile_files`, for callers that go on with the program; what was found before is used again."""
     from isamap.driver.length_versions import compile_request
-    from isamap.driver.pipeline import unseen
+    from isamap.driver.pipeline import ignore_pass
     from isamap.emit.c import EmittedC
 
     key = key_of(request)
@@ -70,7 +70,7 @@ def compile_program(request: Request, watch: Watch = lambda _: None, seen: Seen 
     if known is not None and emitted is not None:
         return Program(known, emitted, lambda: compile_request(_replayed(request, known)))
     asked = request if known is None else _replayed(request, known)
-    made = compile_request(asked, watch=watch, seen=seen or unseen)
+    made = compile_request(asked, watch=watch, seen=seen or ignore_pass)
     assert isinstance(made.emitted, EmittedC), "all stages have run"
     outcome = known or describe(request, made)
     if known is None:

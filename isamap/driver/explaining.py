@@ -47,7 +47,7 @@ from isamap.report.explained import Explained, Runner, explain_schedule
 from isamap.report.lowered import print_state
 from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import Diagnostic, replace_file, unwritable
+from isamap.source import Diagnostic, cannot_write, replace_file
 from isamap.source.records import dataclass
 from isamap.transform import (
     Statement,
@@ -310,4 +310,4 @@ class Dump:
             path = self.folder / f"{self.count:02}-{name}.txt"
             replace_file(path, print_state(state).encode(), 0o644)
         except OSError as error:
-            raise unwritable(self.folder, error, "name another folder") from None
+            raise cannot_write(self.folder, error, "name another folder") from None

@@ -27,14 +27,14 @@ from isamap.ir.small_sizes import sample_sizes
 from isamap.machine import Machine
 from isamap.machine.cache_sets import uncrowding_bytes
 from isamap.match import improving_rewrites
-from isamap.plan.plugins import load_cost_model, load_heuristic, origin
+from isamap.plan.plugins import load_cost_model, load_heuristic, plugin_package
 from isamap.plan.problem import Problem
 from isamap.plan.protocols import FlooredModel
 from isamap.plan.schedule import Schedule
 from isamap.report.mapping_facts import Matched
 from isamap.scheduler import FIRST_LOOKS, narrow_problem
 from isamap.scheduler.nests.pricing import price
-from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, added
+from isamap.source import Diagnostic, Infeasible, NoMapping, UsageProblem, add_up
 from isamap.source.records import dataclass, field, replace
 from isamap.transform import Rewrite, dense_form, edges_apart, make_guards_explicit, statements
 
@@ -87,7 +87,7 @@ def extent_of(request: Request) -> Extent:
 
 def is_own(request: Request) -> bool:
     """Return whether the omitted mappings depend on this program alone, and not on a cost model from a plug-in."""
-    return not origin(load_cost_model(request.cost_model))
+    return not plugin_package(load_cost_model(request.cost_model))
 
 
 def problem_in(
@@ -207,7 +207,7 @@ def _share_ns(request: Request, canonical: Kernel, plan: Plan, written: Set[str]
     known = statements(canonical)
     costs = price(plan.schedule, plan.problem, load_cost_model(request.cost_model))
     nests = zip(plan.problem.nests, costs, strict=True)
-    return added(ns or 0.0 for n, ns in nests if known[n.statement].assign.target.buffer in written)
+    return add_up(ns or 0.0 for n, ns in nests if known[n.statement].assign.target.buffer in written)
 
 
 def _dense(kernel: Kernel, machine: Machine) -> Rewrite:

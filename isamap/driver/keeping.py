@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from isamap.adjoint import Derivative, derivative
+from isamap.adjoint import Derivative, differentiate
 from isamap.driver.inputs import find_profile
 from isamap.driver.pipeline import compile_kernel
 from isamap.driver.request import Request, Size
@@ -58,14 +58,14 @@ def choose_kept(
     found: dict[tuple[str, ...], tuple[Price, Derivative]] = {}
 
     def priced(keep: Sequence[str]) -> Price:
-        made = derivative(kernel, of, by, keep)
+        made = differentiate(kernel, of, by, keep)
         if made.kept not in found:
             watch(f"price {len(found) + 1}")
             pair = made.forward if made.forward is not None else kernel, made.backward
             found[made.kept] = Price(made.kept, *(_ns(request, k) for k in pair)), made
         return found[made.kept][0]
 
-    nothing, every = priced(()), priced(derivative(kernel, of, by).again)
+    nothing, every = priced(()), priced(differentiate(kernel, of, by).again)
     best = min(nothing, every, key=lambda price: price.ns)
     for name in every.kept:
         other = [n for n in every.kept if (n in best.kept) != (n == name)]

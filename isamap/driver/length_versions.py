@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise, product
 from math import inf, isqrt, prod
 
-from isamap.driver.pipeline import Compilation, Seen, compile_kernel, unseen
+from isamap.driver.pipeline import Compilation, Seen, compile_kernel, ignore_pass
 from isamap.driver.printers import emit_artifact
 from isamap.driver.request import Request, Size
 from isamap.driver.sizes import complete_sizes, has_versions, read_profiles, whole_sizes
@@ -21,7 +21,7 @@ from isamap.ir import bind, print_routine
 from isamap.lower.length_join import join_lengths
 from isamap.lower.lower import Version, lower_versions, versions_behind
 from isamap.lower.program import LoweredProgram
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import (
     EmitCall,
     EmitNothing,
@@ -35,7 +35,7 @@ from isamap.plan.check import check_schedule
 from isamap.plan.loops import LoopStep, UnrolledLoop
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.problem import NestOption, NestProblem, Problem
-from isamap.plan.schedule import NestSchedule, Schedule, unclaimed
+from isamap.plan.schedule import NestSchedule, Schedule, forget_cost
 from isamap.plan.text import box_of, check_versions, parse_schedule, print_versions, split_versions
 from isamap.scheduler.nests.pricing import price
 from isamap.source import Diagnostic, Source, UsageProblem
@@ -137,10 +137,7 @@ MOST_VERSIONS = 16
 
 
 def compile_sizes(
-    request: Request,
-    stop_after: str = "emit",
-    watch: Watch = lambda _: None,
-    seen: Seen = unseen,
+    request: Request, stop_after: str = "emit", watch: Watch = lambda _: None, seen: Seen = ignore_pass
 ) -> Compilation:
     """Return the compilation of a request, whether that has one schedule or several. Raises: as `compile_kernel`."""
     texts = split_versions(request.schedule) if request.schedule is not None else ()
@@ -250,10 +247,7 @@ def _check_alone_size_versions(request: Request) -> None:
 
 
 def compile_request(
-    request: Request,
-    stop_after: str = "emit",
-    watch: Watch = lambda _: None,
-    seen: Seen = unseen,
+    request: Request, stop_after: str = "emit", watch: Watch = lambda _: None, seen: Seen = ignore_pass
 ) -> Compilation:
     """Return the compilation of a request, for one length of vectors or several. Raises: as `compile_kernel`.
 
@@ -343,7 +337,7 @@ def _joined(
         programs.append(program)
     machine = made[lengths[-1]].machine
     assert machine, "all stages have run"
-    for name in dict.fromkeys(name for program in programs for name in issued(program.body)):
+    for name in dict.fromkeys(name for program in programs for name in issued_names(program.body)):
         _check_emission(name, machine, described)
     return pack_workspace(join_lengths(constant, lengths, programs, machine), machine)
 
@@ -401,7 +395,7 @@ def at_other_tiles(
             return None
         loops = tuple(_loop(loop, tiles, others) for loop in nest.loops)
         nests.append(replace(nest, choose=there.choose, loops=loops))
-    return replace(unclaimed(schedule), nests=tuple(nests))
+    return replace(forget_cost(schedule), nests=tuple(nests))
 
 
 def _offered(nest: NestSchedule, problem: Problem) -> Iterator[NestOption]:

@@ -19,7 +19,7 @@ from isamap.source import (
     UsageProblem,
     did_you_mean,
     real_number,
-    shown,
+    show_value,
     truth_value,
     whole_number,
 )
@@ -125,12 +125,12 @@ def count(low: int, high: int, *, none: bool = False) -> Kind:
     return Kind(partial(read_count, low=low, high=high), partial(given_count, low=low, high=high, none=none))
 
 
-def seconds(low: float, high: float) -> Kind:
+def seconds_in(low: float, high: float) -> Kind:
     """Return the kind of numbers within limits. Units: seconds of wall clock, where Python gives them."""
     return Kind(partial(read_number, low=low, high=high), partial(given_seconds, low=low, high=high))
 
 
-def choice(*choices: str) -> Kind:
+def one_of(*choices: str) -> Kind:
     """Return the kind of one of a few words."""
     return Kind(partial(read_choice, choices=choices), partial(given_choice, choices=choices))
 
@@ -206,12 +206,12 @@ def given_word(name: str, value: object, what: str) -> str:
 def given_items(name: str, value: object, code: str, example: str) -> list[tuple[str, object]]:
     """Return the pairs of a mapping whose keys are names."""
     if not isinstance(value, Mapping):
-        said = f"`{name}` takes values by name, not {shown(value)}"
+        said = f"`{name}` takes values by name, not {show_value(value)}"
         raise UsageProblem(Diagnostic(code, said, help=example))
     items = cast("Mapping[object, object]", value).items()
     for key, _ in items:
         if not isinstance(key, str):
-            said = f"`{name}` takes values by name, and {shown(key)} is no name"
+            said = f"`{name}` takes values by name, and {show_value(key)} is no name"
             raise UsageProblem(Diagnostic(code, said, help=example))
     return cast("list[tuple[str, object]]", list(items))
 
@@ -230,7 +230,7 @@ def as_number(name: str, value: object) -> str | None:
 def wrong_value(name: str, expected: str, value: object, advice: str | None = None) -> UsageProblem:
     """Return the problem of a value from Python."""
     return UsageProblem(
-        Diagnostic("option-value", f"`{name}` takes {expected}, not {shown(value)}", help=advice)
+        Diagnostic("option-value", f"`{name}` takes {expected}, not {show_value(value)}", help=advice)
     )
 
 

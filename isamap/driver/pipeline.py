@@ -46,7 +46,7 @@ Seen = Callable[[str, State], None]
 """Told the name of each pass of lowering behind it, and what it leaves."""
 
 
-def unseen(_name: str, _state: State) -> None:
+def ignore_pass(_name: str, _state: State) -> None:
     """Take no notice of what passes leave."""
 
 
@@ -85,7 +85,7 @@ def compile_kernel(
     stop_after: str = "emit",
     watch: Watch = lambda _: None,
     extent: Extent | None = None,
-    seen: Seen = unseen,
+    seen: Seen = ignore_pass,
 ) -> Compilation:
     """Return the way from a kernel's text to C, or to the stage or pass named. Raises: IsamapError of every kind.
 

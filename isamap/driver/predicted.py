@@ -22,7 +22,7 @@ from isamap.driver.inputs import read_kernel
 from isamap.driver.pipeline import Compilation, compile_kernel, find_schedule
 from isamap.driver.request import Request, Size
 from isamap.driver.side_by_side import done_side_by_side
-from isamap.formulate.estimate import estimate, numbered
+from isamap.formulate.estimate import estimate, number_extents
 from isamap.formulate.matches import chosen_tile
 from isamap.kernels import list_kernels
 from isamap.match import pattern_of
@@ -31,7 +31,7 @@ from isamap.plan.plugins import load_cost_model
 from isamap.plan.schedule import PROVEN, NestSchedule, Schedule
 from isamap.plan.text import parse_schedule, print_schedule
 from isamap.scheduler.nests.pricing import price, start_from
-from isamap.source import Diagnostic, IsamapError, MissingTool, Source, UsageProblem, added
+from isamap.source import Diagnostic, IsamapError, MissingTool, Source, UsageProblem, add_up
 from isamap.source.records import dataclass, replace
 from isamap.suites import usual_sizes
 from isamap.syntax import parse_kernel
@@ -217,7 +217,7 @@ def _improve(request: Request, known: Sequence[str]) -> Compilation:
     best = own
     for other in others:
         parts = () if check_schedule(other, formulated.problem) else price(other, formulated.problem, model)
-        cost_ns = added(part or 0.0 for part in parts)
+        cost_ns = add_up(part or 0.0 for part in parts)
         if parts and None not in parts and cost_ns < (best.cost_ns or inf):
             best = replace(other, cost_ns=cost_ns, question=question_of(request))
     if best is own:
@@ -270,7 +270,7 @@ def _use(made: Compilation, nest: NestSchedule) -> Use | None:
         return None
     mapping = chosen_tile(statement, made.machine, nest, made.matches).mapping
     pattern = pattern_of(made.machine.instructions[mapping.instruction].instruction)
-    exact = numbered(statement, {})
+    exact = number_extents(statement, {})
     found = estimate(exact, mapping, pattern, made.machine) if exact and pattern else None
     iterations = prod(axis.extent.value or 1 for axis in (*statement.axes, *statement.sequence))
     known = (found.lanes, found.utilisation) if found is not None else (None, None)

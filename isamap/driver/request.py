@@ -21,11 +21,11 @@ from isamap.driver.options import (
     given_word,
     option,
     plugin,
-    seconds,
+    seconds_in,
     wrong_value,
 )
 from isamap.machine import machine_digest
-from isamap.source import Diagnostic, Source, UsageProblem, is_digits, shown, truth_value, whole_number
+from isamap.source import Diagnostic, Source, UsageProblem, is_digits, show_value, truth_value, whole_number
 from isamap.source.cache import program_state
 from isamap.source.records import dataclass, field, fields
 
@@ -64,7 +64,7 @@ def given_sizes(sizes: object) -> dict[str, Size]:
         elif isinstance(value, str) and is_range(value):
             found[name] = str(value)
         else:
-            said = f'`{name}` is a whole number, or a range such as "1..8192@512", not {shown(value)}'
+            said = f'`{name}` is a whole number, or a range such as "1..8192@512", not {show_value(value)}'
             raise UsageProblem(Diagnostic("size-syntax", said, help=as_number(name, value)))
     return found
 
@@ -76,7 +76,7 @@ def given_fixes(name: str, fix: object) -> dict[str, int | None]:
     for decision, value in given_items(name, {} if fix is None else fix, "fix-syntax", example):
         found[decision] = whole_number(value)
         if found[decision] is None and value is not None:
-            said = f"`{name}` takes a whole number for `{decision}`, not {shown(value)}"
+            said = f"`{name}` takes a whole number for `{decision}`, not {show_value(value)}"
             raise UsageProblem(Diagnostic("fix-syntax", said, help=as_number(decision, value) or example))
     return found
 
@@ -196,7 +196,7 @@ class Choices:
         "--limit",
         "SECONDS",
         "Longest time for the solver.",
-        seconds(MIN_LIMIT_S, MAX_LIMIT_S),
+        seconds_in(MIN_LIMIT_S, MAX_LIMIT_S),
         default=10.0,
         echo="always",
         commands=f"{_EMITTING} schedule accesses graph.show bench.model",
@@ -297,7 +297,7 @@ class Choices:
         "--tune-limit",
         "SECONDS",
         "Longest time for measuring with --tune.",
-        seconds(0.1, 86400),
+        seconds_in(0.1, 86400),
         default=120.0,
         echo="given",
         commands="compile run",

@@ -17,9 +17,9 @@ from isamap.emit.c_issue import Issuer, image_text
 from isamap.emit.c_names import Names
 from isamap.emit.c_parts import run_text
 from isamap.lower.program import LoweredProgram
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import EmitCall, EmitNothing, EmitSemantics, EmitSteps, Machine
-from isamap.machine.allowed import told
+from isamap.machine.allowed import compiler_flags
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, replace
 from isamap.version import __version__
@@ -120,7 +120,7 @@ def _emitted(
 
 
 def _require_emissions(program: LoweredProgram, machine: Machine) -> None:
-    for name in issued(program.body):
+    for name in issued_names(program.body):
         emit = machine.instructions[name].emit
         match emit:
             case EmitCall() | EmitSteps() | EmitSemantics():
@@ -150,7 +150,7 @@ def _title(program: LoweredProgram, model: bool) -> str:
 def _how_to_compile(machine: Machine, model: bool) -> list[str]:
     """Return the rest of the first comment: what is needed to build the file by hand."""
     target = machine.target
-    flags = " ".join(("-O2",) if model else (*target.flags, *told(target.features, "gcc")))
+    flags = " ".join(("-O2",) if model else (*target.flags, *compiler_flags(target.features, "gcc")))
     return [
         f"   Emitted by isamap {__version__}. Compile with {flags} -fno-strict-aliasing;",
         "   gcc 12 needs -fno-tree-loop-vectorize too, or it loads from behind the last row of a tensor,",

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
-from isamap.emit.c_interface import Interface, body_parameters, body_symbols, clean
+from isamap.emit.c_interface import Interface, body_parameters, body_symbols, clean_comment
 from isamap.emit.c_issue import Here, Issuer, call_of
 from isamap.emit.c_names import Names
 from isamap.emit.c_parts import (
@@ -132,7 +132,7 @@ class BodyWriter:
             case Block() if self.counters and not self.issuer.model and stands_apart(node):
                 self.copy(node, depth)
             case Block(note, body):
-                self.add(depth, f"{{ /* {clean(note)} */" if note else "{")
+                self.add(depth, f"{{ /* {clean_comment(note)} */" if note else "{")
                 self.block(body, depth + 1)
                 self.add(depth, "}")
             case Begin():
@@ -151,7 +151,7 @@ class BodyWriter:
         self.beside_loop, self.outer_counter = has_loop(node.body), node.variable
         counter = self.names.take(node.variable)
         self.counters = (*self.counters, counter)
-        note = f" /* {clean(node.note)} */" if node.note else ""
+        note = f" /* {clean_comment(node.note)} */" if node.note else ""
         self.add(depth, f"for (int64_t {counter} = 0; {counter} < {trips}; {counter}++) {{{note}")
         self.block(node.body, depth + 1)
         self.add(depth, "}")
@@ -195,7 +195,7 @@ class BodyWriter:
         function, called = copy_text(name, given, self.lines)
         self.copies.append(function)
         self.lines, self.values, self.beside_loop = kept
-        self.pass_on(depth, f"{called} /* {clean(node.note)} */")
+        self.pass_on(depth, f"{called} /* {clean_comment(node.note)} */")
 
     def parallel(self, node: Parallel, depth: int) -> None:
         """Write a parallel region: its part becomes a function, and all parts are called here."""
@@ -215,7 +215,7 @@ class BodyWriter:
         self.lines, self.values, self.names, self.counters = kept
         parts = index_text(product([trips for _, trips in node.counters]), self.names.of, self.issuer.used)
         values = ", ".join(identifier for _, identifier in given) or "0"
-        note = f" /* {clean(node.note)} */" if node.note else ""
+        note = f" /* {clean_comment(node.note)} */" if node.note else ""
         self.add(depth, f"{{{note}")
         self.pass_on(depth + 1, f"{struct} given = {{{values}}};")
         self.add(depth + 1, f"{name}_run(pool, {parts.text}, {task}, &given);")
@@ -239,7 +239,7 @@ class BodyWriter:
     def issue(self, issue: Issue, depth: int) -> None:
         here = Here(self.names, self.values, self.elements, self.beside_loop, self.outer_counter)
         lines = self.issuer.statements(issue, here)
-        note = f" /* {clean(issue.note)} */" if issue.note else ""
+        note = f" /* {clean_comment(issue.note)} */" if issue.note else ""
         self.fenced([*lines[:-1], lines[-1] + note], issue.instruction, depth)
         if self.counters and not self.issuer.model:
             self.keep(issue, depth)

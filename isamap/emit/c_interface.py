@@ -355,7 +355,7 @@ class _Entry:
         return lines
 
     def _pointer(self, b: Buffer, place: str) -> str:
-        comment = f" /* {clean(b.why)} */" if b.why else ""
+        comment = f" /* {clean_comment(b.why)} */" if b.why else ""
         c_type = storage_type(b.dtype)
         inside = place if place == "space" else f"({place})"
         return f"  {c_type} *{self.names.of(b.name)} = ({c_type} *)(void *){inside};{comment}"
@@ -397,7 +397,7 @@ def body_parameters(program: LoweredProgram, interface: Interface, names: Names)
     return found
 
 
-def clean(note: str) -> str:
+def clean_comment(note: str) -> str:
     """Return a note as the inside of a comment: on one line, of characters that can be seen."""
     text = printable(" ".join(note.split()))
     return text.replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /")

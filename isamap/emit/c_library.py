@@ -20,7 +20,7 @@ from isamap.emit.c_interface import (
     body_parameters,
     body_symbols,
     build_interface,
-    clean,
+    clean_comment,
     entry_text,
     header_text,
 )
@@ -63,7 +63,7 @@ def emit_library_call(
         [f"/* {title}", f"   Emitted by isamap {__version__}. Compile with -O2. */"],
         [f'#include "{name}.h"'],
         *(text.splitlines() for text in helper_texts(used)),
-        [f"/* {clean(library.library.summary)} */", prototype.text],
+        [f"/* {clean_comment(library.library.summary)} */", prototype.text],
         body.text([f"  {prototype.name}({given});"]),
         entry,
     ]
@@ -76,8 +76,8 @@ def _title(program: LoweredProgram, library: Installed) -> str:
     sizes = ", ".join(f"{n} = {v}" for n, v in program.sizes)
     ranges = ", ".join(f"{n} in {low}..{high}" for n, low, high in program.symbols)
     of = "; ".join(t for t in (sizes, ranges) if t)
-    first = f"{program.kernel.name} by {clean(library.library.name)}{': ' if of else ''}{of}"
-    called = clean(f"Calls {library.library.summary} ({library.origin}): link with {library.link}")
+    first = f"{program.kernel.name} by {clean_comment(library.library.name)}{': ' if of else ''}{of}"
+    called = clean_comment(f"Calls {library.library.summary} ({library.origin}): link with {library.link}")
     return f"{first}\n   {called}"
 
 

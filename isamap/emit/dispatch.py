@@ -15,7 +15,7 @@ from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS
 from isamap.emit.c_interface import Interface, header_text
 from isamap.emit.c_names import spell
 from isamap.machine import Machine
-from isamap.machine.allowed import permission_numbers, told
+from isamap.machine.allowed import compiler_flags, permission_numbers
 from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, replace
 
@@ -63,8 +63,7 @@ def variant_name(kernel: str, machine: str) -> str:
 def preferred(machines: Sequence[Machine]) -> list[int]:
     """Positions in the order in which they are tried: the longest `extends` chain, then most features."""
     return sorted(
-        range(len(machines)),
-        key=lambda i: (-len(machines[i].chain), -len(machines[i].target.features), i),
+        range(len(machines)), key=lambda i: (-len(machines[i].chain), -len(machines[i].target.features), i)
     )
 
 
@@ -223,7 +222,7 @@ def _makefile(name: str, variants: Sequence[Variant]) -> str:
         "\t$(CC) -O2 -std=c11 -fPIC -c -o $@ $<",
     ]
     for v in variants:
-        own = told(v.machine.target.features, "gcc")
+        own = compiler_flags(v.machine.target.features, "gcc")
         strict = ["-ffp-contract=off"] if v.emitted.strict else []
         flags = [*v.machine.target.flags, *own, *strict, *COMMON_FLAGS]
         lines += ["", f"{v.emitted.name}.o: {v.emitted.name}.c {v.emitted.name}.h"]

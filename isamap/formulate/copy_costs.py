@@ -32,18 +32,18 @@ from isamap.match import (
     copy_by_cells,
     find_operand_store,
     find_tiles_block,
+    get_own_sum,
+    hide_position,
     in_tiles,
-    own_sum,
     packing_ns,
     shown_axes,
-    standing,
     tiles_along,
     transfer_ns,
 )
 from isamap.match.operand_loads.standing import is_lane
 from isamap.match.tiles.operand_tiles import accumulator_store, bring
 from isamap.plan.problem import TileOperand
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import replace
 
 # The model's, not a machine's: of an element that no single instruction moves, hence that nothing prices.
@@ -61,7 +61,7 @@ def pack_ns(
     by_tiles = _pack_tile_ns(operand, direct, search)
     block = find_tiles_block(operand, tile, tiles_along(operand, tile, search), search)
     whole = by_tiles if block is None else min(by_tiles, block.cost_ns)
-    return whole + added(share * max(0.0, ns - whole) for share, ns in _parts(operand, tile, search))
+    return whole + add_up(share * max(0.0, ns - whole) for share, ns in _parts(operand, tile, search))
 
 
 def _parts(operand: OperandTile, tile: Tile, search: MoveSearch) -> Iterator[tuple[float, float]]:
@@ -102,12 +102,10 @@ def _pack_tile_ns(
 
 def element_ns(operand: OperandTile, search: MoveSearch) -> float:
     """Time to copy one element into a buffer by itself."""
-    element = standing(operand.subject, lambda _: False)
+    element = hide_position(operand.subject, lambda _: False)
     single = LoadRequest(element, "", operand.dtype, (), ())
     cell = Read(
-        in_tiles(operand, search).buffer,
-        tuple(ZERO for _ in range(len(operand.shape) + 1)),
-        operand.dtype,
+        in_tiles(operand, search).buffer, tuple(ZERO for _ in range(len(operand.shape) + 1)), operand.dtype
     )
     moved = find_operand_store(search, cell, element, "", operand.dtype, single)
     return moved.cost_ns if moved is not None else SLOW_MOVE_NS
@@ -140,8 +138,8 @@ def pack_held_ns(acc: OperandTile, tile: Tile, search: MoveSearch) -> float:
     """Time to copy one element of an accumulator into its buffer or back: half of what both take."""
     ways = [_copied_ns(acc, tile, search, None)]
     if isinstance(acc.elements, Cast):  # else the way back is the same
-        ways.append(_copied_ns(acc, tile, search, own_sum(tile)))
-    return added(SLOW_MOVE_NS if ns is None else ns for ns in ways) / len(ways)
+        ways.append(_copied_ns(acc, tile, search, get_own_sum(tile)))
+    return add_up(SLOW_MOVE_NS if ns is None else ns for ns in ways) / len(ways)
 
 
 def _copied_ns(acc: OperandTile, tile: Tile, search: MoveSearch, back: Written | None) -> float | None:
@@ -177,9 +175,7 @@ def with_ends(
         more_ns += max(0.0, part_ns - described.direct_ns) / tiles
         busy_ns += max(0.0, part_busy_ns - described.direct_busy_ns) / tiles
     return replace(
-        described,
-        direct_ns=described.direct_ns + more_ns,
-        direct_busy_ns=described.direct_busy_ns + busy_ns,
+        described, direct_ns=described.direct_ns + more_ns, direct_busy_ns=described.direct_busy_ns + busy_ns
     )
 
 
@@ -201,7 +197,7 @@ def _part_ns(
         unit = search.machine.instructions[tile.mapping.instruction].cost.unit
         return intervals_ns(part, search), unit_ns(part, unit, search)
     target, value = accumulator_store(tile)
-    there = standing(target, is_lane)
+    there = hide_position(target, is_lane)
     assert isinstance(there, Read), "sums go to where an array has them"
     back = find_operand_store(search, there, value, "", None, request)
     return missing if back is None else (described.direct_ns, described.direct_busy_ns)

@@ -16,7 +16,7 @@ from math import inf, prod
 from isamap.ir import Axis, Index
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import Mapping, Movement, Pattern, choose_params, pattern_of
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, symbols
 
@@ -62,7 +62,7 @@ class Estimate:
         return prod(w.trips for w in self.walks if axes & set(w.axes))
 
 
-def numbered(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
+def number_extents(statement: Statement, sizes: Sizes, open_extent: int | None = None) -> Statement | None:
     """Return the statement with extents as numbers, those left open `open_extent`; None where that is None, too."""
 
     def fixed(axis: Axis) -> Axis | None:
@@ -118,7 +118,7 @@ def moves_ns(
     if movement.packing_ns is not None:
         return tiles * (movement.cost_ns + movement.packing_ns)
     packing = [machine.instructions[name] for name in movement.packing]
-    one = added(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
+    one = add_up(interval_ns(item, machine, {}) for item in packing) / len(packing) if packing else 0.0
     return tiles * (movement.cost_ns + movement.packing_moves * one)
 
 
@@ -148,6 +148,6 @@ def _length(axes: Sequence[str], lengths: MappingType[str, int]) -> int | None:
 def open_compute_ns(statement: Statement, mapping: Mapping, machine: Machine) -> float:
     """Return the time of a mapping's instructions, open axes being long; infinite if unknown."""
     pattern = pattern_of(machine.instructions[mapping.instruction].instruction)
-    fixed = numbered(statement, {}, ENOUGH)
+    fixed = number_extents(statement, {}, ENOUGH)
     found = estimate(fixed, mapping, pattern, machine) if pattern is not None and fixed is not None else None
     return found.compute_ns if found is not None else inf

@@ -31,25 +31,25 @@ from isamap.match import (
     WayOut,
     Window,
     Written,
-    begun_by,
     clearing_ns,
     find_clearing,
     find_operand_store,
-    held_beginning,
+    find_zeroing,
+    get_own_sum,
     homes_of,
     in_tiles,
-    own_sum,
+    initial_load,
     registers_of,
     start_of_sum,
     steps_of,
     tiles_move,
     way_out,
-    written_by,
+    written_value,
 )
 from isamap.plan.problem import Busy, Flow, Fusion, NestOption, TileOperand
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, replace
-from isamap.transform.companions import Outcome, outcome
+from isamap.transform.companions import Outcome, fused_result
 
 Moved = tuple[str, float]
 """An instruction, and what all that it moves takes. Units: nanoseconds."""
@@ -73,7 +73,7 @@ def with_flows(
         flow, mover = None, operand.mover
         moves = _Moves(operand.homes[0], described[operand.name], option, tile, search)
         if operand.is_accumulator:
-            found = outcome(kernel, number, tuple(f.statement for f in taken))
+            found = fused_result(kernel, number, tuple(f.statement for f in taken))
             if mover or _leaves(moves, found):
                 flow = _of_sums(moves, found)
             ways = _ways_out(moves, found) if mover and taken else []
@@ -158,10 +158,10 @@ def _leaves(moves: _Moves, found: Outcome) -> bool:
     """
     if not moves.search.is_addressable(moves.operand.memory):
         return False
-    first, written = start_of_sum(moves.tile, found), written_by(moves.tile, found)
+    first, written = start_of_sum(moves.tile, found), written_value(moves.tile, found)
     if first is None or not written or len(_ways_out(moves, found)) < len(written):
         return False
-    return bool(begun_by(first[0], moves.tile, moves.search)) or _is_brought(moves, first[0])
+    return bool(find_zeroing(first[0], moves.tile, moves.search)) or _is_brought(moves, first[0])
 
 
 def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
@@ -173,9 +173,9 @@ def _is_brought(moves: _Moves, operand: OperandTile) -> bool:
 
 def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     """Return the flow of sums that begin and leave as an outcome says."""
-    first, own = start_of_sum(moves.tile, found), own_sum(moves.tile)
+    first, own = start_of_sum(moves.tile, found), get_own_sum(moves.tile)
     begun = _brought(moves, moves.operand) if first is None else _begun(moves, first[0])
-    out = [_taken_out(moves, w) for w in written_by(moves.tile, found) or (own,)]
+    out = [_taken_out(moves, w) for w in written_value(moves.tile, found) or (own,)]
 
     def latency_ns(moved: Moved) -> float:
         return _latency_ns(moves.search.machine, moved[0], moved[1] / moves.tiles)
@@ -183,9 +183,9 @@ def _of_sums(moves: _Moves, found: Outcome) -> Flow:
     return Flow(
         _busy(moves, begun),
         _busy(moves, chain.from_iterable(out)),
-        added(each[0][1] for each in out),
-        added(map(latency_ns, chain.from_iterable(out))),
-        turn_ns=added(latency_ns(each[0]) for each in out) + max(map(latency_ns, begun), default=0.0),
+        add_up(each[0][1] for each in out),
+        add_up(map(latency_ns, chain.from_iterable(out))),
+        turn_ns=add_up(latency_ns(each[0]) for each in out) + max(map(latency_ns, begun), default=0.0),
     )
 
 
@@ -210,12 +210,12 @@ def _held_beginning(moves: _Moves, first: OperandTile) -> OperandMove | None:
     """Return the operand load that initialises sums in registers, where an instruction keeps them there."""
     if moves.search.is_addressable(first.memory):
         return None
-    return held_beginning(first, moves.search)
+    return initial_load(first, moves.search)
 
 
 def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
     """Return how sums are initialised: in registers, by the first product itself, or in a scratchpad."""
-    if begun_by(first, moves.tile, moves.search):
+    if find_zeroing(first, moves.tile, moves.search):
         return []
     set_by = _held_beginning(moves, first)
     return _brought(moves, first) if set_by is None else [(set_by.instruction, set_by.cost_ns * moves.tiles)]
@@ -224,7 +224,7 @@ def _begun(moves: _Moves, first: OperandTile) -> list[Moved]:
 def _ways_out(moves: _Moves, found: Outcome) -> list[WayOut]:
     """Return how each of what is written of finished sums gets to its array."""
     known = moves.tile, moves.home, moves.search
-    ways = (way_out(moves.operand, w, *known) for w in written_by(moves.tile, found) or ())
+    ways = (way_out(moves.operand, w, *known) for w in written_value(moves.tile, found) or ())
     return [way for way in ways if way is not None]
 
 
@@ -415,7 +415,7 @@ def latency_ns(acc: OperandTile, tile: Tile, home: str, search: MoveSearch) -> f
     machine, ways = search.machine, (_load(acc, tile, home, search), _store(acc, tile, home, search))
     steps = (step for way in ways if isinstance(way, OperandMove) for step in steps_of(way))
     found = (machine.instructions[step.instruction] for step in steps)
-    return added(cost_value(i.cost.latency_ns, cost_params(i, machine, {})) for i in found)
+    return add_up(cost_value(i.cost.latency_ns, cost_params(i, machine, {})) for i in found)
 
 
 def _load(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) -> OperandMove | Location | None:

@@ -36,13 +36,13 @@ from isamap.match import (
     start_of_sum,
     stored_way_out,
     way_out,
-    written_by,
+    written_value,
 )
 from isamap.plan.problem import Fusion, NestProblem
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import reads, symbols
-from isamap.transform.companions import HELD, Companion, companions, outcome
+from isamap.transform.companions import HELD, Companion, companions, fused_result
 
 
 def fusions(
@@ -66,7 +66,7 @@ def fusions(
         extra_ns = tile_ns(kernel, number, companion, tile, acc, search)
         if extra_ns is not None:
             sizes = _bytes_of(companion, tile, profile)
-            total_ns = tiles * max(0.0, extra_ns) + added(memories.moved_ns(size) for size in sizes)
+            total_ns = tiles * max(0.0, extra_ns) + add_up(memories.moved_ns(size) for size in sizes)
             passes = tuple(_passes(kernel, number, companion, tile, acc, search))
             found.append(Fusion(companion.number, companion.needs, total_ns, passes))
     return tuple(found)
@@ -114,7 +114,7 @@ def _start_ns(
     kernel: Kernel, number: int, companion: Companion, tile: Tile, acc: OperandTile, search: MoveSearch
 ) -> float | None:
     """Bringing the first contents in from elsewhere; it must be possible to write them to the array, too."""
-    first = start_of_sum(tile, outcome(kernel, number, (companion.number,)))
+    first = start_of_sum(tile, fused_result(kernel, number, (companion.number,)))
     home = _home(acc, tile, search)
     if first is not None and home:
         made, plain = (_filled_ns(operand, tile, home, search) for operand in (first[0], acc))
@@ -130,8 +130,8 @@ def _follow_ns(
 ) -> float | None:
     """Return the time to write the result of a fused epilogue. Units: nanoseconds."""
     before = companion.needs
-    written = written_by(tile, outcome(kernel, number, (*before, companion.number)))
-    plain = written_by(tile, outcome(kernel, number, before))
+    written = written_value(tile, fused_result(kernel, number, (*before, companion.number)))
+    plain = written_value(tile, fused_result(kernel, number, before))
     if written is None or plain is None:
         return None
     costs = [[_written_ns(acc, w, tile, search) for w in every] for every in (written, plain)]
@@ -146,7 +146,7 @@ def _passes(
     home = _home(acc, tile, search)
     if companion.starts or not home:
         return
-    written = written_by(tile, outcome(kernel, number, (*companion.needs, companion.number))) or ()
+    written = written_value(tile, fused_result(kernel, number, (*companion.needs, companion.number))) or ()
     kinds = held_way_out, stored_way_out
     ways = [way(acc, w, tile, home, search) for w in written for way in kinds]
     for memory in scratchpads(search.machine):
@@ -207,10 +207,7 @@ def _copied_ns(operand: OperandTile, written: Written | None, tile: Tile, search
 
     Edges are copied element by element.
     """
-    buffer, position = (
-        in_tiles(operand, search).buffer,
-        {a.name: Index.of(f"@{a.name}") for a in tile.axes},
-    )
+    buffer, position = (in_tiles(operand, search).buffer, {a.name: Index.of(f"@{a.name}") for a in tile.axes})
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
     sizes = {f"~{a.name}": a.tile for a in shown_axes(operand, tile)}
     found = find_transfer(copy, {n: Index.of(size) for n, size in sizes.items()}, search)

@@ -28,6 +28,7 @@ from isamap.match import (
     bring,
     find_operand_load,
     find_operand_store,
+    hide_position,
     homes_of,
     in_tiles,
     is_lane,
@@ -36,13 +37,12 @@ from isamap.match import (
     least_copy_ns,
     registers_taken,
     scratch_move,
-    standing,
     sum_of_lanes,
     tiles_move,
     windows_of,
 )
 from isamap.plan.problem import TileOperand
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import distinct_reads, reads, symbols
 
@@ -53,15 +53,10 @@ def _fixed_parts(tile: Tile, operand: OperandTile) -> dict[str, Index]:
 
 
 def input_of(
-    operand: OperandTile,
-    tile: Tile,
-    search: MoveSearch,
-    kernel: Kernel,
-    *,
-    prices_copies: bool = True,
+    operand: OperandTile, tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bool = True
 ) -> TileOperand | None:
     """Return an input with the costs of its loads; None if no move loads it from a buffer."""
-    direct = bring(search, tile, operand, operand.request({}, expr=standing(operand.elements, is_lane)))
+    direct = bring(search, tile, operand, operand.request({}, expr=hide_position(operand.elements, is_lane)))
     homes = homes_of(tile, operand, search)
     if not homes and direct is None:
         return None
@@ -70,9 +65,7 @@ def input_of(
     unit = search.machine.instructions[tile.mapping.instruction].cost.unit
     in_place = _described(operand, kernel, load_ns(direct), None, is_accumulator=False)
     in_place = replace(
-        in_place,
-        direct_busy_ns=unit_ns(direct, unit, search),
-        staged_busy_ns=unit_ns(staged, unit, search),
+        in_place, direct_busy_ns=unit_ns(direct, unit, search), staged_busy_ns=unit_ns(staged, unit, search)
     )
     if not homes or (not first and not can_copy(operand, tile, search)):
         return in_place if direct is not None else None
@@ -170,9 +163,9 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
     if not homes:
         return None
     target, expr = accumulator_store(tile)
-    there = standing(target, is_lane)
+    there = hide_position(target, is_lane)
     assert isinstance(there, Read)
-    first = find_operand_load(search, acc.request({}, expr=standing(acc.elements, is_lane)))
+    first = find_operand_load(search, acc.request({}, expr=hide_position(acc.elements, is_lane)))
     back = find_operand_store(search, there, expr, "", None, acc.request({}))
     direct = None if first is None or back is None else (load_ns(first) or 0.0) + back.cost_ns
     home, staged = next(iter(homes.items()))
@@ -185,7 +178,7 @@ def held_of(tile: Tile, search: MoveSearch, kernel: Kernel, *, prices_copies: bo
         packed = pack_held_ns(acc, tile, search)
         return replace(described, homes=tuple(homes), pack_ns_per_element=packed)
     moved = [_scratch_ns(acc, tile, home, search, back=back) for back in (False, True)]
-    described = replace(described, homes=tuple(homes), pack_ns_per_element=added(moved) / 2)
+    described = replace(described, homes=tuple(homes), pack_ns_per_element=add_up(moved) / 2)
     return with_mover(described, acc, tile, search)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isamap.ir import Index
 from isamap.match import Leaf, Location, MoveSearch, OperandMove
-from isamap.source import added
+from isamap.source import add_up
 
 
 def load_ns(load: OperandMove | Leaf | Location | None) -> float | None:
@@ -17,7 +17,7 @@ def intervals_ns(load: OperandMove | Leaf | Location | None, search: MoveSearch)
     if not isinstance(load, OperandMove):
         return 0.0
     known = {n: v.value for n, v in load.params if isinstance(v, Index) and v.value is not None}
-    inside = added(intervals_ns(source, search) for _, source in load.inputs)
+    inside = add_up(intervals_ns(source, search) for _, source in load.inputs)
     return search.interval_ns(load.instruction, known) + inside
 
 
@@ -25,7 +25,7 @@ def unit_ns(load: OperandMove | Leaf | Location | None, unit: str, search: MoveS
     """Return how long the instructions of an operand load keep one unit busy. Units: nanoseconds."""
     if not isinstance(load, OperandMove) or not load.cost_ns:  # what is loaded once costs nothing
         return 0.0
-    inside = added(unit_ns(source, unit, search) for _, source in load.inputs)
+    inside = add_up(unit_ns(source, unit, search) for _, source in load.inputs)
     cost, units = search.machine.instructions[load.instruction].cost, search.machine.units
     if unit not in cost.occupied:
         return inside
@@ -39,4 +39,4 @@ def loading_ns(load: OperandMove | Leaf | Location | None) -> float:
     if not isinstance(load, OperandMove):
         return 0.0
     inside = [source for _, source in load.inputs if isinstance(source, OperandMove)]
-    return added(map(loading_ns, inside)) if inside else load.cost_ns
+    return add_up(map(loading_ns, inside)) if inside else load.cost_ns

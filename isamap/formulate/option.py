@@ -24,14 +24,14 @@ from isamap.match import (
     OperandTile,
     Tile,
     bring,
+    hide_position,
     in_tiles,
     is_lane,
-    standing,
 )
 from isamap.match import Mapping as Mapped
 from isamap.match.moves.transfers import BLOCK, JOINABLE, find_joining
 from isamap.plan.problem import Carried, NestOption, TileAxis, TileOperand
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import Statement, distinct_reads, reads, statements, symbols
 from isamap.transform.margins import tells_apart
@@ -66,7 +66,7 @@ def with_crossings(
     share = crossing_share(operand, tile, kernel, profile, line)
     if not share:
         return described
-    direct = bring(search, tile, operand, operand.request({}, expr=standing(operand.elements, is_lane)))
+    direct = bring(search, tile, operand, operand.request({}, expr=hide_position(operand.elements, is_lane)))
     return replace(described, direct_ns=described.direct_ns + share * loading_ns(direct))
 
 
@@ -97,7 +97,7 @@ def crossing_share(
             row, step, extent = axis.tile, size * axis.tile, -(-extent // axis.tile)
         begins = _moved(begins, step, extent, line)
     least = -(-row * size // line)
-    touched = added(part * -(-(begin + row * size) // line) for begin, part in begins.items())
+    touched = add_up(part * -(-(begin + row * size) // line) for begin, part in begins.items())
     return touched / least - 1 if row > 1 else 0.0
 
 
@@ -164,7 +164,7 @@ def with_carried(
     loads = [s for s in _issues(store) if _reads_before(s, store.target, axis.name)]
     if not loads:
         return option
-    saved_ns = added({id(s): s.cost_ns for s in loads}.values())
+    saved_ns = add_up({id(s): s.cost_ns for s in loads}.values())
     chain_ns = _chain_ns(store, store, axis.name, search.machine) or 0.0
     pitches = tuple(_pitches(tile.statement, axis.name, kernel, profile))
     operands = tuple(

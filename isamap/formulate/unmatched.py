@@ -18,6 +18,7 @@ from isamap.match import (
     Movement,
     MoveSearch,
     OperandTile,
+    explain_uncleared,
     find_operand_load,
     lacking_abilities,
     move_search_of,
@@ -27,7 +28,6 @@ from isamap.match import (
     statement_mappings,
     statement_text,
     tile_of,
-    uncleared,
 )
 from isamap.plan.problem import NestProblem
 from isamap.source import Diagnostic, NoMapping
@@ -163,7 +163,7 @@ def _uncleared(statement: Statement, mappings: tuple[Mapping, ...], search: Move
     """Return the error where tiles would have to be filled up with zeros, and no instruction writes them."""
     for mapping in mappings:
         tile = tile_of(statement, mapping, search.machine)
-        lacking = uncleared(tile, search) if tile is not None else None
+        lacking = explain_uncleared(tile, search) if tile is not None else None
         if lacking is not None:
             return NoMapping(replace(lacking.diagnostics[0], span=statement.assign.span))
     return None

@@ -17,7 +17,7 @@ from isamap.graph.making import Making, Text, Value, broadcast_index, broadcast_
 from isamap.graph.model_program import Passed
 from isamap.graph.pending import Pointwise
 from isamap.graph.sizes import as_value, is_open
-from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 from isamap.ir import DTYPES, round_to
 
 
@@ -168,7 +168,7 @@ class Applied:
             raise NotTaken("it has no inputs")
         first = values[0]
         dtype = dtype or first.dtype
-        inside = inside or wide(first.dtype)
+        inside = inside or wide_type(first.dtype)
         return self.formed(
             lambda given: template.format(*(cast(t, inside).text for t in given)),
             values,
@@ -177,11 +177,7 @@ class Applied:
         )
 
     def formed(
-        self,
-        form: Callable[[Sequence[Term]], str],
-        values: Sequence[Value],
-        dtype: str,
-        inside: str,
+        self, form: Callable[[Sequence[Term]], str], values: Sequence[Value], dtype: str, inside: str
     ) -> Value:
         """Return the same by a function of terms, whose text has the type `inside`.
 

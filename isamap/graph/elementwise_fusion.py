@@ -41,7 +41,7 @@ MOST_REPEATED = 120
 """Characters of all copies of an expression that stands in several places of another."""
 
 
-def fused(
+def fuse_steps(
     steps: Sequence[Open], results: set[str], *, freely: bool = False
 ) -> tuple[list[Step], dict[str, str]]:
     """Return the steps with their kernels' texts by name, as few as may be; `results` are read by the caller.
@@ -107,11 +107,7 @@ def writes_of(step: Open) -> Sequence[Passed]:
 
 
 def _with_producers(
-    step: Pointwise,
-    made: Mapping[str, int],
-    found: list[Open | None],
-    readers: Counter[str],
-    freely: bool,
+    step: Pointwise, made: Mapping[str, int], found: list[Open | None], readers: Counter[str], freely: bool
 ) -> Pointwise:
     """With the expressions of inputs in their places, as far as only this one reads them."""
     inputs: list[Passed] = []

@@ -16,7 +16,7 @@ import numpy as np
 from isamap.emit.c import EmittedC
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
 from isamap.emit.c_functions import helper_texts
-from isamap.emit.c_interface import clean
+from isamap.emit.c_interface import clean_comment
 from isamap.emit.c_names import Names, storage_type
 from isamap.emit.c_text import index_text
 from isamap.graph.graph_file import weights_of
@@ -27,7 +27,7 @@ from isamap.graph.sizes import OpenSize, index_of
 from isamap.graph.types import size_bytes
 from isamap.ir import DTYPES, Index
 from isamap.machine import Machine
-from isamap.machine.allowed import told
+from isamap.machine.allowed import compiler_flags
 from isamap.plan.device_plan import Phase
 from isamap.source import Diagnostic, UsageProblem
 from isamap.version import __version__
@@ -162,7 +162,7 @@ class _Writer:
         for size in self.program.sizes:
             member = self.sizes[size.symbol]
             said = f"{size.name}: " if size.name != member else ""
-            more.append(f"  int64_t {member}; /* {clean(said)}{size.low} to {size.high} */")
+            more.append(f"  int64_t {member}; /* {clean_comment(said)}{size.low} to {size.high} */")
         lines += self._struct("inputs", "const ", self.program.inputs, self.inputs, more)
         outside = ", 101 where a size does" if self.sizes else ""
         lines += self._struct("outputs", "", self.program.outputs, self.outputs, [])
@@ -191,7 +191,7 @@ class _Writer:
         for port, member in zip(ports, members, strict=True):
             said = f"{port.name}: " if port.name != member else ""
             shape = ", ".join(map(repr, port.passed.shape))
-            comment = clean(f"{said}{port.passed.dtype}[{shape}]")[:200]
+            comment = clean_comment(f"{said}{port.passed.dtype}[{shape}]")[:200]
             lines.append(f"  {const}{storage_type(DTYPES[port.passed.dtype])} *{member}; /* {comment} */")
         if not ports and not more:
             lines.append("  char unused;")
@@ -398,15 +398,15 @@ class _Writer:
 
 
 def _makefile(
-    name: str,
-    sources: Sequence[str],
-    kernels: Mapping[str, EmittedC],
-    machine: Machine,
-    more: Sequence[str],
+    name: str, sources: Sequence[str], kernels: Mapping[str, EmittedC], machine: Machine, more: Sequence[str]
 ) -> str:
     of_gcc = " ".join(COMPILER_FLAGS["gcc"])
     model = any(kernel.model for kernel in kernels.values())
-    flags = ("-O2", "-std=c11") if model else (*machine.target.flags, *told(machine.target.features, "gcc"))
+    flags = (
+        ("-O2", "-std=c11")
+        if model
+        else (*machine.target.flags, *compiler_flags(machine.target.features, "gcc"))
+    )
     objects = " ".join(source.replace(".c", ".o") for source in sources)
     return "\n".join(
         [

@@ -35,7 +35,7 @@ from isamap.source import (
     open_regular,
     read_json,
     read_limited,
-    shown,
+    show_value,
 )
 from isamap.syntax import parse_kernel
 
@@ -185,33 +185,33 @@ def _step(one: Mapping[str, Any]) -> Step:
 def _name(value: Any) -> str:
     """Return a name that may stand in C, in a Makefile and in a path. Raises: ValueError for any other."""
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,200}", value):
-        raise ValueError(f"the name {shown(value)} is none in C")
+        raise ValueError(f"the name {show_value(value)} is none in C")
     if is_device(value):
-        raise ValueError(f"the name {shown(value)} is that of a device in Windows, not of a file")
+        raise ValueError(f"the name {show_value(value)} is that of a device in Windows, not of a file")
     return value
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{shown(value)} is no text")
+        raise ValueError(f"{show_value(value)} is no text")
     return value
 
 
 def _number(value: Any) -> int:
     if type(value) is not int or not 0 <= value <= MOST_NUMBER:
-        raise ValueError(f"{shown(value)} is no whole number from 0 to {MOST_NUMBER}")
+        raise ValueError(f"{show_value(value)} is no whole number from 0 to {MOST_NUMBER}")
     return value
 
 
 def _items(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError(f"{shown(value)} is no list")
+        raise ValueError(f"{show_value(value)} is no list")
     return cast(list[Any], value)
 
 
 def _table(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{shown(value)} is no object")
+        raise ValueError(f"{show_value(value)} is no object")
     return cast(dict[str, Any], value)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from isamap.graph.elementwise_fusion import Fuse, Open, fused, reads_of, writes_of
+from isamap.graph.elementwise_fusion import Fuse, Open, fuse_steps, reads_of, writes_of
 from isamap.graph.folding import Room
 from isamap.graph.graph import Array, Graph, Model, Node, Signature, names_read
 from isamap.graph.lowering import Lowering, Taken, known_names
@@ -69,7 +69,7 @@ def import_model(
     *,
     sizes: Mapping[str, Given] | None = None,
     constants: Mapping[str, Array] | None = None,
-    fuse: Fuse = fused,
+    fuse: Fuse = fuse_steps,
 ) -> Imported:
     """Return the program of a file, for sizes and constants that are given.
 
@@ -86,7 +86,7 @@ def lower_model(
     name: str,
     given: Mapping[str, Given],
     constants: Mapping[str, Array],
-    fuse: Fuse = fused,
+    fuse: Fuse = fuse_steps,
 ) -> Imported:
     """Return the program of a model that was read; what is refused is among its findings."""
     signatures = {port.name: port for port in model.graph.inputs}

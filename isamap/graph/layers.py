@@ -28,7 +28,7 @@ from isamap.graph.importing import Trace
 from isamap.graph.making import Value
 from isamap.graph.model_library import CompiledModel, Library
 from isamap.graph.model_program import Call, Passed, Program, reads_of, writes_of
-from isamap.graph.types import size_bytes, stored
+from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, bind
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Source, UsageProblem
@@ -77,11 +77,11 @@ def draw_inputs(model: CompiledModel, seed: int) -> dict[str, Array]:
     for name, (dtype, shape) in model.inputs.items():
         kind = DTYPES[dtype]
         if kind.is_float:
-            found[name] = stored(rng.standard_normal(shape), dtype)
+            found[name] = make_dense(rng.standard_normal(shape), dtype)
         else:
             is_byte = kind.is_integer and kind.bits == 8
             low, high = (kind.low, kind.high) if is_byte else (0, 1)
-            found[name] = stored(rng.integers(low, high, shape, endpoint=True), dtype)
+            found[name] = make_dense(rng.integers(low, high, shape, endpoint=True), dtype)
     return found
 
 
@@ -115,7 +115,7 @@ def compare_layers(
         written.append({passed.tensor: read(passed) for passed in writes_of(program.steps[number])})
 
     model.watch(inputs, copied)
-    tensors = {p.passed.tensor: stored(inputs[p.name], p.passed.dtype) for p in program.inputs}
+    tensors = {p.passed.tensor: make_dense(inputs[p.name], p.passed.dtype) for p in program.inputs}
     own = {tensor: array for made in written for tensor, array in made.items()}
     wanted = reference.evaluate(inputs, trace, own) if reference else {}
     tensors |= program.constants

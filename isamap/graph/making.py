@@ -15,11 +15,11 @@ from math import prod
 from isamap.graph.graph import Array
 from isamap.graph.model_program import Move, Passed
 from isamap.graph.moves import is_sound
-from isamap.graph.patterns import reshaped
+from isamap.graph.patterns import reshape_strides
 from isamap.graph.pending import Border, Pointwise, Written, dense, laid_out
 from isamap.graph.sizes import Size
 from isamap.graph.terms import NotTaken, Term
-from isamap.graph.types import stored, type_of
+from isamap.graph.types import make_dense, type_of
 
 Shape = tuple[int, ...]
 MOST_ELEMENTS = 1 << 31
@@ -101,7 +101,7 @@ class Value:
         found = tuple(whole(size) for size in shape)
         assert prod(found) == self.count, f"{self.shape} is not reshaped to {found}"
         if self.strides is not None:
-            strides = reshaped(self.shape, self.strides, found)
+            strides = reshape_strides(self.shape, self.strides, found)
             if strides is None:
                 raise OutOfOrder
             return replace(self, shape=found, strides=strides)
@@ -200,7 +200,7 @@ class Making:
         if flat.tensor:
             return Passed(flat.tensor, flat.dtype, flat.shape)
         assert flat.known is not None, "a value is in memory, or known"
-        array = stored(flat.known, flat.dtype)
+        array = make_dense(flat.known, flat.dtype)
         name = f"c{hashlib.sha256(array.tobytes() + array.dtype.str.encode()).hexdigest()[:12]}"
         self.constants.setdefault(name, array.reshape(-1))
         return Passed(name, flat.dtype, flat.shape)

@@ -24,7 +24,7 @@ from isamap.driver.sizes import complete_sizes, has_versions, whole_sizes
 from isamap.emit.c import EmittedC
 from isamap.formulate.packable import require_packable
 from isamap.graph.device_assignment import Dealt, deal, places_of
-from isamap.graph.elementwise_fusion import Fuse, finished, fused
+from isamap.graph.elementwise_fusion import Fuse, finished, fuse_steps
 from isamap.graph.emitting import Emitted, emit
 from isamap.graph.graph import Array
 from isamap.graph.group_prices import Prices, compiled
@@ -34,7 +34,7 @@ from isamap.graph.partition import METHODS, Method, Partition
 from isamap.graph.pitches import find_pitches, room_bytes
 from isamap.graph.planning import LINE_BYTES, plan
 from isamap.graph.sizes import Given, index_of, is_open, needs_numbers, value_of
-from isamap.graph.types import size_bytes, stored
+from isamap.graph.types import make_dense, size_bytes
 from isamap.ir import DTYPES, Index, bind
 from isamap.machine import Machine, at_one_length, load_machine, missing_features
 from isamap.machine.allowed import permission_numbers
@@ -175,7 +175,7 @@ def fuse_of(
 ) -> Fuse:
     """Return how operations become kernels: each by itself, by the greedy rule, or as CP-SAT decides."""
     if method != "cpsat":
-        return fused if method == "greedy" else finished
+        return fuse_steps if method == "greedy" else finished
     return partition_of(method, how, workspace_bytes, watch)
 
 
@@ -375,7 +375,7 @@ class CompiledModel:
         if array.ndim != len(shape) or not is_of_type or not self._fits(array.shape, shape, sizes):
             said = f"`{name}` is an array {dtype}{list(shape)}, and {array.dtype}{list(array.shape)} is given"
             raise _wrong(said)
-        return stored(array, dtype)
+        return make_dense(array, dtype)
 
     def _fits(self, own: Sequence[int], shape: Sequence[int], sizes: dict[str, int]) -> bool:
         """Return whether an array has such sizes, of which those are known that other inputs show."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from isamap.graph.elementwise_fusion import Open, finished, fused, reads_of, writes_of
+from isamap.graph.elementwise_fusion import Open, finished, fuse_steps, reads_of, writes_of
 from isamap.graph.group_prices import Prices, lines, near_of, no_kernel
 from isamap.graph.kernel_groups import Writer, nodes_of
 from isamap.graph.model_program import Step
@@ -21,12 +21,12 @@ from isamap.graph.model_program import writes_of as written_by
 from isamap.graph.planning import LINE_BYTES
 from isamap.graph.sizes import needs_numbers, opened_by
 from isamap.graph.types import size_bytes
-from isamap.plan.graph_check import check_graph_plan, lives
+from isamap.plan.graph_check import check_graph_plan, live_ranges
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
 from isamap.plan.placement import Buffer
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, shown
-from isamap.scheduler.graphs.improving import better_start, planned
+from isamap.scheduler.graphs.improving import better_start, make_plan
 from isamap.scheduler.graphs.pieces import improved_in_pieces
 from isamap.scheduler.memory.allocation import pack
 from isamap.source import Diagnostic, UsageProblem
@@ -70,8 +70,8 @@ class Partition:
         problem, cones, written = formulate(steps, results, self.prices)
         number = {cone: n for n, cone in enumerate(cones)}
         edges = Edges.of(problem.nodes, problem.results)
-        none = planned(problem, [number[Cone(n)] for n in range(len(steps))])
-        greedy = planned(problem, [number[cone] for cone in _greedy_cones(edges, steps, results)])
+        none = make_plan(problem, [number[Cone(n)] for n in range(len(steps))])
+        greedy = make_plan(problem, [number[cone] for cone in _greedy_cones(edges, steps, results)])
         plan = {"none": none, "greedy": greedy, "cpsat": greedy}[self.method]
         room = self.workspace_bytes or greedy.peak_bytes
         if self.method == "cpsat":
@@ -132,7 +132,7 @@ def formulate(
 
 def _greedy_cones(edges: Edges, steps: Sequence[Open], results: set[str]) -> list[Cone]:
     """Return the groups of `fused`: what it leaves in memory is what roots write."""
-    calls, _ = fused(steps, results)
+    calls, _ = fuse_steps(steps, results)
     kept = {p.tensor for step in calls for p in written_by(step)}
     visible = frozenset(n for n, node in enumerate(edges.nodes) if kept & set(node.writes))
     return [shown(edges, n, visible) for n in sorted(visible)]
@@ -142,7 +142,7 @@ def packed(problem: GraphProblem, plan: GraphPlan) -> tuple[dict[str, int], int]
     """Return where a plan's tensors lie, and how large the workspace is, with that of kernels. Units: bytes."""
     buffers = [
         Buffer(t, b, e, problem.room_bytes(t), LINE_BYTES)
-        for t, (b, e) in lives(problem, plan.order).items()
+        for t, (b, e) in live_ranges(problem, plan.order).items()
         if problem.room_bytes(t)
     ]
     for place, number in enumerate(plan.order):

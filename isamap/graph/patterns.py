@@ -20,7 +20,7 @@ def broadcast(sizes: Sizes, strides: Strides, target: Sizes) -> Strides:
     return (0,) * missing + tuple(stride if size == full else 0 for size, stride, full in there)
 
 
-def reshaped(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | None:
+def reshape_strides(sizes: Sizes, strides: Strides, target: Sizes) -> Strides | None:
     """Return the strides under another shape of as many elements; None where no walk of that shape reaches them."""
     if prod(sizes) != prod(target):
         return None

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 
 from isamap.graph.model_program import Call, Passed
-from isamap.graph.patterns import Strides, broadcast, merged, reshaped
+from isamap.graph.patterns import Strides, broadcast, merged, reshape_strides
 from isamap.graph.sizes import OpenSize
 
 PLACE = re.compile("«([0-9]+)»")
@@ -86,7 +86,7 @@ def written(step: Pointwise) -> Written:
     reads: dict[str, Passed] = {}
     elements: list[str] = []
     for number, passed in enumerate(step.inputs):
-        name, walk = f"a{number}", reshaped(shape, walks[number], sizes)
+        name, walk = f"a{number}", reshape_strides(shape, walks[number], sizes)
         assert walk is not None, "all walks are possible by these axes"
         kept = [n for n, stride in enumerate(walk) if stride]
         known = replace(passed, shape=tuple(sizes[n] for n in kept) or (1,))
@@ -108,7 +108,7 @@ def over(step: Pointwise, sizes: tuple[int, ...]) -> Pointwise | None:
     if shape == sizes:
         return step
     for passed in step.inputs:
-        walk = reshaped(shape, broadcast(passed.shape, walk_of(passed), shape), sizes)
+        walk = reshape_strides(shape, broadcast(passed.shape, walk_of(passed), shape), sizes)
         if walk is None:
             return None
         kept = tuple(size if stride else 1 for size, stride in zip(sizes, walk, strict=True))

@@ -8,7 +8,7 @@ from isamap.graph.partition import Partition, packed
 from isamap.graph.types import size_bytes
 from isamap.plan.graphs import GraphNode, GraphProblem, Group
 from isamap.report.graph_picture import GraphView
-from isamap.scheduler.graphs.improving import planned
+from isamap.scheduler.graphs.improving import make_plan
 
 
 def parted_view(name: str, part: Partition) -> GraphView:
@@ -34,7 +34,7 @@ def program_view(program: Program, prices: Prices) -> GraphView:
     )  # fmt: skip
     sizes = {p.tensor: lines(size_bytes(p.dtype, p.shape)) for step in program.steps for p in writes_of(step)}
     problem = GraphProblem(nodes, sizes, groups, results, near_of(prices.machine))
-    plan = planned(problem, range(len(groups)))
+    plan = make_plan(problem, range(len(groups)))
     offsets, size = packed(problem, plan)
     return GraphView(program.name, problem, plan, offsets, size)
 

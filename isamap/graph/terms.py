@@ -30,7 +30,7 @@ def number(value: float | bool) -> Term:
     return Term("", "i64" if isinstance(value, int) else "f64", value)
 
 
-def wide(dtype: str) -> str:
+def wide_type(dtype: str) -> str:
     """Return the type in which a value is computed: floats narrower than f32 in f32, all else in its own."""
     known = DTYPES[dtype]
     return "f32" if known.is_float and known.bits < 32 else dtype

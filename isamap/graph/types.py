@@ -95,7 +95,7 @@ def _fits(array: Array, made: Array, expected: DType) -> NDArray[np.bool_]:
     return (wide == np.floor(wide)) & (wide >= low) & (wide < float(high + 1))
 
 
-def stored(array: Array, dtype: str) -> Array:
+def make_dense(array: Array, dtype: str) -> Array:
     """Return the array as kernels take it: row-major, numbers of fewer than 8 bits in a byte each."""
     return np.ascontiguousarray(array, dtype=DTYPES[dtype].numpy()).reshape(array.shape)
 

@@ -21,7 +21,7 @@ from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower.place import Place
 from isamap.lower.program import Begin, Block, Condition, Fill, For, If, Names, Node, Share
-from isamap.lower.walk import substituted
+from isamap.lower.walk import rename_in
 from isamap.lower.work_slices import counted, positions, share_of_pieces
 from isamap.source.records import dataclass, replace
 
@@ -161,7 +161,7 @@ def share_of(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]:
     if count.value == 0:
         return ()
     bindings = positions(counters, piece)
-    share: Node = For(variable, count, substituted(body, bindings))
+    share: Node = For(variable, count, rename_in(body, bindings))
     return (Block(dealt.note, (If(conditions, (share,)) if conditions else share,)),)
 
 
@@ -183,21 +183,19 @@ def _share_of_rows(dealt: Dealt, place: Place, names: Names) -> tuple[Node, ...]
     if nth:
         row = row + Index.of(nth)
         row = row if rows.last is None else index_min(row, rows.last)
-    here = substituted(rows.body, {rows.row: row})
+    here = rename_in(rows.body, {rows.row: row})
     if nth:
         here = (For(nth, Index.of(rows.each), here),)
     iterations, left = divmod(rows.lines, around)
     found: tuple[Node, ...] = ()
     if iterations == 1:
-        found = substituted(here, {rows.line: now})
+        found = rename_in(here, {rows.line: now})
     elif iterations:
         nth = names.fresh("share")
-        found = (
-            For(nth, Index.of(iterations), substituted(here, {rows.line: now + Index.of(nth) * around})),
-        )
+        found = (For(nth, Index.of(iterations), rename_in(here, {rows.line: now + Index.of(nth) * around})),)
     if left:
         parts = around // left
-        last = substituted(here, {rows.line: now.mod(left) + iterations * around})
+        last = rename_in(here, {rows.line: now.mod(left) + iterations * around})
         mine: tuple[Condition, ...] = ((now, "<", Index.of(left * parts)),)
         if parts > 1:
             mine = (*mine, (place.trips[number].mod(parts), "==", now.floordiv(left)))

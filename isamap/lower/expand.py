@@ -12,12 +12,12 @@ from typing import Literal, assert_never
 
 from isamap.ir import Assign, Call, Const, Expr, Index, IndexValue, Kernel, Read, index_min, substitute_expr
 from isamap.ir.index import ONE, ZERO
-from isamap.lower.finish import Finish, before_tiles, copied_back, copied_in, finish_of
+from isamap.lower.finish import Finish, before_tiles, copied_in, copy_back, finish_of
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
 from isamap.lower.overlap import epilogue, for_other_iterations, of_iteration, prologue, shares, with_hints
 from isamap.lower.packed_operands import pack_apart
 from isamap.lower.parallel_parts import dealt, parallel_nest, part_count
-from isamap.lower.place import Piece, Place, count_tiles_here, divides, left_inside, start_of
+from isamap.lower.place import Piece, Place, count_tiles_here, elements_left, is_multiple, start_of
 from isamap.lower.program import Block, Condition, For, If, Names
 from isamap.lower.register_block import issue_tiles, register_block
 from isamap.lower.staging import copy_tiles, stage_at
@@ -311,7 +311,7 @@ def _iterations(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Node
     variable = nest.names.fresh(axis)
     position = base + Index.of(variable) * size
     if not step.rest:
-        here = left_inside(nest.tile, nest.loops, number, place, position)
+        here = elements_left(nest.tile, nest.loops, number, place, position)
         return _repeat(nest, step, variable, left.ceildiv(size), position, here, scope, inside)
     whole, rest = left.floordiv(size), _rest(nest, step, place)
     nodes: Nodes = ()
@@ -363,7 +363,7 @@ def _iteration(nest: Nest, step: LoopNode, scope: Scope, inside: Build) -> Nodes
 def _rest(nest: Nest, step: LoopNode, place: Place) -> Index | None:
     """Elements after the last whole step of a loop; None when there are never any."""
     axis, size, left = step.loop.axis, step.loop.step, place.left[step.loop.axis]
-    if divides(left, size):
+    if is_multiple(left, size):
         return None
     around = nest.loops[nest.schedule.parallel : step.number]
     whole = place.spans.get(axis, nest.tile.axis(axis).extent)
@@ -422,6 +422,6 @@ def _copies(nest: Nest, step: Copies, scope: Scope, inside: Build) -> Nodes:
     within, at_once = for_other_iterations(nest, step, scope.with_staged(staged, name))
     nodes = (*nodes, *at_once, *inside(within))
     if is_result and shared is None:
-        back = copied_back(nest.finish, staged, tile, nest.loops, place, *known)
+        back = copy_back(nest.finish, staged, tile, nest.loops, place, *known)
         nodes = (*nodes, Block(f"write {name} back", dealt(back, parts, nest.names), is_copy=True))
     return nodes

@@ -22,17 +22,17 @@ from isamap.match import (
     OperandTile,
     Tile,
     Written,
-    begun_by,
-    held_beginning,
+    find_zeroing,
+    get_own_sum,
     held_way_out,
-    own_sum,
+    initial_load,
     start_of_sum,
-    written_by,
+    written_value,
 )
 from isamap.plan.loops import LoopStep
 from isamap.plan.schedule import NestSchedule
 from isamap.source.records import dataclass, replace
-from isamap.transform.companions import outcome
+from isamap.transform.companions import fused_result
 
 Write = Callable[[tuple[Written, ...]], tuple[Node, ...]]
 
@@ -57,20 +57,20 @@ class Finish:
 
 def finish_of(kernel: Kernel, tile: Tile, nest: NestSchedule, search: MoveSearch) -> Finish:
     """Return the finish of a nest that sums."""
-    own = (own_sum(tile),)
+    own = (get_own_sum(tile),)
     if not nest.fused:
         return Finish(own, own)
-    found, acc = outcome(kernel, nest.statement, nest.fused), tile.accumulator
-    whole = written_by(tile, found)
+    found, acc = fused_result(kernel, nest.statement, nest.fused), tile.accumulator
+    whole = written_value(tile, found)
     assert whole is not None, "planning has checked that every value has a place in the tile"
     assert acc is not None, "what sums has an accumulator"
     first = start_of_sum(tile, found)
-    beginning = begun_by(first[0], tile, search) if first is not None else ""
+    beginning = find_zeroing(first[0], tile, search) if first is not None else ""
     home = next((stage.memory for stage in nest.stages if stage.operand == acc.name), "")
     if not home or search.is_addressable(acc.memory):
         return Finish(own, whole, first, beginning)
     is_cut = any(tile.axis(loop.axis).is_reduction for loop in nest.loops[: nest.hold])
-    begins_held = first is not None and not is_cut and held_beginning(first[0], search) is not None
+    begins_held = first is not None and not is_cut and initial_load(first[0], search) is not None
     ways = [held_way_out(acc, w, tile, home, search) for w in whole]
     return Finish(own, whole, first, beginning, begins_held, None not in ways)
 
@@ -126,7 +126,7 @@ def copied_in(
     )
 
 
-def copied_back(
+def copy_back(
     finish: Finish,
     staged: Staged,
     tile: Tile,

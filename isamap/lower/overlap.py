@@ -25,9 +25,9 @@ from typing import Literal
 from isamap.ir import Expr, Index, Read, index_min
 from isamap.ir.index import ONE, ZERO
 from isamap.lower.deal import Dealt, begun, has_rows, is_even, share_of
-from isamap.lower.finish import copied_back
+from isamap.lower.finish import copy_back
 from isamap.lower.nest_scope import Nest, Nodes, Scope
-from isamap.lower.place import Place, divides, left_inside
+from isamap.lower.place import Place, elements_left, is_multiple
 from isamap.lower.program import Block, Condition, For, Hint, If, MemoryRef, Names, Node
 from isamap.lower.staging import Staged, copy_tiles, stage_at
 from isamap.lower.steps import Copies, LoopNode
@@ -221,7 +221,7 @@ def _late(nest: Nest, step: Copies, scope: Scope) -> Make:
 def _written(nest: Nest, step: Copies, scope: Scope, place: Place, iteration: Index) -> Nodes:
     """Return the write-back of an iteration's results, from its copy of the buffer."""
     known = nest.tile, nest.loops, place, nest.search, nest.names
-    return copied_back(nest.finish, _slot(nest, step, scope, iteration), *known)
+    return copy_back(nest.finish, _slot(nest, step, scope, iteration), *known)
 
 
 def _slot(nest: Nest, step: Copies, scope: Scope, iteration: Index) -> Staged:
@@ -255,8 +255,8 @@ def _at_iteration(nest: Nest, scope: Scope, number: int, iteration: Index) -> Pl
     position = outside.position[loop.axis] + iteration * loop.step
     whole = outside.left[loop.axis]
     if whole.value is None:
-        left = left_inside(nest.tile, nest.loops, number, outside, position)
-    elif divides(whole, loop.step):
+        left = elements_left(nest.tile, nest.loops, number, outside, position)
+    elif is_multiple(whole, loop.step):
         left = Index.of(loop.step)
     else:
         left = index_min(loop.step, whole - iteration * loop.step)

@@ -19,12 +19,12 @@ from isamap.ir import Index, index_min, product
 from isamap.ir.index import ZERO
 from isamap.lower import steps
 from isamap.lower.copies import copy_loops
-from isamap.lower.finish import Finish, copied_back, copied_in
+from isamap.lower.finish import Finish, copied_in, copy_back
 from isamap.lower.nest_scope import Build, Nest, Nodes, Scope
-from isamap.lower.place import Place, divides
+from isamap.lower.place import Place, is_multiple
 from isamap.lower.program import Block, Condition, Fill, For, If, Names, Parallel
 from isamap.lower.staging import Staged, stage_at
-from isamap.lower.walk import shifted, substituted
+from isamap.lower.walk import rename_in, shifted
 from isamap.machine import Machine, line_bytes
 from isamap.match import MoveSearch, Tile
 from isamap.match.moves.transfers import BLOCK, COUNTER, joining
@@ -110,7 +110,7 @@ def in_parts(
     if trips.value == 1:
         return enter(index_min(step, extent), ZERO)
     counter = Index.of(parts.variables[number])
-    if divides(extent, step):
+    if is_multiple(extent, step):
         return enter(Index.of(step), counter)
     full: Condition = (counter * step + step, "<=", extent)
     last: Condition = (extent, "<", counter * step + step)
@@ -163,7 +163,7 @@ def _dealt(loop: For, count: Index, names: Names) -> Parallel:
     share = loop.trips.ceildiv(count)
     chunk, iteration = names.fresh("part"), names.fresh(loop.variable)
     first = Index.of(chunk) * share
-    body = substituted(loop.body, {loop.variable: first + Index.of(iteration)})
+    body = rename_in(loop.body, {loop.variable: first + Index.of(iteration)})
     iterations = index_min(share, loop.trips - first)
     return Parallel(((chunk, loop.trips.ceildiv(share)),), (For(iteration, iterations, body),))
 
@@ -219,7 +219,7 @@ class SplitSum:
 
         def back(here: Place) -> Nodes:
             known = self.search, self.names
-            return copied_back(self.finish, self.staged, self.tile, self.loops, here, *known)
+            return copy_back(self.finish, self.staged, self.tile, self.loops, here, *known)
 
         nodes = in_parts(self.tile, self.parts, place, back, sums=False)
         nodes = shifted(nodes, {self.staged.buffer: self._first_copy()})

@@ -52,7 +52,9 @@ def start_of(tile: Tile) -> Place:
     return Place({a.name: Index.of(0) for a in tile.axes}, {a.name: a.extent for a in tile.axes})
 
 
-def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index) -> Index:
+def elements_left(
+    tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Place, position: Index
+) -> Index:
     """Elements left for one trip of loop `number` that stands at `position` of its axis.
 
     Where all loops around it on its axis go in multiples of its step, only the axis's end can cut it short.
@@ -61,12 +63,12 @@ def left_inside(tile: Tile, loops: tuple[LoopStep, ...], number: int, place: Pla
     step, extent = loop.step, tile.axis(loop.axis).extent
     nested = all(s.step % step == 0 for s in loops[:number] if s.axis == loop.axis)
     left = place.left[loop.axis] - (position - place.position[loop.axis])
-    if divides(left, step) or (nested and divides(extent, step)):
+    if is_multiple(left, step) or (nested and is_multiple(extent, step)):
         return Index.of(step)
     return index_min(step, extent - position if nested else left)
 
 
-def divides(count: Index, step: int) -> bool:
+def is_multiple(count: Index, step: int) -> bool:
     """Return whether it is certain that `count` is a multiple of `step`."""
     return step == 1 or all(c % step == 0 for _, c in count.terms)
 

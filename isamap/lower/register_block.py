@@ -45,7 +45,7 @@ from isamap.match import (
     Tile,
     Written,
     bring,
-    held_beginning,
+    initial_load,
     pattern_of,
 )
 from isamap.source.records import dataclass, replace
@@ -221,7 +221,7 @@ def _bring(
 ) -> tuple[Value, str | None]:
     """Return an accumulator with its first contents, and the buffer of its own that it goes through, if any."""
     if nest.finish.begins_held:
-        first = held_beginning(acc, nest.search)
+        first = initial_load(acc, nest.search)
         assert first is not None, "it was found before"
         value = emitter.value(first, {})
         emitter.known.clear()

@@ -14,19 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from isamap.ir import Index
-from isamap.lower.program import (
-    Block,
-    Configure,
-    Declare,
-    For,
-    If,
-    Issue,
-    Node,
-    Parallel,
-    RegisterRef,
-    Value,
-)
-from isamap.lower.walk import children, has_parallel, issued, walk, with_children
+from isamap.lower.program import Block, Configure, Declare, For, If, Issue, Node, Parallel, RegisterRef, Value
+from isamap.lower.walk import children, has_parallel, issued_names, walk, with_children
 from isamap.machine import Machine
 from isamap.source import Diagnostic, Infeasible
 from isamap.source.records import dataclass, field, replace
@@ -226,11 +215,11 @@ def _around(
         if node is not None and not has_parallel((node,)):
             run.append(node)
             continue
-        found += (*before, *run, *after) if users & set(issued(tuple(run))) else run
+        found += (*before, *run, *after) if users & set(issued_names(tuple(run))) else run
         run = []
         match node:
             case Parallel(_, body):
-                needed = users & set(issued(body))
+                needed = users & set(issued_names(body))
                 found.append(replace(node, body=(*before, *body, *after)) if needed else node)
             case For(_, _, body) | If(_, body) | Block(_, body):
                 found.append(replace(node, body=_around(body, before, after, users)))

@@ -17,7 +17,7 @@ from math import ceil
 
 from isamap.ir import Index
 from isamap.lower.program import Block, Declare, For, If, Issue, MemoryRef, Node, RegisterRef, Value
-from isamap.lower.walk import rewrite, substituted, walk
+from isamap.lower.walk import rename_in, rewrite, walk
 from isamap.machine import Machine, MachineInstruction, cost_params, cost_value
 from isamap.match import registers_of
 from isamap.plan.steady import MAX_TICKS, Dependence, LocalValue, Operation, Pipeline, Steady, check_pipeline
@@ -234,7 +234,7 @@ def _iterations(loop: For, pipeline: Pipeline, steady: Steady) -> tuple[Node, ..
     order = [(issues[i], pipeline.starts[i] // pipeline.interval) for i in _order(pipeline, steady)]
 
     def perform(issue: Issue, iteration: Index) -> Node:
-        return substituted((issue,), {loop.variable: iteration})[0]
+        return rename_in((issue,), {loop.variable: iteration})[0]
 
     prologue = [perform(op, Index.of(v - s)) for v in range(later) for op, s in order if s <= v]
     round_ = Index.of(loop.variable) + later

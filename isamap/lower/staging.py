@@ -22,11 +22,11 @@ from isamap.ir.domains import largest_value
 from isamap.ir.index import ONE, ZERO
 from isamap.ir.walk import reads
 from isamap.lower.cell_fills import cleared_tile
-from isamap.lower.place import Place, divides, left_inside
+from isamap.lower.place import Place, elements_left, is_multiple
 from isamap.lower.program import Block, Buffer, Fill, For, If, Issue, Names, Node
 from isamap.lower.tile_copies import copy_tile
 from isamap.lower.transposed_tiles import joined_loops, transposed_by, transposed_tiles
-from isamap.lower.walk import has_loop, substituted
+from isamap.lower.walk import has_loop, rename_in
 from isamap.machine import line_bytes
 from isamap.match import (
     OFFSET,
@@ -117,7 +117,7 @@ def by_lines(loop: Along, body: Nodes, inner: set[str], line_bytes: int, names: 
     first, iteration = Index.of(loop.variable) * each, names.fresh(loop.axis)
     exact = loop.trips.value is not None and loop.trips.value % each == 0
     left = Index.of(each) if exact else index_min(each, loop.trips - first)
-    inside = substituted(body, {loop.variable: first + Index.of(iteration)})
+    inside = rename_in(body, {loop.variable: first + Index.of(iteration)})
     within = sunk(replace(loop, variable=iteration, trips=left), inside, inner, names)
     lines = replace(
         loop,
@@ -144,7 +144,7 @@ def _few_rows(loop: Along, body: Nodes, inner: Collection[str], names: Names) ->
             first, iteration = Index.of(rows) * each, names.fresh(rows.rstrip("0123456789"))
             exact = trips.value is not None and trips.value % each == 0
             left = Index.of(each) if exact else index_min(each, trips - first)
-            near = For(iteration, left, substituted(within, {rows: first + Index.of(iteration)}))
+            near = For(iteration, left, rename_in(within, {rows: first + Index.of(iteration)}))
             return (For(rows, trips.ceildiv(each), (_over(loop, (near,)),)),)
         case _:
             return (_over(loop, body),)
@@ -165,7 +165,7 @@ def sunk(loop: Along, nodes: Nodes, inner: set[str], names: Names) -> Nodes:
     def repeated(some: Nodes) -> Node:
         iteration = names.fresh(loop.axis)
         inner.add(iteration)
-        return For(iteration, loop.trips, substituted(some, {loop.variable: Index.of(iteration)}))
+        return For(iteration, loop.trips, rename_in(some, {loop.variable: Index.of(iteration)}))
 
     if not _can_sink(loop.variable, nodes, inner):
         return (repeated(nodes),)
@@ -356,7 +356,7 @@ def _windows_filled(
         known = staged, replace(tile, axes=tuple(longer.values())), loops, search, names
         windows = frozenset(held.window.along for held in staged.windows)
         made = _TileLoops(*known, back=None, along={}, iterations={}, chains={}, windows=windows)
-        if not divides(place.left[rows], axes[rows].tile):
+        if not is_multiple(place.left[rows], axes[rows].tile):
             others = [n for n in numbers if loops[n].axis != rows]
             nodes += replace(made, rows=(rows, place.left[rows])).nest(others, here, {})
         nodes += made.nest(numbers, here, {})
@@ -411,7 +411,7 @@ class _TileLoops:
             nodes, first = nodes + more, first + taken
         # Whole tiles have no conditions about their columns, so that all loops over rows go around them.
         is_row = (self.staged.by_rows and loop.axis in self.along) or loop.axis in self.windows
-        apart = is_row and not divides(left, loop.step)
+        apart = is_row and not is_multiple(left, loop.step)
         trips = (left.floordiv(loop.step) if apart else left.ceildiv(loop.step)) - first
         last = self.last(number, rest, here, transposed) if apart else ()
         if trips.value == 0:
@@ -420,7 +420,7 @@ class _TileLoops:
         counter = first + Index.of(variable)
         position = base + counter * loop.step
         whole = Index.of(loop.step)
-        length = whole if apart else left_inside(self.tile, self.loops, number, here, position)
+        length = whole if apart else elements_left(self.tile, self.loops, number, here, position)
         body = self.nest(rest, here.enter(number, loop.axis, position, length, counter), transposed)
         return (*nodes, *self.over(loop.axis, variable, trips, loop.step, body), *last)
 
@@ -430,7 +430,7 @@ class _TileLoops:
         counter, count = Index.of(f"+{axis}"), here.left[axis].floordiv(step)
         place = here.enter(number, axis, here.position[axis] + counter * step, Index.of(step), counter)
         nodes = self.copied(place, {}, {axis: count})
-        return nodes if divides(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
+        return nodes if is_multiple(here.left[axis], step) else (*nodes, *self.last(number, [], here, {}))
 
     def behind_rows(self, axis: str, left: Index, here: Place) -> tuple[Node, ...]:
         """Return the code that zeroes rows after the last one, which the last tile of a tap reads as well."""

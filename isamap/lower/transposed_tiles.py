@@ -20,7 +20,7 @@ from math import prod
 from isamap.ir import Index, index_min
 from isamap.ir.index import ZERO
 from isamap.lower.program import For, Names, Node
-from isamap.lower.walk import substituted
+from isamap.lower.walk import rename_in
 from isamap.match import (
     OFFSET,
     MoveSearch,
@@ -130,5 +130,5 @@ def transposed_by(
         if nodes:
             variable = names.fresh(axis)
             here = {f"+{axis}": Index.of(variable)}
-            nodes = (For(variable, Index.of(size), substituted(nodes, here)),)
+            nodes = (For(variable, Index.of(size), rename_in(nodes, here)),)
     return nodes

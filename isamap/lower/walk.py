@@ -84,7 +84,7 @@ def issues_in(nodes: Nodes) -> Iterator[Issue | Configure]:
     return (node for node in walk(nodes) if isinstance(node, Issue | Configure))
 
 
-def issued(nodes: Nodes) -> tuple[str, ...]:
+def issued_names(nodes: Nodes) -> tuple[str, ...]:
     """Return the names of all instructions that nodes issue, sorted."""
     return tuple(sorted({issue.instruction for issue in issues_in(nodes)}))
 
@@ -119,7 +119,7 @@ def shifted(nodes: Nodes, moves: Mapping[str, Index]) -> Nodes:
     return _rewritten(nodes, lambda index: index, offset, lambda value: map_reads(value, moved))
 
 
-def substituted(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
+def rename_in(nodes: Nodes, bindings: Mapping[str, Index]) -> Nodes:
     """Return the nodes with variables replaced."""
     return _rewritten(
         nodes,

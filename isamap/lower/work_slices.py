@@ -27,7 +27,7 @@ from isamap.lower.program import (
     Parallel,
     Share,
 )
-from isamap.lower.walk import substituted
+from isamap.lower.walk import rename_in
 
 Counted = tuple[list[tuple[str, Index]], tuple[Node, ...]]
 """Counters of loops with how often each runs, and what is inside."""
@@ -59,7 +59,7 @@ def spelled_out(share: Share) -> tuple[Node, ...]:
     nodes: list[Node] = []
     first = ZERO
     for (counters, body), own in zip(parts, counts, strict=True):
-        inside = substituted(body, positions(counters, piece - first))
+        inside = rename_in(body, positions(counters, piece - first))
         within: tuple[Condition, ...] = ((first, "<=", piece), (piece, "<", first + own))
         nodes += inside if len(parts) == 1 else (If(within, inside),)
         first = first + own

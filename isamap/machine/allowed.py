@@ -204,7 +204,7 @@ def support(target: tuple[str, ...]) -> str:
     return next((runs.support for runs in emulators().values() if runs.target == target), "")
 
 
-def told(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
+def compiler_flags(needed: Iterable[str], toolchain: str) -> tuple[str, ...]:
     """Return the flags by which a compiler is told of features: behind a `start`, they are parts of one flag."""
     needed, flags = tuple(needed), list[str]()
     for words in (family.told.get(toolchain, {}) for family in families()):

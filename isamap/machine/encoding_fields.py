@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from isamap.machine.allowed import issues
 from isamap.machine.fields import read_items, read_mapping, read_names, read_number, read_text
-from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy, words
+from isamap.machine.keys import TEXT, Keys, Leaf, ListOf, NamedBy, one_of
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 from isamap.source.records import dataclass
@@ -25,7 +25,7 @@ PROGRAM = Keys(
     {
         "word_bits": Leaf("whole", LEAST_BITS),
         "begin": WORDS,
-        "issue": words(lambda: tuple(issues())),
+        "issue": one_of(lambda: tuple(issues())),
         "end": END,
         "tokens": ListOf(QUEUE),
         "tables": NamedBy(TABLE),

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from itertools import product
 
 from isamap.machine.fields import read_items, read_mapping, read_name, read_names, read_text
-from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, OneOf, words
+from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, OneOf, one_of
 from isamap.machine.tree import Findings, Mapping, Node, Scalar, Sequence
-from isamap.source import Span, shown
+from isamap.source import Span, show_value
 from isamap.source.records import dataclass
 
 MAX_MEMBERS = 256
@@ -45,7 +45,7 @@ def _type_sets() -> tuple[str, ...]:
     return tuple(TYPE_SETS)
 
 
-TYPE_SET = Keys({"types": words(_type_sets), "except": ListOf(TEXT), "holding": TEXT}, ("types",))
+TYPE_SET = Keys({"types": one_of(_type_sets), "except": ListOf(TEXT), "holding": TEXT}, ("types",))
 ROW = NamedBy(OneOf((TEXT, ListOf(TEXT, 1), TYPE_SET)), pattern=_VARIABLE.pattern)
 ROWS = OneOf((ROW, ListOf(ROW, 1)))
 
@@ -69,7 +69,7 @@ def read_rows(node: Node | None, findings: Findings) -> tuple[Row, ...]:
             )  # fmt: skip
             return ()
     if (count := sum(_size(table) for table in tables)) > MAX_MEMBERS:
-        said = f"this family has {shown(count)} members; the limit is {MAX_MEMBERS}"
+        said = f"this family has {show_value(count)} members; the limit is {MAX_MEMBERS}"
         findings.report("family-too-large", said, node.span)
         return ()
     rows = tuple(row for table in tables for row in _members(table))

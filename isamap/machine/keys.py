@@ -62,6 +62,6 @@ EXPRESSION = Leaf("expression")
 """A number, or an expression of an instruction's parameters."""
 
 
-def words(known: Callable[[], tuple[str, ...]]) -> Leaf:
+def one_of(known: Callable[[], tuple[str, ...]]) -> Leaf:
     """Return a text that is one of a few words."""
     return Leaf("text", words=known)

@@ -28,7 +28,7 @@ from isamap.machine.emit_nodes import (
     EmitValue,
 )
 from isamap.machine.model import Cost, MachineInstruction, Memory
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 
 Instructions = Mapping[str, MachineInstruction]
@@ -154,7 +154,7 @@ def _cost(cost: Cost, row: _Row) -> Cost:
     """Rows begin one after the other, and the last one ends it."""
     *before, last = (cost_value(cost.interval_ns, {row.param: n}) for n in range(row.count))
     latency = cost_value(cost.latency_ns, {row.param: row.count - 1})
-    begun = added(before)
+    begun = add_up(before)
     return Cost(cost.unit, Const(begun + last, F64), Const(begun + latency, F64), cost.also)
 
 

@@ -39,19 +39,11 @@ from isamap.machine.keys import (
     Leaf,
     ListOf,
     NamedBy,
-    words,
+    one_of,
 )
 from isamap.machine.link_fields import LINK, LinkSpec, read_link
 from isamap.machine.target_fields import TARGET, TargetSpec, read_target
-from isamap.machine.timing_fields import (
-    LOOPS,
-    MODEL_KEYS,
-    TLB,
-    Stated,
-    read_loop_times,
-    read_model,
-    read_tlb,
-)
+from isamap.machine.timing_fields import LOOPS, MODEL_KEYS, TLB, Stated, read_loop_times, read_model, read_tlb
 from isamap.machine.timings import LoopTimes, ModelFigures, Tlb
 from isamap.machine.tree import Findings, Mapping, Node, Scalar
 from isamap.source import Span
@@ -180,7 +172,7 @@ INSTRUCTION = Keys(
 )
 MACHINE = Keys(
     {
-        "isamap": words(lambda: (VERSION,)),
+        "isamap": one_of(lambda: (VERSION,)),
         "name": TEXT,
         "summary": TEXT,
         "extends": TEXT,

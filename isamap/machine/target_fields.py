@@ -9,7 +9,7 @@ from typing import Literal
 from isamap.machine import allowed
 from isamap.machine.emulators import read_cpu, read_emulator
 from isamap.machine.fields import read_mapping, read_names, read_text, read_texts
-from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, words
+from isamap.machine.keys import TEXT, Keys, ListOf, NamedBy, one_of
 from isamap.machine.tree import Findings, Node, Scalar
 from isamap.source import Span
 from isamap.source.records import dataclass, field
@@ -64,16 +64,16 @@ class TargetSpec:
     attributes: Attributes = field(default_factory=Attributes)
 
 
-_ATTRIBUTES = Keys({key: ListOf(words(allowed.attributes)) for key in ("entered", "within")})
+_ATTRIBUTES = Keys({key: ListOf(one_of(allowed.attributes)) for key in ("entered", "within")})
 TARGET = Keys(
     {
-        "toolchains": ListOf(words(lambda: allowed.TOOLCHAINS)),
+        "toolchains": ListOf(one_of(lambda: allowed.TOOLCHAINS)),
         "flags": ListOf(TEXT),
-        "headers": ListOf(words(lambda: tuple(allowed.headers()))),
-        "features": ListOf(words(allowed.features)),
-        "permissions": ListOf(words(lambda: tuple(allowed.permission_numbers()))),
-        "run": words(lambda: allowed.RUNS),
-        "emulator": words(lambda: tuple(allowed.emulators())),
+        "headers": ListOf(one_of(lambda: tuple(allowed.headers()))),
+        "features": ListOf(one_of(allowed.features)),
+        "permissions": ListOf(one_of(lambda: tuple(allowed.permission_numbers()))),
+        "run": one_of(lambda: allowed.RUNS),
+        "emulator": one_of(lambda: tuple(allowed.emulators())),
         "cpu": TEXT,
         "lengths": NamedBy(TEXT),
         "parts": NamedBy(TEXT),
@@ -119,9 +119,7 @@ def read_target(node: Node | None, findings: Findings) -> TargetSpec:
         read_emulator(keys.get("emulator"), findings),
         read_cpu(keys.get("cpu"), findings),
         _read_parts(keys.get("parts"), findings),
-        Attributes(
-            *(texts(key, "attribute", allowed.attributes(), marked) for key in ("entered", "within")),
-        ),
+        Attributes(*(texts(key, "attribute", allowed.attributes(), marked) for key in ("entered", "within"))),
     )
 
 

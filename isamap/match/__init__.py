@@ -8,11 +8,11 @@ from isamap.match.moves.chains import Movement, issued_ns, steps_of
 from isamap.match.moves.epilogue_moves import (
     Between,
     WayOut,
-    beside,
     counted,
     find_delivered,
     held_way_out,
     lay_out_between,
+    other_arrays,
     stored_way_out,
     through,
     way_out,
@@ -23,6 +23,7 @@ from isamap.match.moves.scratch_buffers import (
     Clearing,
     Dma,
     clearing_ns,
+    explain_uncleared,
     find_clearing,
     find_dma,
     homes_of,
@@ -30,7 +31,6 @@ from isamap.match.moves.scratch_buffers import (
     no_clearing,
     scratch_move,
     scratchpads,
-    uncleared,
 )
 from isamap.match.moves.together import TilesMove, tiles_move
 from isamap.match.moves.transfers import (
@@ -57,11 +57,11 @@ from isamap.match.operand_loads.load_request import (
     registers_taken,
 )
 from isamap.match.operand_loads.load_search import find_operand_load
-from isamap.match.operand_loads.standing import is_lane, standing
+from isamap.match.operand_loads.standing import hide_position, is_lane
 from isamap.match.operand_loads.store_search import find_operand_store, least_copy_ns
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, pattern_of
-from isamap.match.patterns.reach import dims
+from isamap.match.patterns.reach import coordinate_names
 from isamap.match.patterns.unify import places, read_twice
 from isamap.match.proofs.proof import Proof, prove
 from isamap.match.refusals.refuse import lacking_abilities, refusals
@@ -83,16 +83,16 @@ from isamap.match.tiles.operand_tiles import (
     tensor_strides,
 )
 from isamap.match.tiles.overlapping_windows import Window, windows_of
-from isamap.match.tiles.sum_starts import begun_by, held_beginning
+from isamap.match.tiles.sum_starts import find_zeroing, initial_load
 from isamap.match.tiles.walks import LoopAxis, Loops, choose_params, walk_of
 from isamap.match.tiles.written_values import (
     Written,
+    get_own_sum,
     in_register,
-    own_sum,
     start_of_sum,
     sum_of_lanes,
     tiles_apart,
-    written_by,
+    written_value,
 )
 
 __all__ = [
@@ -133,18 +133,17 @@ __all__ = [
     "accumulator_store",
     "address_steps",
     "apply_mapping",
-    "begun_by",
-    "beside",
     "bring",
     "choices",
     "choose_params",
     "clearing_ns",
+    "coordinate_names",
     "copy_by_axes",
     "copy_by_cells",
     "count_groupings",
     "count_variants",
     "counted",
-    "dims",
+    "explain_uncleared",
     "fills_all",
     "find_block",
     "find_clearing",
@@ -157,15 +156,18 @@ __all__ = [
     "find_packing",
     "find_tiles_block",
     "find_transfer",
+    "find_zeroing",
     "first_violation",
     "fixes",
-    "held_beginning",
+    "get_own_sum",
     "held_way_out",
+    "hide_position",
     "homes_of",
     "improving_rewrites",
     "in_register",
     "in_scratchpad",
     "in_tiles",
+    "initial_load",
     "is_lane",
     "is_read_of",
     "is_simple",
@@ -179,7 +181,7 @@ __all__ = [
     "move_search_of",
     "movements",
     "no_clearing",
-    "own_sum",
+    "other_arrays",
     "packing_ns",
     "pattern_of",
     "places",
@@ -192,7 +194,6 @@ __all__ = [
     "scratch_move",
     "scratchpads",
     "shown_axes",
-    "standing",
     "start_of_sum",
     "statement_mappings",
     "statement_text",
@@ -207,10 +208,9 @@ __all__ = [
     "tiles_apart",
     "tiles_move",
     "transfer_ns",
-    "uncleared",
     "variants",
     "walk_of",
     "way_out",
     "windows_of",
-    "written_by",
+    "written_value",
 ]

@@ -9,7 +9,7 @@ from isamap.plan.graphs import GraphPlan, GraphProblem
 from isamap.source import Diagnostic
 
 
-def lives(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, int]]:
+def live_ranges(problem: GraphProblem, order: Sequence[int]) -> dict[str, tuple[int, int]]:
     """Return when each tensor in memory is written, and until before when it is read, by places in the order."""
     begin: dict[str, int] = {}
     end: dict[str, int] = {}
@@ -38,7 +38,7 @@ def loads(sizes: Iterable[tuple[int, int, int]], places: int, also: Sequence[int
 def peak_bytes(problem: GraphProblem, order: Sequence[int]) -> int:
     """Return the most that lives at one time in the workspace."""
     own = [problem.groups[g].workspace_bytes for g in order]
-    spans = ((b, e, problem.room_bytes(t)) for t, (b, e) in lives(problem, order).items())
+    spans = ((b, e, problem.room_bytes(t)) for t, (b, e) in live_ranges(problem, order).items())
     return max(loads(spans, len(order), own), default=0)
 
 
@@ -86,7 +86,7 @@ def check_graph_plan(
         found.append(_wrong(f"{peak} bytes live at one time, not {plan.peak_bytes}"))
     if limit_bytes is not None and peak > limit_bytes:
         found.append(_wrong(f"{peak} bytes live at one time, more than {limit_bytes}"))
-    spans = lives(problem, plan.order)
+    spans = live_ranges(problem, plan.order)
     room = problem.near.capacity_bytes
     passing = [min(problem.groups[g].passing_bytes, room) for g in plan.order]
     kept = ((*spans[t], problem.sizes[t]) for t in plan.near if t in spans)

@@ -111,7 +111,7 @@ def load_searcher(name: str) -> object:
     return _load("searcher", name)
 
 
-def origin(plugin: object) -> str | None:
+def plugin_package(plugin: object) -> str | None:
     """Return the package that a plug-in came from; None for what is built in."""
     module = type(plugin).__module__
     if module.startswith("isamap."):

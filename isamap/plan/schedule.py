@@ -156,7 +156,7 @@ def engines_words(schedule: Schedule) -> str:
     return ", ".join(f"{what} by {engine}" for what, engine in said if engine)
 
 
-def unclaimed(schedule: Schedule) -> Schedule:
+def forget_cost(schedule: Schedule) -> Schedule:
     """Return the schedule as one that a person wrote: nothing is known about its cost."""
     return replace(
         schedule,

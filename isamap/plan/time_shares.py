@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass
 
 
@@ -49,4 +49,4 @@ class NestTime:
         """What the parts leave unexplained."""
         names = {share.name for share in self.shares if share.overlaps}
         sums = self.sums()
-        return self.total_ns - self.slowest_ns - added(ns for name, ns in sums.items() if name not in names)
+        return self.total_ns - self.slowest_ns - add_up(ns for name, ns in sums.items() if name not in names)

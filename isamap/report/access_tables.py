@@ -11,8 +11,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from isamap.plan.access_counts import Accesses, Convention, StatementAccesses
-from isamap.report.columns import table
-from isamap.source import added
+from isamap.report.columns import align
+from isamap.source import add_up
 
 if TYPE_CHECKING:
     from isamap.report.closed_forms import ClosedForm, ClosedForms  # SymPy takes half a second to import
@@ -32,7 +32,7 @@ def accesses_json(
             "latch": convention.latch,
             "shared_port": convention.shared_port,
         },
-        "latency_ns": added(s.latency_ns for s in found),
+        "latency_ns": add_up(s.latency_ns for s in found),
         "statements": [_statement_json(s, form) for s, form in zip_longest(found, forms)],
     }
 
@@ -43,11 +43,11 @@ def accesses_text(
     """Return the counts for people, and the formulas, if given."""
     rows = [COLUMNS, *(_row(s.statement, a) for s in found for a in s.accesses)]
     issues = " + ".join(str(s.issues) for s in found)
-    latency = added(s.latency_ns for s in found)
+    latency = add_up(s.latency_ns for s in found)
     return "\n".join(
         (
             f"accesses in elements, convention `{convention.name}`; {issues} issues, {latency:g} ns",
-            table(rows),
+            align(rows),
             *_formula_lines([form for form in forms if form is not None]),
         )
     )
@@ -59,7 +59,7 @@ def _formula_lines(forms: Sequence[ClosedForms]) -> Iterator[str]:
     from isamap.report.closed_forms import formula
 
     yield "\nthe same loops at other sizes"
-    yield table([COLUMNS, *(_row(form.statement, count, formula) for form in forms for count in form.counts)])
+    yield align([COLUMNS, *(_row(form.statement, count, formula) for form in forms for count in form.counts)])
     for form in forms:
         for name, extent in form.extents.items():
             yield f"statement {form.statement}: {name} = {formula(extent)}"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 Row = Sequence[str]
 
 
-def table(rows: Sequence[Row], right: Collection[int] = ()) -> str:
+def align(rows: Sequence[Row], right: Collection[int] = ()) -> str:
     """Rows as columns of equal width, the last one ragged; columns in `right` end flush."""
     if not rows:
         return ""
@@ -29,12 +29,12 @@ def _line(row: Row, widths: Sequence[int], right: Collection[int]) -> str:
     return "  ".join(cells).rstrip()
 
 
-def indented(text: str, by: str = "  ") -> str:
+def indent(text: str, by: str = "  ") -> str:
     """Return the text with `by` before each line that is not empty."""
     return "\n".join(f"{by}{line}" if line else "" for line in text.splitlines())
 
 
-def shortened(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """Return the text, or as much of it as fits with a sign that there is more."""
     return text if len(text) <= width else f"{text[: width - 1]}…"
 
@@ -55,6 +55,6 @@ def percent_text(share: float) -> str:
     return f"{value:.0f} %" if value >= 10 or value == 0 else f"{value:.1f} %"
 
 
-def counted(number: int, noun: str) -> str:
+def count_text(number: int, noun: str) -> str:
     """`1 way`, `2 ways`."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -21,7 +21,7 @@ from math import prod
 from isamap.ir import Kernel
 from isamap.lower.lifetimes import exact_bytes, fixed_bytes, most_bytes, padded_bytes, scratch_regions
 from isamap.lower.program import LoweredProgram
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import Machine
 from isamap.match import statement_text
 from isamap.plan.check import live_registers
@@ -202,7 +202,7 @@ def _statement_lines(kernel: Kernel, machine: Machine, problem: Problem, schedul
 def _program_lines(program: LoweredProgram) -> Iterator[str]:
     yield from packed_lines(program)
     yield from workspace_lines(program)
-    yield "instructions: " + ", ".join(issued(program.body))
+    yield "instructions: " + ", ".join(issued_names(program.body))
 
 
 def _nest_lines(nest: NestSchedule, option: NestOption, registers: dict[str, int]) -> Iterator[str]:

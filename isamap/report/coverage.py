@@ -25,7 +25,7 @@ from functools import cached_property
 
 from isamap.machine import Machine
 from isamap.match import statement_text
-from isamap.report.columns import counted, table
+from isamap.report.columns import align, count_text
 from isamap.report.mapping_facts import (
     NONE,
     Matched,
@@ -150,9 +150,9 @@ def _headline(coverage: Coverage) -> str:
     mode = "" if coverage.mode == "complete" else f", counted as {coverage.mode}"
     covered = len(coverage.rows) - len(coverage.uncovered)
     return (
-        f"coverage of {coverage.machine}: {covered} of {counted(len(coverage.rows), 'statement')} in "
-        f"{counted(len(coverage.kernels), 'kernel')}, by {len(coverage.used)} of "
-        f"{counted(len(coverage.instructions), 'computing instruction')}{mode}"
+        f"coverage of {coverage.machine}: {covered} of {count_text(len(coverage.rows), 'statement')} in "
+        f"{count_text(len(coverage.kernels), 'kernel')}, by {len(coverage.used)} of "
+        f"{count_text(len(coverage.instructions), 'computing instruction')}{mode}"
     )
 
 
@@ -166,14 +166,14 @@ def _matrix(coverage: Coverage, columns: Sequence[str], names: Sequence[str]) ->
     rows: list[tuple[str, ...]] = [("kernel", *names, "total", *(("composed",) if composed else ()))]
     rows += [line(r.label, (r.cells.get(i, NONE) for i in columns), r.total) for r in coverage.rows]
     rows.append(line("total", (coverage.totals[i] for i in columns), coverage.total))
-    return table(rows, right=range(1, len(rows[0])))
+    return align(rows, right=range(1, len(rows[0])))
 
 
 def _numbered(names: Sequence[str]) -> list[str]:
     """Return the names behind the numbers of the columns, four to a line."""
     cells = [f"{n}  {name}" for n, name in enumerate(names, 1)]
     lines = [cells[i : i + 4] for i in range(0, len(cells), 4)]
-    return table([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()
+    return align([(*line, *[""] * (4 - len(line))) for line in lines]).splitlines()
 
 
 def _left_out(coverage: Coverage) -> list[str]:
@@ -183,7 +183,7 @@ def _left_out(coverage: Coverage) -> list[str]:
     unused = [i for i in coverage.instructions if i not in coverage.totals]
     if unused:
         first = ", ".join(unused[:NAMED]) + (", …" if len(unused) > NAMED else "")
-        lines.append(f"{counted(len(unused), 'instruction')} without a mapping: {first}")
+        lines.append(f"{count_text(len(unused), 'instruction')} without a mapping: {first}")
     return ["", *lines] if lines else []
 
 
@@ -219,5 +219,5 @@ def overview_text(found: Sequence[Coverage]) -> str:
     rows = [("kernel", *(c.machine for c in found))]
     rows += [(one.label, *(cell_text(c.rows[n].total) for c in found)) for n, one in enumerate(found[0].rows)]
     rows.append(("total", *(cell_text(c.total) for c in found)))
-    shown = table(rows, right=range(1, len(found) + 1))
+    shown = align(rows, right=range(1, len(found) + 1))
     return f"coverage of {machines}{mode}\n\n{shown}\n\n{LEGEND}"

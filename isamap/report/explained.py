@@ -24,18 +24,12 @@ from isamap.machine import Machine
 from isamap.plan.problem import Problem
 from isamap.plan.schedule import PROVEN, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
-from isamap.report.columns import Row, indented, percent_text, table
+from isamap.report.columns import Row, align, indent, percent_text
 from isamap.report.mappings import time_text
 from isamap.report.nest_tree import NestTree, nest_tree, registers_text, tree_json, tree_rows
-from isamap.report.roofline import (
-    Roofline,
-    roofline_json,
-    roofline_rows,
-    roofline_sentence,
-    rooflines,
-)
+from isamap.report.roofline import Roofline, roofline_json, roofline_rows, roofline_sentence, rooflines
 from isamap.report.roofline_picture import roofline_picture
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass
 
 # A part that takes less than this share of the time is not named.
@@ -108,7 +102,7 @@ def bound_sentence(spent: Sequence[Spent]) -> str:
     if not named:
         return "the model does not split its cost into parts"
     longest = max(named, key=lambda s: s.total_ns)
-    whole = added(s.total_ns for s in spent)
+    whole = add_up(s.total_ns for s in spent)
     first, *others = longest.parts
     said = f"bound by {_named(first)}: {percent_text(longest.share(first))} of the time"
     if others and longest.share(others[0]) >= SMALL:
@@ -268,20 +262,20 @@ def explained_text(explained: Explained) -> str:
         rows = tree_rows(tree)
         head = f"statement {tree.statement}: {tree.mapping}"
         numbers = range(1, len(rows[0]) - 1)
-        parts.append("\n".join([head, indented(table(rows, right=tuple(numbers)))]))
+        parts.append("\n".join([head, indent(align(rows, right=tuple(numbers)))]))
         if tree.registers:
             parts[-1] += f"\n  registers: {registers_text(tree)}"
     for spent in explained.spent:
         if spent.parts:
             rows = spent_rows(spent)
-            parts.append(f"time of statement {spent.statement}\n{indented(table(rows, right=(1, 2)))}")
+            parts.append(f"time of statement {spent.statement}\n{indent(align(rows, right=(1, 2)))}")
     for roof in explained.roofs:
         head = f"roofline of statement {roof.statement}: {roofline_sentence(roof)}"
-        parts.append(f"{head}\n{indented(table(roofline_rows(roof), right=(1, 2, 3, 4)))}")
+        parts.append(f"{head}\n{indent(align(roofline_rows(roof), right=(1, 2, 3, 4)))}")
     if explained.runners:
         rows = runner_rows(explained.runners)
-        shown = table(rows, right=(0, 1, 2)) + (f"\n{note}" if (note := explained.cheaper_note) else "")
-        parts.append(f"runners-up\n{indented(shown)}")
+        shown = align(rows, right=(0, 1, 2)) + (f"\n{note}" if (note := explained.cheaper_note) else "")
+        parts.append(f"runners-up\n{indent(shown)}")
     return "\n\n".join(parts)
 
 

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from isamap.plan.graph_check import lives
+from isamap.plan.graph_check import live_ranges
 from isamap.plan.graphs import GraphPlan, GraphProblem
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.report.mappings import time_text
-from isamap.report.picture import (
-    LEFT,
-    RIGHT,
-    WIDTH,
-    Across,
-    Picture,
-    box,
-    colour,
-    labelled,
-    stripes,
-    words,
-)
+from isamap.report.picture import LEFT, RIGHT, WIDTH, Across, Picture, box, colour, labelled, stripes, words
 from isamap.source.records import dataclass
 
 ROW, BAR, TOP = 24, 16, 52
@@ -72,7 +61,7 @@ def graph_json(view: GraphView) -> dict[str, object]:
                 "is_near": t in plan.near,
                 "is_result": t in problem.results,
             }
-            for t, span in lives(problem, plan.order).items()
+            for t, span in live_ranges(problem, plan.order).items()
         ],
         "cost_ns": round(plan.cost_ns, 1),
         "bound_ns": round(plan.bound_ns, 1),
@@ -97,7 +86,7 @@ def graph_text(view: GraphView) -> str:
         )
         for place, g in enumerate(plan.order)
     ]
-    shown = table([("kernel", "nodes", "ns", "reads", "writes"), *rows[:MOST_ROWS]])
+    shown = align([("kernel", "nodes", "ns", "reads", "writes"), *rows[:MOST_ROWS]])
     more = f"\n… and {len(rows) - MOST_ROWS} more" if len(rows) > MOST_ROWS else ""
     said = (
         f"{view.name}: {len(problem.nodes)} nodes in {len(plan.order)} kernels, {time_text(plan.cost_ns)}"
@@ -142,7 +131,7 @@ def _tensors(view: GraphView, across: Across, starts: list[float], top: float) -
     yield words(24, top - 8, f"workspace: {view.workspace_bytes} bytes", "name")
     yield box(LEFT, top, WIDTH - LEFT - RIGHT, MEMORY, "frame")
     scale = MEMORY / max(1, view.workspace_bytes)
-    spans = lives(view.problem, view.plan.order)
+    spans = live_ranges(view.problem, view.plan.order)
     for number, (tensor, offset) in enumerate(view.offsets.items()):
         begin, end = spans[tensor]
         x, right = across.at(starts[begin]), across.at(starts[end])

@@ -20,7 +20,7 @@ from difflib import SequenceMatcher
 
 from isamap.ir import Kernel, print_routine
 from isamap.match import Fix, Gain
-from isamap.report.columns import counted
+from isamap.report.columns import count_text
 from isamap.report.mapping_facts import Matched, Tally, tally
 from isamap.report.mappings import counts_text
 from isamap.source import Source
@@ -79,7 +79,7 @@ def forms_text(forms: Sequence[Form], chosen: int | None, *, every: bool = False
     written = forms[0].matched
     best = [n for n, f in enumerate(forms) if not n or f.gains][: FEW + 1]
     shown = range(len(forms)) if every else sorted({*best, chosen or 0})
-    lines = [f"{written.kernel.name} on {written.machine.name}, {counted(len(forms) - 1, 'rewrite')}"]
+    lines = [f"{written.kernel.name} on {written.machine.name}, {count_text(len(forms) - 1, 'rewrite')}"]
     lines += [line for n in shown for line in _form_lines(n, forms[n])]
     if len(shown) < len(forms):
         lines.append(f"  … and {len(forms) - len(shown)} more: --all lists them")
@@ -102,14 +102,14 @@ def _form_lines(number: int, form: Form) -> Iterator[str]:
     yield from (f"       {step}" for step in form.steps)
     yield from (f"       so {_gain_text(gain)}" for gain in form.gains[:GAINS])
     if len(form.gains) > GAINS:
-        yield f"       and {counted(len(form.gains) - GAINS, 'gain')} more"
+        yield f"       and {count_text(len(form.gains) - GAINS, 'gain')} more"
 
 
 def _gain_text(gain: Gain) -> str:
     numbers = " and ".join(map(str, gain.statements))
     statements = "statement" if len(gain.statements) == 1 else "statements"
     more = f"{gain.before} as written" if gain.before else "none as written"
-    return f"{gain.instruction} performs {statements} {numbers} in {counted(gain.mappings, 'way')}, {more}"
+    return f"{gain.instruction} performs {statements} {numbers} in {count_text(gain.mappings, 'way')}, {more}"
 
 
 def forms_json(forms: Sequence[Form], chosen: int | None) -> dict[str, object]:

@@ -13,7 +13,7 @@ from typing import TypeVar
 from isamap.ir import print_expr, print_routine
 from isamap.machine import Link, Machine, MachineInstruction, Memory
 from isamap.machine.model import Unit
-from isamap.report.columns import bytes_text, counted, table
+from isamap.report.columns import align, bytes_text, count_text
 from isamap.source.records import asdict, dataclass
 
 T = TypeVar("T")
@@ -116,7 +116,7 @@ def changes_text(found: list[Change]) -> str:
         rows += [(f"{what} {c.name}", c.before or "–", c.after or "–") for c in shown]
         if len(own) > len(shown):
             counts.append(f"{len(own) - len(shown)} more with another cost: `--json` has them")
-    return "\n".join([*([table([("", "before", "after"), *rows])] if rows else []), *counts])
+    return "\n".join([*([align([("", "before", "after"), *rows])] if rows else []), *counts])
 
 
 def _instruction_lines(found: list[Change]) -> Iterator[str]:
@@ -128,4 +128,4 @@ def _instruction_lines(found: list[Change]) -> Iterator[str]:
     for said, names in sides.items():
         if names:
             more = ", …" if len(names) > NAMED else ""
-            yield f"{counted(len(names), 'instruction')} {said}: {', '.join(names[:NAMED])}{more}"
+            yield f"{count_text(len(names), 'instruction')} {said}: {', '.join(names[:NAMED])}{more}"

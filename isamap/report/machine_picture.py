@@ -14,7 +14,7 @@ from html import escape
 
 from isamap.machine import Link, Machine, Memory
 from isamap.machine.model import Unit
-from isamap.report.columns import counted, shortened
+from isamap.report.columns import count_text, shorten
 from isamap.report.machine_changes import memory_text
 from isamap.report.svg_style import COLOURS, STYLE
 from isamap.source.records import dataclass, replace
@@ -80,7 +80,7 @@ def machine_svg(machine: Machine) -> str:
         f"<defs>{''.join(_arrow(colour) for colour in ('soft', *(f'c{n}' for n in range(COLOURS))))}</defs>",
         f'<rect class="page" {size}/>',
         f'<text class="title" x="{MARGIN}" y="30">{escape(machine.name)}</text>',
-        f'<text class="soft" x="{MARGIN}" y="48">{escape(shortened(machine.summary, width // 7))}</text>',
+        f'<text class="soft" x="{MARGIN}" y="48">{escape(shorten(machine.summary, width // 7))}</text>',
     ]
     parts += _use_lines(boxes, order, uses)
     parts += [line for link in machine.links for line in _link_line(link, boxes, files)]
@@ -134,7 +134,7 @@ def _unit_box(unit: Unit, use: _Use, far: Sequence[str]) -> _Box:
     peak = [f"{unit.products_per_cycle} products a cycle"] if unit.products_per_cycle else []
     reads, writes = ([name for name in far if name in side] for side in (use.reads, use.writes))
     beyond = [f"from {', '.join(reads)}"] * bool(reads) + [f"to {', '.join(writes)}"] * bool(writes)
-    lines = [*peak, counted(use.count, "instruction"), *([", ".join(beyond)] if beyond else [])]
+    lines = [*peak, count_text(use.count, "instruction"), *([", ".join(beyond)] if beyond else [])]
     return _Box(f"{unit.name}", "unit", (f"× {unit.count}", *lines))
 
 
@@ -192,7 +192,7 @@ def _box_lines(box: _Box) -> Iterator[str]:
     yield f'<text class="name" x="{box.x + 12}" y="{box.y + 20}">{escape(box.name)}</text>'
     for number, line in enumerate(box.lines, 1):
         y = box.y + 20 + LINE * number
-        yield f'<text class="soft" x="{box.x + 12}" y="{y}">{escape(shortened(line, FITTING))}</text>'
+        yield f'<text class="soft" x="{box.x + 12}" y="{y}">{escape(shorten(line, FITTING))}</text>'
 
 
 def _arrow(colour: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from math import inf
 
-from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
+from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, number_extents
 from isamap.ir import Call, Cast, Expr, Instruction, Kernel
 from isamap.machine import Machine
 from isamap.match import (
@@ -31,7 +31,7 @@ from isamap.match import Mapping as Found
 from isamap.match.moves.variants import Variant, count_groupings, count_variants, variants
 from isamap.match.patterns.pattern import patterns_of
 from isamap.match.proofs.proof import Proof, prove
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, field, replace
 from isamap.transform import Statement, reads, statements
 
@@ -277,8 +277,8 @@ class Look:
         matched = self._matched
         pattern = pattern_in(matched.machine, mapping)
         given = matched.statements[mapping.statement]
-        exact = numbered(given, matched.sizes)
-        statement = exact or numbered(given, matched.sizes, ENOUGH)
+        exact = number_extents(given, matched.sizes)
+        statement = exact or number_extents(given, matched.sizes, ENOUGH)
         assert statement is not None, "no extent is left open"
         found = estimate(statement, mapping, pattern, matched.machine)
         proof = prove(pattern, given, mapping, matched.kernel)
@@ -295,7 +295,7 @@ class Look:
         found = movements(matched.kernel, statement, mapping, matched.machine, search=self._search)
         cost = None
         if facts.estimate is not None and all(m.kind != "none" for m in found):
-            cost = added(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
+            cost = add_up(moves_ns(m, statement, mapping, facts.estimate, matched.machine) for m in found)
         self._close[mapping] = replace(facts, movements=found, moves_ns=cost)
         return self._close[mapping]
 

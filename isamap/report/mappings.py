@@ -27,11 +27,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from isamap.formulate.estimate import numbered
+from isamap.formulate.estimate import number_extents
 from isamap.ir import print_expr
 from isamap.match import GroupMapping, Mapping, is_read_of, places, statement_text
 from isamap.match.moves.variants import Variant, count_groupings
-from isamap.report.columns import indented, shortened, table
+from isamap.report.columns import align, indent, shorten
 from isamap.report.mapping_facts import (
     Facts,
     Look,
@@ -69,7 +69,7 @@ def operands_text(mapping: Mapping) -> str:
     shown: list[str] = []
     for (name, binding), array in zip(places(mapping.bindings), arrays, strict=True):
         alone = array is not None and arrays.count(array) == 1
-        text = array if alone and array is not None else shortened(print_expr(binding.subject), 32)
+        text = array if alone and array is not None else shorten(print_expr(binding.subject), 32)
         shown.append(f"{name} = {text}")
     return ", ".join(shown) or OPEN
 
@@ -130,7 +130,7 @@ def mappings_text(matched: Matched, *, every: bool = False) -> str:
     blocks += ["\n".join(_statement_lines(matched, n, few)) for n in numbers]
     if groups := [g for g in matched.groups if every or g.instruction in matched.computing]:
         blocks.append("\n".join(_group_lines(groups, None if every else FEW)))
-    if matched.mappings and any(numbered(s, matched.sizes) is None for s in matched.statements):
+    if matched.mappings and any(number_extents(s, matched.sizes) is None for s in matched.statements):
         blocks.append(f"utilisation and cost need sizes: -D {' '.join(_open_sizes(matched))}")
     return "\n\n".join(blocks)
 
@@ -151,7 +151,7 @@ def unmoved_text(matched: Matched, *, every: bool = False) -> str:
                     found.setdefault((facts.mapping.instruction, m.why), {})[m.operand] = None
         if found:
             rows = [(name, ", ".join(operands), why) for (name, why), operands in found.items()]
-            blocks.append(f"cannot move for statement {number}:\n{indented(table(rows))}")
+            blocks.append(f"cannot move for statement {number}:\n{indent(align(rows))}")
     return "\n\n".join(blocks)
 
 
@@ -203,11 +203,11 @@ def _statement_lines(matched: Matched, number: int, few: int | None) -> Iterator
         yield f"  a move: {counts_text(tally(own))}, not counted above; by {first}"
         yield from _uncarried_lines(list(dict.fromkeys(matched.look.uncarried(number).values())))
         return
-    yield indented(_counts_table(matched, number, every=few is None))
+    yield indent(_counts_table(matched, number, every=few is None))
     best = best_of(matched, number, few)
     shown = best if few is None else best[:few]
     yield ""
-    yield indented(_facts_table(shown))
+    yield indent(_facts_table(shown))
     yield from _unproved_lines([matched.look.at(m) for m in own])
     if len(shown) < len(own):
         yield f"  … and {len(own) - len(shown)} more: --all lists them, --instruction NAME those of one"
@@ -267,7 +267,7 @@ def _counts_table(matched: Matched, number: int, *, every: bool) -> str:
         rows.append((f"{len(moves)} moves of what is computed first", *_numbers(total(moves))))
     if len(rows) > 2:
         rows.append(("total", *_numbers(total(counted.values()))))
-    return table(rows, right=range(1, 1 + len(_COUNTS)))
+    return align(rows, right=range(1, 1 + len(_COUNTS)))
 
 
 def _numbers(one: Tally) -> tuple[str, str, str, str]:
@@ -276,7 +276,7 @@ def _numbers(one: Tally) -> tuple[str, str, str, str]:
 
 def _facts_table(found: Sequence[Facts]) -> str:
     rows = [_COLUMNS, *(_row(facts) for facts in found)]
-    return table(rows, right=(4, 6))
+    return align(rows, right=(4, 6))
 
 
 def _row(facts: Facts) -> tuple[str, ...]:
@@ -328,7 +328,7 @@ def _mapping_lines(place: int, facts: Facts, look: Look, most: int) -> Iterator[
     yield f"{place:>3}  {name}: {ways}, {number}"
     found = list(islice(look.variants(mapping), most + 1))
     rows = [("axes", "tail", "movement"), *(_variant_row(facts, variant) for variant in found[:most])]
-    yield indented(table(rows), "       ")
+    yield indent(align(rows), "       ")
     if len(found) > most:
         rest = "more" if count is None else f"{count - most} more"
         yield f"       … and {rest}{'' if most == MOST else f': --all lists up to {MOST}'}"

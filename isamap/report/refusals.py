@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from isamap.match import LACKING, Rejection
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.report.mapping_facts import Matched
 from isamap.report.mappings import statement_line
 from isamap.source import Span
@@ -80,7 +80,7 @@ def _others(rejections: Sequence[Rejection]) -> Iterator[str]:
         by_reason.setdefault(r.reason, []).append(r.instruction)
     yield f"  … and {len(rejections)} more: --all shows them, --instruction NAME one of them"
     rows = [(str(len(names)), reason, _names(names)) for reason, names in by_reason.items()]
-    yield "\n".join(f"     {line}" for line in table(rows, right=(0,)).splitlines())
+    yield "\n".join(f"     {line}" for line in align(rows, right=(0,)).splitlines())
 
 
 def _names(names: Sequence[str]) -> str:

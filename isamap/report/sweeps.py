@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from isamap.plan.schedule import PROVEN
-from isamap.report.columns import percent_text, table
+from isamap.report.columns import align, percent_text
 from isamap.report.mappings import time_text
 from isamap.source.records import dataclass
 
@@ -68,7 +68,7 @@ def sweep_text(sweep: Sweep) -> str:
     for number, values in enumerate(sweep.values):
         rows.append([*values, *(word for line in sweep.lines for word in _words(line.points[number]))])
     first = len(sweep.paths)
-    shown = table(rows, right=[n for n in range(first, len(rows[0])) if (n - first) % 3 != 1])
+    shown = align(rows, right=[n for n in range(first, len(rows[0])) if (n - first) % 3 != 1])
     return "\n".join([shown, "", *(_least(sweep, line) for line in sweep.lines)])
 
 

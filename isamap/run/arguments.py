@@ -24,7 +24,7 @@ from isamap.source import (
     UsageProblem,
     did_you_mean,
     real_number,
-    shown,
+    show_value,
     truth_value,
     whole_number,
 )
@@ -67,7 +67,7 @@ def _limits(dtype: DType) -> str:
 
 
 def _refused(name: str, dtype: DType, expected: str, given: object) -> UsageProblem:
-    said = f"`{name}` is {dtype}: {expected}, not {shown(given)}"
+    said = f"`{name}` is {dtype}: {expected}, not {show_value(given)}"
     return UsageProblem(Diagnostic("argument-mismatch", said))
 
 
@@ -161,7 +161,7 @@ def _whole_sizes(interface: Interface, sizes: object) -> dict[str, int]:
     """Return the sizes of a call as numbers. Raises: UsageProblem."""
     if not isinstance(sizes, Mapping):
         raise _mismatch(
-            f"`{interface.name}` takes its sizes by name, and {shown(sizes)} is given",
+            f"`{interface.name}` takes its sizes by name, and {show_value(sizes)} is given",
             help='they come first, as in `f({"M": 4}, A=a)`; arrays are given by name',
         )
     given = cast("Mapping[str, object]", sizes)
@@ -170,7 +170,7 @@ def _whole_sizes(interface: Interface, sizes: object) -> dict[str, int]:
     for name, value in given.items():
         number = whole_number(value)
         if number is None:
-            raise _mismatch(f"`{name}` is a whole number, not {shown(value)}")
+            raise _mismatch(f"`{name}` is a whole number, not {show_value(value)}")
         found[name] = number
     return found
 
@@ -239,7 +239,7 @@ def _array(t: Tensor, given: object, shape: tuple[int, ...]) -> NDArray[Any]:
     dtype, expected = t.dtype.numpy(), f"`{t.name}` is an array {t.dtype}{list(shape)}"
     given = given if (foreign := as_numpy(given, t.name)) is None else foreign
     if not isinstance(given, np.ndarray):
-        said = f"{expected}, and {shown(given)} is given"
+        said = f"{expected}, and {show_value(given)} is given"
         raise _mismatch(said, help=f"pass an array of numpy, of type {dtype} and shape {shape}")
     array = cast("NDArray[Any]", given)
     if isinstance(array, np.ma.MaskedArray):

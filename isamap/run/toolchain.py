@@ -25,7 +25,7 @@ from isamap.emit.c import EmittedC
 from isamap.emit.c_build import COMMON_FLAGS, COMPILER_FLAGS, pool_files
 from isamap.emit.c_interface import Interface
 from isamap.machine import Machine
-from isamap.machine.allowed import permission_numbers, support, told, told_by
+from isamap.machine.allowed import compiler_flags, permission_numbers, support, told_by
 from isamap.run.blame import Emissions, blamed
 from isamap.run.emulated import served_files
 from isamap.source import Diagnostic, IsamapError, MissingTool, OnlyWarned, UsageProblem
@@ -360,7 +360,7 @@ def find_compiler(
             tried.append(f"{name}: the machine's description does not allow it")
             continue
         compiler = _locate(name)
-        own = told(features, name)
+        own = compiler_flags(features, name)
         if compiler is None:
             tried.append(f"{name}: not found")
         elif not _accepts(compiler, (*flags, *own)):

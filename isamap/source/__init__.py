@@ -28,6 +28,7 @@ from isamap.source.errors import (
 )
 from isamap.source.files import (
     LeavesFolder,
+    cannot_write,
     is_device,
     map_file,
     open_beside,
@@ -36,9 +37,8 @@ from isamap.source.files import (
     read_limited,
     read_part,
     replace_file,
-    unwritable,
 )
-from isamap.source.numbers import added, real_number, shown, truth_value, whole_number
+from isamap.source.numbers import add_up, real_number, show_value, truth_value, whole_number
 from isamap.source.process import most_allowed
 
 __all__ = [
@@ -60,8 +60,9 @@ __all__ = [
     "Unkept",
     "UsageProblem",
     "VerificationFailed",
-    "added",
+    "add_up",
     "apply_edits",
+    "cannot_write",
     "did_you_mean",
     "is_device",
     "is_digits",
@@ -76,8 +77,7 @@ __all__ = [
     "read_part",
     "real_number",
     "replace_file",
-    "shown",
+    "show_value",
     "truth_value",
-    "unwritable",
     "whole_number",
 ]

@@ -208,7 +208,7 @@ def replace_file(
             os.unlink(made)
 
 
-def unwritable(path: Path, error: OSError | str, advice: str | None = None) -> IsamapError:
+def cannot_write(path: Path, error: OSError | str, advice: str | None = None) -> IsamapError:
     """Return the finding that an output cannot be written: a disk without room is this computer's lack."""
     why = error if isinstance(error, str) else error.strerror
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):

@@ -62,7 +62,7 @@ def truth_value(value: object) -> bool | None:
     return bool(value) if is_single and getattr(getattr(value, "dtype", None), "kind", "") == "b" else None
 
 
-def shown(value: object) -> str:
+def show_value(value: object) -> str:
     """Return a value in a message: numbers and short texts as Python writes them, of others the type."""
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return f"a number of {value.bit_length()} bits"
@@ -74,7 +74,7 @@ def shown(value: object) -> str:
     return f"{'an' if name[:1].lower() in 'aeiou' or name == 'ndarray' else 'a'} {name}"
 
 
-def added(numbers: Iterable[float]) -> float:
+def add_up(numbers: Iterable[float]) -> float:
     """Return the sum of numbers, one added after the other, each sum rounded."""
     return reduce(add, numbers, 0)
 

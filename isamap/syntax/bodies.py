@@ -28,7 +28,7 @@ from isamap.source import Span
 from isamap.source.records import replace
 from isamap.syntax import ast
 from isamap.syntax.indices import MAX_EXTENT, in_a_row, resolve_index
-from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
+from isamap.syntax.scope import Findings, Scope, problem_at, resolve_dtype, unknown_name
 from isamap.syntax.values import resolve_access, resolve_value
 
 RESERVED = KEYWORDS | {"inf", "true", "false", "any", "strides", *DTYPES}
@@ -66,7 +66,7 @@ def _loop(s: ast.LoopSyntax, scope: Scope, findings: Findings) -> Loop | None:
     body = [resolve_statement(b, inner, findings) for b in s.body]
     if not s.body:
         with findings.collect():
-            raise problem("empty-loop", "this loop does nothing", s.span, advice="put a statement into it")
+            raise problem_at("empty-loop", "this loop does nothing", s.span, advice="put a statement into it")
     if findings.refused > before or len(axes) != len(s.axes):
         return None
     return Loop(tuple(axes), tuple(b for b in body if b is not None), s.ordered, guard, s.span)
@@ -91,7 +91,7 @@ def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index
     """Return an extent that may be one; elements may say it for each iteration of `seq`. Raises: TypeProblem."""
     moving = sorted(s for s in extent.symbols if scope.indices.get(s) == "axis")
     if has_elements(extent) and (loose := [s for s in moving if s not in scope.ordered]):
-        raise problem(
+        raise problem_at(
             "extent-varies",
             f"{place} changes with axis `{loose[0]}`, whose iterations have no order",
             span,
@@ -99,7 +99,7 @@ def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index
             advice=f"write `seq {loose[0]} in …` around it",
         )
     if moving and not has_elements(extent):
-        raise problem(
+        raise problem_at(
             "extent-varies",
             f"{place} changes with axis `{moving[0]}`",
             span,
@@ -107,33 +107,31 @@ def checked_extent(extent: Index, span: Span, scope: Scope, place: str) -> Index
             advice="loop over the whole range and add a guard: `if …`",
         )
     if extent.value is not None and extent.value < 1:
-        raise problem("extent-not-positive", f"{place} is {extent.value}; the smallest is 1", span)
+        raise problem_at("extent-not-positive", f"{place} is {extent.value}; the smallest is 1", span)
     if extent.value is not None and extent.value > MAX_EXTENT:
-        raise problem("extent-too-large", f"{place} is {extent.value}; the limit is 2**31", span)
+        raise problem_at("extent-too-large", f"{place} is {extent.value}; the limit is 2**31", span)
     return extent
 
 
 def check_free(name: ast.Ident, scope: Scope, what: str) -> None:
     """Refuse a second meaning for a name in sight."""
     if name.text in RESERVED:
-        raise problem(
+        raise problem_at(
             "reserved-name",
             f"`{name.text}` is a word of the language: this {what} needs another name",
             name.span,
         )
     meaning = scope.meaning(name.text)
     if meaning is not None:
-        raise problem(
-            "name-taken",
-            f"`{name.text}` is {meaning} already: this {what} needs another name",
-            name.span,
+        raise problem_at(
+            "name-taken", f"`{name.text}` is {meaning} already: this {what} needs another name", name.span
         )
 
 
 def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
     operand = scope.operand(s.target.name)
     if operand.role == "in":
-        raise problem(
+        raise problem_at(
             "write-to-input",
             f"`{operand.name}` is an input: it cannot be assigned",
             s.target.span,
@@ -153,7 +151,7 @@ def _assign(s: ast.AssignSyntax, scope: Scope) -> Assign:
 def _check_target(target: Read) -> None:
     """Two iterations that data sends to one element would each need what the other one leaves there."""
     for element in (e for index in target.index for e in elements_of(index)):
-        raise problem(
+        raise problem_at(
             "data-dependent",
             f"the value assigned in `{target.buffer}` depends on the data of `{element.buffer}`",
             target.span,
@@ -164,7 +162,7 @@ def _check_target(target: Read) -> None:
 def _check_reduction(op: str, operand: Operand, s: ast.AssignSyntax) -> None:
     dtype = operand.accumulate or operand.dtype
     if dtype not in TYPE_SETS[OPS[op].domain]:
-        raise problem("wrong-operand-type", f"`{s.op}=` does not work on {dtype}", s.span)
+        raise problem_at("wrong-operand-type", f"`{s.op}=` does not work on {dtype}", s.span)
 
 
 def _target_place(s: ast.AssignSyntax, operand: Operand, expected: DType) -> str:
@@ -194,11 +192,11 @@ def resolve_operand(o: ast.OperandSyntax, scope: Scope, kind: RoutineKind) -> Op
     for clause in o.clauses:
         name = _clause_name(clause)
         if name in seen:
-            raise problem("clause-repeated", f"`{name}` is said twice of `{o.name.text}`", clause.span)
+            raise problem_at("clause-repeated", f"`{name}` is said twice of `{o.name.text}`", clause.span)
         seen.add(name)
         operand = _with_clause(operand, clause, scope, kind)
     if kind == "instruction" and operand.memory is None and operand.role != "temp":
-        raise problem(
+        raise problem_at(
             "memory-missing",
             f"`{o.name.text}` does not say in which memory it lives",
             o.name.span,
@@ -231,7 +229,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
     match clause:
         case ast.ClauseSyntax("in_memory", name, span):
             if kind == "kernel":
-                raise problem(
+                raise problem_at(
                     "memory-in-kernel", "a kernel does not say where its operands live", span,
                     "the schedule places them; only instructions name memories",
                 )  # fmt: skip
@@ -240,15 +238,15 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
             return replace(operand, accumulate=_accumulate(operand, name, resolve_dtype(name)))
         case ast.ClauseSyntax("outside", name, span):
             if operand.role not in ("out", "inout"):
-                raise problem(
+                raise problem_at(
                     "clause-misplaced", f"`outside` is about outputs; `{operand.name}` is none", span
                 )
             if name.text not in _OUTSIDE:
-                raise unknown("unknown-outside", "rule for `outside`", name, _OUTSIDE)
+                raise unknown_name("unknown-outside", "rule for `outside`", name, _OUTSIDE)
             return replace(operand, outside=_OUTSIDE[name.text])
         case ast.StridesSyntax(values, span):
             if len(values) != len(operand.shape):
-                raise problem(
+                raise problem_at(
                     "wrong-rank",
                     f"`{operand.name}` has {len(operand.shape)} axes, but {len(values)} strides",
                     span,
@@ -263,7 +261,7 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
         case ast.PlacementSyntax():
             placement = resolve_placement(clause, scope)
             if len(placement.indices) != len(operand.shape):
-                raise problem(
+                raise problem_at(
                     "wrong-rank",
                     f"`{operand.name}` has {len(operand.shape)} axes; {len(placement.indices)} are placed",
                     clause.span,
@@ -276,18 +274,18 @@ def _with_clause(operand: Operand, clause: Clause, scope: Scope, kind: RoutineKi
 def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
     """Only inputs of kernels whose elements are whole numbers in a row say which values they have."""
     if operand.role != "in" or kind != "kernel":
-        raise problem(
+        raise problem_at(
             "clause-misplaced", f"`values` is about inputs of kernels; `{operand.name}` is none", span
         )
     if not operand.dtype.is_integer:
-        raise problem(
+        raise problem_at(
             "bad-domain",
             f"`{operand.name}` is {operand.dtype}, and indices are made of integers",
             span,
             advice=f"declare it as integers: `{print_operand(replace(operand, dtype=DTYPES['i32']))}`",
         )
     if len(operand.shape) != 1:
-        raise problem(
+        raise problem_at(
             "bad-domain",
             f"`{operand.name}` has {len(operand.shape)} axes, and indices are made of inputs along one axis",
             span,
@@ -298,11 +296,11 @@ def _check_domain(operand: Operand, kind: RoutineKind, span: Span) -> None:
 
 def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:
     if operand.role not in ("out", "inout"):
-        raise problem(
+        raise problem_at(
             "clause-misplaced", f"`accumulate` is about outputs; `{operand.name}` is none", name.span
         )
     if dtype.kind != operand.dtype.kind or dtype.bits < operand.dtype.bits:
-        raise problem(
+        raise problem_at(
             "bad-accumulate",
             f"`{operand.name}` of {operand.dtype} cannot be accumulated in {dtype}",
             name.span,
@@ -314,7 +312,7 @@ def _accumulate(operand: Operand, name: ast.Ident, dtype: DType) -> DType:
 def _memory(name: ast.Ident, scope: Scope) -> MemoryDecl:
     memories = {d.name: d for d in scope.known.declarations if isinstance(d, MemoryDecl)}
     if name.text not in memories:
-        raise unknown("unknown-memory", "memory", name, memories)
+        raise unknown_name("unknown-memory", "memory", name, memories)
     return memories[name.text]
 
 
@@ -326,7 +324,7 @@ def resolve_placement(p: ast.PlacementSyntax, scope: Scope) -> Placement:
         inner = inner.with_index(index.text, "element")
     _check_distinct(
         [name for name, _ in p.coordinates],
-        lambda name: problem("clause-repeated", f"coordinate `{name.text}` is given twice", name.span),
+        lambda name: problem_at("clause-repeated", f"coordinate `{name.text}` is given twice", name.span),
     )
     coordinates = tuple((n.text, resolve_index(e, inner, f"coordinate `{n.text}`")) for n, e in p.coordinates)
     return Placement(tuple(i.text for i in p.indices), coordinates, p.span)

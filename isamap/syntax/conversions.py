@@ -18,7 +18,7 @@ from isamap.ir.nodes import Call, Cast, CastMode, Const, Expr, IndexValue, Read,
 from isamap.ir.ops import OPS, WORDS
 from isamap.source import Edit, Span
 from isamap.syntax import ast
-from isamap.syntax.scope import Scope, problem
+from isamap.syntax.scope import Scope, problem_at
 
 
 def cast_target(name: str) -> tuple[DType, CastMode] | None:
@@ -36,7 +36,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
     if mode == "bits":
         return folded(Cast(value, dtype, mode, span)) if _may_reinterpret(value, dtype, span) else value
     if mode != "exact" and not dtype.is_integer:
-        raise problem(
+        raise problem_at(
             "bad-cast", f"`{mode}_{dtype}` does not exist: only integers wrap or saturate", span,
             advice=f"write `{dtype}(…)`, which rounds to nearest even",
             edits=(Edit(Span(span.source, span.start, span.start + len(mode) + 1), ""),),
@@ -48,7 +48,7 @@ def convert(value: Expr, dtype: DType, mode: CastMode, span: Span) -> Expr:
     if dtype.is_integer and converts_exactly(value.dtype, dtype):
         mode = "exact"  # a type that holds all values neither wraps nor saturates any
     if dtype == BOOL:
-        raise problem(
+        raise problem_at(
             "bad-cast", f"{value.dtype} does not become bool by a cast", span, advice="write `x != 0`"
         )
     if mode == "exact" and dtype.is_integer and not _keeps_value(value, dtype):
@@ -66,7 +66,7 @@ def _may_reinterpret(value: Expr, dtype: DType, span: Span) -> bool:
             if source.is_integer and dtype.is_integer
             else "take an integer of the float's width, such as `bits_i32(x)` of an f32"
         )
-        raise problem(
+        raise problem_at(
             "bad-cast",
             f"`bits_{dtype}(…)` takes {'an integer' if dtype.is_float else 'a float'} of {dtype.bits} bits, "
             f"not {source}",
@@ -92,7 +92,7 @@ def _refuse(value: Expr, dtype: DType, span: Span) -> None:
         if bounds is None
         else f"the value may be {bounds[0]} to {bounds[1]}; {dtype} holds {dtype.low} to {dtype.high}"
     )
-    raise problem(
+    raise problem_at(
         "cast-may-overflow",
         f"`{dtype}(…)` of this {value.dtype} value cannot be proved not to overflow",
         span,
@@ -171,7 +171,7 @@ def is_bare(e: ast.ExprSyntax, scope: Scope) -> bool:
 def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
     """Return a literal of a type. Raises: TypeProblem when the type is unknown or does not hold the value."""
     if dtype is None:
-        raise problem(
+        raise problem_at(
             "cannot-infer-type",
             f"the type of {number_text(value)} is not determined",
             span,
@@ -180,13 +180,13 @@ def make_const(value: int | float, dtype: DType | None, span: Span) -> Const:
     if dtype.is_float:
         return Const(_as_float(value, dtype, span), dtype, span)
     if dtype == BOOL:
-        raise problem("literal-type", "a bool is written `true` or `false`", span)
+        raise problem_at("literal-type", "a bool is written `true` or `false`", span)
     if isinstance(value, float):
-        raise problem(
+        raise problem_at(
             "literal-type", f"{number_text(value)} is no {dtype}: it has a fraction or an exponent", span
         )
     if not dtype.low <= value <= dtype.high:
-        raise problem(
+        raise problem_at(
             "literal-out-of-range",
             f"{number_text(value)} is no {dtype}",
             span,
@@ -203,7 +203,7 @@ def _as_float(value: int | float, dtype: DType, span: Span) -> float:
         number = inf
     too_large = not isfinite(number) if not isinstance(value, float) or value not in (inf, -inf) else False
     if too_large or (isfinite(number) and abs(number) >= limit):
-        raise problem("literal-out-of-range", f"{number_text(value)} is too large for {dtype}", span)
+        raise problem_at("literal-out-of-range", f"{number_text(value)} is too large for {dtype}", span)
     return number
 
 

@@ -35,7 +35,7 @@ from isamap.syntax import ast
 from isamap.syntax.bodies import check_free, resolve_operand, resolve_placement, resolve_statement
 from isamap.syntax.function_library import Library, resolve_function
 from isamap.syntax.indices import resolve_constraint, resolve_index
-from isamap.syntax.scope import Findings, Scope, problem, resolve_dtype, unknown
+from isamap.syntax.scope import Findings, Scope, problem_at, resolve_dtype, unknown_name
 
 _OF_BANKS = ("bank_bytes", "bank_ports", "interleave_bytes")
 ATTRIBUTES: dict[MemoryKind, frozenset[str]] = {
@@ -72,7 +72,7 @@ def resolve_module(
         with findings.collect():
             check_free(syntax.name, Scope(), "declaration")
             if syntax.name.text in taken:
-                raise problem("name-taken", f"`{syntax.name.text}` is declared already", syntax.name.span)
+                raise problem_at("name-taken", f"`{syntax.name.text}` is declared already", syntax.name.span)
         taken.add(syntax.name.text)
         if isinstance(syntax, ast.FunctionSyntax):
             with findings.collect():
@@ -125,17 +125,17 @@ def _memory(m: ast.MemorySyntax, scope: Scope) -> MemoryDecl:
     attributes: dict[str, Index | str] = {}
     for name, value in m.attributes:
         if name.text in attributes:
-            raise problem("clause-repeated", f"`{name.text}` is given twice", name.span)
+            raise problem_at("clause-repeated", f"`{name.text}` is given twice", name.span)
         if name.text not in ATTRIBUTES[kind]:
-            raise unknown("unknown-attribute", f"attribute of {kind}", name, ATTRIBUTES[kind])
+            raise unknown_name("unknown-attribute", f"attribute of {kind}", name, ATTRIBUTES[kind])
         attributes[name.text] = _attribute(name, value, scope)
     if not any(required <= attributes.keys() for required in REQUIRED[kind]):
         missing = " or ".join(" and ".join(sorted(r - attributes.keys())) for r in REQUIRED[kind])
-        raise problem("attribute-missing", f"memory `{m.name.text}` does not state {missing}", m.span)
+        raise problem_at("attribute-missing", f"memory `{m.name.text}` does not state {missing}", m.span)
     for name, _ in m.attributes:
         if NEEDED.get(name.text, name.text) not in attributes:
             said = f"memory `{m.name.text}` states `{name.text}` without `{NEEDED[name.text]}`"
-            raise problem("attribute-missing", said, name.span)
+            raise problem_at("attribute-missing", said, name.span)
     base = _base(m.base, scope) if m.base is not None else None
     placement = resolve_placement(m.placement, scope) if m.placement is not None else None
     return MemoryDecl(m.name.text, kind, tuple(attributes.items()), base, placement, m.span)
@@ -146,27 +146,27 @@ def _memory_kind(kind: ast.Ident) -> MemoryKind:
         case "addressable" | "cache" | "scratchpad" | "registers" as known:
             return known
         case _:
-            raise unknown("unknown-kind", "kind of memory", kind, ATTRIBUTES)
+            raise unknown_name("unknown-kind", "kind of memory", kind, ATTRIBUTES)
 
 
 def _attribute(name: ast.Ident, value: ast.ExprSyntax, scope: Scope) -> Index | str:
     if name.text != "named":
         index = resolve_index(value, scope, f"`{name.text}`")
         if index.value is not None and index.value < 1:
-            raise problem(
+            raise problem_at(
                 "extent-not-positive", f"`{name.text}` is {index.value}; the smallest is 1", value.span
             )
         return index
     if not isinstance(value, ast.Name) or value.name not in NAMED:
         shown = ast.Ident(value.span.text, value.span)
-        raise unknown("unknown-attribute", "way of naming registers", shown, NAMED)
+        raise unknown_name("unknown-attribute", "way of naming registers", shown, NAMED)
     return value.name
 
 
 def _base(name: ast.Ident, scope: Scope) -> str:
     memories = [d.name for d in scope.known.declarations if isinstance(d, MemoryDecl)]
     if name.text not in memories:
-        raise unknown("unknown-memory", "memory", name, memories)
+        raise unknown_name("unknown-memory", "memory", name, memories)
     return name.text
 
 
@@ -174,9 +174,9 @@ def _state(s: ast.StateSyntax) -> StateDecl:
     fields: list[StateField] = []
     for f in s.fields:
         if any(f.name.text == other.name for other in fields):
-            raise problem("name-taken", f"field `{f.name.text}` is declared already", f.name.span)
+            raise problem_at("name-taken", f"field `{f.name.text}` is declared already", f.name.span)
         if f.count is not None and f.count < 1:
-            raise problem("extent-not-positive", f"field `{f.name.text}` has {f.count} entries", f.span)
+            raise problem_at("extent-not-positive", f"field `{f.name.text}` has {f.count} entries", f.span)
         fields.append(StateField(f.name.text, resolve_dtype(f.dtype), f.count, f.span))
     return StateDecl(s.name.text, tuple(fields), s.per_thread, s.span)
 
@@ -222,7 +222,7 @@ def resolve_routine(r: ast.RoutineSyntax, scope: Scope, findings: Findings) -> K
     changes_state = bool(parts.uses["sets"] or parts.uses["releases"] or parts.settings)
     if findings.refused == before and not parts.body and not changes_state:
         with findings.collect():
-            raise problem("empty-routine", f"`{r.name.text}` has no statement", r.name.span)
+            raise problem_at("empty-routine", f"`{r.name.text}` has no statement", r.name.span)
     if findings.refused > before:
         return None
     shared = (
@@ -258,12 +258,12 @@ def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
     if p.dtype is not None:
         dtype = resolve_dtype(p.dtype)
         if kind != "scalar":
-            raise problem(
+            raise problem_at(
                 "bad-parameter", f"`{p.name.text}` is an integer; only a scalar has a type", p.dtype.span,
                 advice=f"write `scalar {p.name.text}: {dtype}`",
             )  # fmt: skip
     elif kind == "scalar" and (p.bounds is None or routine == "kernel"):
-        raise problem(
+        raise problem_at(
             "bad-parameter",
             f"scalar `{p.name.text}` needs a type" + ("" if routine == "kernel" else " or a range"),
             p.span,
@@ -282,14 +282,14 @@ def resolve_param(p: ast.ParamSyntax, routine: str, scope: Scope) -> Param:
 def _param_kind(p: ast.ParamSyntax, routine: str) -> ParamKind:
     if routine == "kernel":
         if p.kind not in (None, "scalar"):
-            raise problem(
+            raise problem_at(
                 "bad-parameter", f"`{p.kind}` parameters belong to instructions", p.span,
                 "a kernel's parameters are its sizes and typed scalars",
                 advice=f"write `{p.name.text}`",
             )  # fmt: skip
         return "scalar" if p.kind == "scalar" else "size"
     if p.kind is None:
-        raise problem(
+        raise problem_at(
             "bad-parameter", f"`{p.name.text}` has no kind: it does not say where its value comes from", p.span,
             "an instruction's parameter is chosen by the scheduler (`choose`), by the machine (`machine`), "
             "encoded (`imm`) or a run-time value (`scalar`)",
@@ -308,7 +308,7 @@ def resolve_bounds(
     """Return the two ends of a range. Raises: TypeProblem when they are crossed."""
     low, high = (resolve_index(b, scope, f"the range of `{name}`") for b in bounds)
     if low.value is not None and high.value is not None and low.value > high.value:
-        raise problem(
+        raise problem_at(
             "bad-range", f"the range {low}..{high} of `{name}` is empty", bounds[0].span.to(bounds[1].span)
         )
     return low, high
@@ -318,11 +318,11 @@ def _check_default(p: ast.ParamSyntax, low: Index | None, high: Index | None, ty
     if p.default is None:
         return
     if typed:
-        raise problem("bad-parameter", f"scalar `{p.name.text}` has no default", p.span)
+        raise problem_at("bad-parameter", f"scalar `{p.name.text}` has no default", p.span)
     smallest = low.value if low is not None else 1
     largest = high.value if high is not None else None
     if smallest is not None and p.default < smallest:
-        raise problem(
+        raise problem_at(
             "bad-range",
             f"the default {p.default} of `{p.name.text}` is below its smallest value {smallest}",
             p.span,
@@ -331,7 +331,7 @@ def _check_default(p: ast.ParamSyntax, low: Index | None, high: Index | None, ty
             else f"sizes are at least 1; a range allows more: `{p.name.text}: {p.default}..64 = {p.default}`",
         )
     if largest is not None and p.default > largest:
-        raise problem(
+        raise problem_at(
             "bad-range",
             f"the default {p.default} of `{p.name.text}` is above its largest value {largest}",
             p.span,
@@ -378,7 +378,7 @@ def _add_item(item: ast.ItemSyntax, r: ast.RoutineSyntax, parts: _Parts, finding
 
 def _only_instructions(r: ast.RoutineSyntax, word: str, item: ast.ItemSyntax) -> None:
     if r.kind == "kernel":
-        raise problem("clause-misplaced", f"`{word}` belongs to instructions, not to a kernel", item.span)
+        raise problem_at("clause-misplaced", f"`{word}` belongs to instructions, not to a kernel", item.span)
 
 
 def _state_or_memory(kind: str, name: ast.Ident, scope: Scope) -> str:
@@ -386,15 +386,15 @@ def _state_or_memory(kind: str, name: ast.Ident, scope: Scope) -> str:
     known = [d.name for d in scope.known.declarations if isinstance(d, expected)]
     if name.text not in known:
         what = "memory" if kind == "clobbers" else "state"
-        raise unknown(f"unknown-{what}", what, name, known)
+        raise unknown_name(f"unknown-{what}", what, name, known)
     return name.text
 
 
 def _numerics_word(word: ast.Ident, parts: _Parts) -> str:
     if word.text not in NUMERICS:
-        raise unknown("unknown-numerics", "word of `numerics`", word, NUMERICS)
+        raise unknown_name("unknown-numerics", "word of `numerics`", word, NUMERICS)
     if word.text in parts.numerics:
-        raise problem("clause-repeated", f"`{word.text}` is said twice", word.span)
+        raise problem_at("clause-repeated", f"`{word.text}` is said twice", word.span)
     return word.text
 
 
@@ -411,10 +411,10 @@ def _add_state_field(item: ast.RequireSyntax, parts: _Parts) -> None:
 def _state_field(item: ast.RequireSyntax, scope: Scope) -> StateRef:
     states = {d.name: d for d in scope.known.declarations if isinstance(d, StateDecl)}
     if item.state.text not in states:
-        raise unknown("unknown-state", "state", item.state, states)
+        raise unknown_name("unknown-state", "state", item.state, states)
     fields = {f.name: f for f in states[item.state.text].fields}
     if item.field.text not in fields:
-        raise unknown("unknown-field", f"field of `{item.state.text}`", item.field, fields)
+        raise unknown_name("unknown-field", f"field of `{item.state.text}`", item.field, fields)
     index = _field_index(item, fields[item.field.text], scope)
     return StateRef(item.state.text, item.field.text, index)
 
@@ -424,16 +424,18 @@ def _field_index(item: ast.RequireSyntax, target: StateField, scope: Scope) -> s
         case None if target.count is None:
             return None
         case None:
-            raise problem("wrong-rank", f"`{target.name}` has {target.count} entries: say which", item.span)
+            raise problem_at(
+                "wrong-rank", f"`{target.name}` has {target.count} entries: say which", item.span
+            )
         case e if target.count is None:
-            raise problem("wrong-rank", f"`{target.name}` is one value, not an array", e.span)
+            raise problem_at("wrong-rank", f"`{target.name}` is one value, not an array", e.span)
         case ast.Name(name, span):
             return scope.operand(ast.Ident(name, span)).name
         case ast.Number(int() as value, span):
             if value >= target.count:
-                raise problem(
+                raise problem_at(
                     "index-out-of-range", f"`{target.name}` has entries 0 to {target.count - 1}", span
                 )
             return value
         case e:
-            raise problem("not-an-index", "an entry is named by a number or by an operand", e.span)
+            raise problem_at("not-an-index", "an entry is named by a number or by an operand", e.span)

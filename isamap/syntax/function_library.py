@@ -17,7 +17,7 @@ from isamap.source.records import dataclass, field, replace
 from isamap.syntax import ast
 from isamap.syntax.bodies import check_free
 from isamap.syntax.conversions import FUNCTIONS
-from isamap.syntax.scope import Scope, problem, resolve_dtype
+from isamap.syntax.scope import Scope, problem_at, resolve_dtype
 from isamap.syntax.tree_builder import parse_declarations
 from isamap.syntax.values import resolve_value
 
@@ -59,13 +59,13 @@ def resolve_function(f: ast.FunctionSyntax, scope: Scope) -> Function:
     """Return the typed definition. Raises: TypeProblem."""
     if f.name.text in FUNCTIONS and not scope.defines:
         said = f"`{f.name.text}` is a function of the language: this one needs another name"
-        raise problem("name-taken", said, f.name.span)
+        raise problem_at("name-taken", said, f.name.span)
     params: list[Scalar] = []
     for p in f.params:
         check_free(p.name, scope, "parameter")
         if p.kind is not None or p.dtype is None or p.default is not None:
             said = f"`{p.name.text}` is a value: it has only a type"
-            raise problem("bad-parameter", said, p.span, advice=f"write `{p.name.text}: f32`")
+            raise problem_at("bad-parameter", said, p.span, advice=f"write `{p.name.text}: f32`")
         params.append(Scalar(p.name.text, resolve_dtype(p.dtype), p.span))
         scope = _with(scope, params[-1])
     steps: list[tuple[str, Expr]] = []

@@ -12,10 +12,10 @@ from isamap.ir.atoms import Element
 from isamap.ir.index import Index, index_max, index_min
 from isamap.ir.nodes import Comparison, Constraint, Domain, Operand
 from isamap.ir.printer import print_operand
-from isamap.source import Span, shown
+from isamap.source import Span, show_value
 from isamap.source.records import replace
 from isamap.syntax import ast
-from isamap.syntax.scope import Scope, problem
+from isamap.syntax.scope import Scope, problem_at
 
 MAX_EXTENT = 2**31
 
@@ -30,9 +30,9 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
     match e:
         case ast.Number(value, span):
             if isinstance(value, float):
-                raise problem("not-an-index", f"{place} is an integer, not {value}", span)
+                raise problem_at("not-an-index", f"{place} is an integer, not {value}", span)
             if value >= 2**63:
-                raise problem("number-too-large", f"{shown(value)} does not fit into 64 bits", span)
+                raise problem_at("number-too-large", f"{show_value(value)} does not fit into 64 bits", span)
             return Index.of(value)
         case ast.Name(name, span):
             return _symbol(name, scope, place, ast.Ident(name, span))
@@ -51,10 +51,8 @@ def resolve_index(e: ast.ExprSyntax, scope: Scope, place: str) -> Index:
         case ast.Access():
             return resolve_element(e, scope, place, resolve_index)
         case _:
-            raise problem(
-                "not-an-index",
-                f"{place} is made of integers, axes and sizes with + - * / % min max",
-                e.span,
+            raise problem_at(
+                "not-an-index", f"{place} is made of integers, axes and sizes with + - * / % min max", e.span
             )
 
 
@@ -63,7 +61,7 @@ def combine(op: str, left: Index, right: Index, e: ast.ExprSyntax, scope: Scope)
     axes = {s for s in (left.symbols | right.symbols) if scope.indices.get(s) in ("axis", "element")}
     combined = _combine(op, left, right, axes, e)
     if any(abs(c) >= 2**63 for _, c in combined.terms):
-        raise problem("number-too-large", "the numbers in this index do not fit into 64 bits", e.span)
+        raise problem_at("number-too-large", "the numbers in this index do not fit into 64 bits", e.span)
     return combined
 
 
@@ -75,7 +73,7 @@ def _combine(op: str, left: Index, right: Index, axes: set[str], e: ast.ExprSynt
             return left - right
         case "mul":
             if axes & left.symbols and axes & right.symbols:
-                raise problem(
+                raise problem_at(
                     "not-affine",
                     f"`{left}` times `{right}` is not affine in the axes",
                     e.span,
@@ -94,9 +92,9 @@ def _combine(op: str, left: Index, right: Index, axes: set[str], e: ast.ExprSynt
 def _check_divisor(divisor: Index, axes: set[str], e: ast.ExprSyntax) -> None:
     if divisor.value is not None and divisor.value <= 0:
         code = "division-by-zero" if divisor.value == 0 else "bad-divisor"
-        raise problem(code, f"indices are divided by positive numbers, not by {divisor.value}", e.span)
+        raise problem_at(code, f"indices are divided by positive numbers, not by {divisor.value}", e.span)
     if axes & divisor.symbols:
-        raise problem(
+        raise problem_at(
             "not-affine", f"the divisor `{divisor}` changes from iteration to iteration", e.span,
             "indices are divided by numbers and sizes only",
         )  # fmt: skip
@@ -106,14 +104,14 @@ def _symbol(name: str, scope: Scope, place: str, ident: ast.Ident) -> Index:
     if name in scope.indices:
         return scope.symbol(name)
     if name in scope.operands and not scope.operands[name].shape:
-        raise problem(
+        raise problem_at(
             "data-dependent", f"{place} depends on the data of `{name}`", ident.span,
             "subscripts, extents and sizes are known before the data is (version 1)",
         )  # fmt: skip
     meaning = scope.meaning(name)
     if meaning is not None:
         typed = f" of type {scope.scalars[name]}" if name in scope.scalars else ""
-        raise problem(
+        raise problem_at(
             "not-an-index", f"`{name}` is {meaning}{typed}: {place} needs an integer", ident.span,
             advice=_whole_number_of_the_call(name, scope),
         )  # fmt: skip
@@ -136,17 +134,19 @@ def _layout_symbol(
 ) -> Index:
     """`stride(A, 0)` and `align(A)`: symbols that stand for an operand's layout."""
     if place not in ("a constraint", "a required value"):
-        raise problem("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
+        raise problem_at("not-an-index", f"`{name.text}` may stand in `where` and `requires` only", span)
     expected = 2 if name.text == "stride" else 1
     if len(args) != expected or not isinstance(args[0], ast.Name):
         example = "stride(A, 0)" if expected == 2 else "align(A)"
-        raise problem("argument-count", f"`{name.text}` is written `{example}`", span)
+        raise problem_at("argument-count", f"`{name.text}` is written `{example}`", span)
     operand = scope.operand(ast.Ident(args[0].name, args[0].span))
     if expected == 1:
         return Index.of(f"align({operand.name})")
     axis = args[1].value if isinstance(args[1], ast.Number) else -1
     if not isinstance(axis, int) or not 0 <= axis < len(operand.shape):
-        raise problem("wrong-rank", f"`{operand.name}` has axes 0 to {len(operand.shape) - 1}", args[1].span)
+        raise problem_at(
+            "wrong-rank", f"`{operand.name}` has axes 0 to {len(operand.shape) - 1}", args[1].span
+        )
     return Index.of(f"stride({operand.name},{axis})")
 
 
@@ -161,7 +161,7 @@ def resolve_constraint(e: ast.ExprSyntax, scope: Scope) -> Constraint:
                 span,
             )
         case _:
-            raise problem(
+            raise problem_at(
                 "not-a-constraint",
                 "`where` takes comparisons",
                 e.span,
@@ -187,7 +187,7 @@ def resolve_element(e: ast.Access, scope: Scope, place: str, resolve: Resolve) -
         raise undeclared(operand, e.span, place)
     if e.fill is not None or len(e.subscripts) != 1:
         what = "has no `else`" if e.fill is not None else "has one subscript"
-        raise problem("not-an-index", f"an element of `{operand.name}` in an index {what}", e.span)
+        raise problem_at("not-an-index", f"an element of `{operand.name}` in an index {what}", e.span)
     at = resolve(e.subscripts[0], scope, f"a subscript of `{operand.name}`")
     domain = operand.domain
     return Index.of(Element(operand.name, at, domain.low, domain.high, operand.shape[0], domain.ascending))
@@ -211,14 +211,14 @@ def undeclared(operand: Operand, span: Span, place: str) -> Exception:
     may_declare = operand.role == "in" and operand.dtype.is_integer
     if not may_declare or len(operand.shape) != 1:
         domain = Domain(Index.of(0), Index.of("HIGH"), False)
-        return problem(
+        return problem_at(
             "data-dependent",
             message,
             span,
             "data in indices is of inputs: integers along one axis that declare their range",
             advice=in_a_row(replace(operand, domain=domain)) if may_declare and operand.shape else None,
         )
-    return problem(
+    return problem_at(
         "data-dependent",
         message,
         span,

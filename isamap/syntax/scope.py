@@ -99,7 +99,7 @@ class Scope:
         if name.text in self.operands:
             return self.operands[name.text]
         if (meaning := self.meaning(name.text)) is not None:
-            raise problem("not-an-operand", f"`{name.text}` is {meaning}, not an operand", name.span)
+            raise problem_at("not-an-operand", f"`{name.text}` is {meaning}, not an operand", name.span)
         raise self.unknown(name, self.operands, "operand")
 
     def unknown(
@@ -109,7 +109,7 @@ class Scope:
         if name.text in self.broken:
             raise Cascade
         shown = list(self.names if candidates is None else candidates)
-        return unknown("unknown-name", what, name, shown)
+        return unknown_name("unknown-name", what, name, shown)
 
 
 @dataclass
@@ -146,7 +146,7 @@ class Findings:
         return is_behind and d.code.startswith("unknown-")
 
 
-def problem(
+def problem_at(
     code: str,
     message: str,
     span: Span | None,
@@ -158,11 +158,13 @@ def problem(
     return TypeProblem(Diagnostic(code, message, span, notes=notes, help=advice, edits=edits))
 
 
-def unknown(code: str, what: str, name: ast.Ident, candidates: Iterable[str], most: int = 12) -> TypeProblem:
+def unknown_name(
+    code: str, what: str, name: ast.Ident, candidates: Iterable[str], most: int = 12
+) -> TypeProblem:
     """Nothing of that name exists; proposes the nearest one that does, and lists so many of them."""
     shown = sorted(set(candidates))
     near = get_close_matches(name.text, shown, n=1, cutoff=0.6)
-    return problem(
+    return problem_at(
         code,
         f"there is no {what} called `{name.text}`",
         name.span,
@@ -178,5 +180,5 @@ def resolve_dtype(name: ast.Ident) -> DType:
         return DTYPES[name.text]
     if (here := TYPES.get(name.text)) is not None:
         said, edits = f"there is no type called `{name.text}`", (Edit(name.span, here),)
-        raise problem("unknown-type", said, name.span, advice=f"write `{here}`", edits=edits)
-    raise unknown("unknown-type", "type", name, DTYPES)
+        raise problem_at("unknown-type", said, name.span, advice=f"write `{here}`", edits=edits)
+    raise unknown_name("unknown-type", "type", name, DTYPES)

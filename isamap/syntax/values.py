@@ -29,7 +29,7 @@ from isamap.syntax.conversions import (
 )
 from isamap.syntax.hints import remark, written_as
 from isamap.syntax.indices import combine, resolve_index
-from isamap.syntax.scope import Scope, problem, unknown
+from isamap.syntax.scope import Scope, problem_at, unknown_name
 
 _INDEX_OPS = frozenset(("add", "sub", "mul", "div", "rem", "min", "max"))
 _DOMAINS = {"number": "numbers", "float": "floats", "integer": "integers", "logical": "integers or bool"}
@@ -42,7 +42,7 @@ def resolve_value(e: ast.ExprSyntax, scope: Scope, expected: DType | None = None
     """
     value = _typed(e, scope, expected)
     if expected is not None and value.dtype != expected:
-        raise problem(
+        raise problem_at(
             "type-mismatch",
             f"{place or 'this'} must be {expected}, but the expression is {value.dtype}",
             e.span,
@@ -91,7 +91,7 @@ def resolve_access(name: ast.Ident, subscripts: tuple[ast.ExprSyntax, ...], span
     operand = scope.operand(name)
     if len(subscripts) != len(operand.shape):
         shape = f"[{', '.join(map(str, operand.shape))}]"
-        raise problem(
+        raise problem_at(
             "wrong-rank",
             f"`{name.text}` has {_count(len(operand.shape), 'axis', 'axes')}, but {len(subscripts)} "
             f"{'subscript is' if len(subscripts) == 1 else 'subscripts are'} given",
@@ -156,7 +156,9 @@ def _apply(
     if target is not None:
         dtype, mode = target
         if len(args) != 1:
-            raise problem("argument-count", f"the cast `{name.text}` takes one value, not {len(args)}", span)
+            raise problem_at(
+                "argument-count", f"the cast `{name.text}` takes one value, not {len(args)}", span
+            )
         if mode == "exact" and is_bare(args[0], scope):
             return resolve_value(args[0], scope, dtype)
         return convert(_typed(args[0], scope, None), dtype, mode, span)
@@ -166,7 +168,7 @@ def _apply(
         return _call(function, args, span, scope)
     if name.text not in FUNCTIONS:
         if name.text in scope.operands:
-            raise problem(
+            raise problem_at(
                 "unknown-function", f"`{name.text}` is an operand", span, advice="subscripts stand in `[ ]`"
             )
         raise _unknown_function(name, args, span, scope)
@@ -175,7 +177,7 @@ def _apply(
     if op.modes and mode_name is None:
         mode_name, args = _rounding_mode(op, args, span)
     if len(args) != op.arity:
-        raise problem("argument-count", f"`{name.text}` takes {op.arity} values, not {len(args)}", span)
+        raise problem_at("argument-count", f"`{name.text}` takes {op.arity} values, not {len(args)}", span)
     return operation(op, args, mode_name, e, span, scope, expected)
 
 
@@ -184,14 +186,14 @@ def _call(function: Function, args: tuple[ast.ExprSyntax, ...], span: Span, scop
     if len(args) != len(function.params):
         shown = f"{function.name}({', '.join(p.name for p in function.params)})"
         said = f"`{shown}` takes {_count(len(function.params), 'value', 'values')}, not {len(args)}"
-        raise problem("argument-count", said, span)
+        raise problem_at("argument-count", said, span)
     values = [
         resolve_value(a, scope, p.dtype, f"`{p.name}` of `{function.name}`")
         for p, a in zip(function.params, args, strict=True)
     ]
     found = inlined(function, values, span)
     if found is None:
-        raise problem(
+        raise problem_at(
             "function-too-large",
             f"`{function.name}` written out here has more than {MOST_NODES} operations",
             span,
@@ -206,7 +208,7 @@ def _unknown_function(
 ) -> TypeProblem:
     if name.text in DEFINING:
         shown = {"scale": "x * bits_f32((n + 127) << 23)", "exponent": "((bits_i32(x) >> 23) & 255) - 127"}
-        raise problem(
+        raise problem_at(
             "unknown-function",
             f"`{name.text}` is for the definitions of elementary functions alone",
             name.span,
@@ -215,8 +217,8 @@ def _unknown_function(
     text = written_as(name.text, args)
     if text is None:
         known = (*FUNCTIONS, *scope.functions, *DTYPES)
-        return unknown("unknown-function", "function or cast", name, known, most=len(known))
-    return problem(
+        return unknown_name("unknown-function", "function or cast", name, known, most=len(known))
+    return problem_at(
         "unknown-function", f"there is no function or cast called `{name.text}`", name.span,
         advice=f"write `{_short(text)}`{remark(name.text)}", edits=(Edit(span, text),),
     )  # fmt: skip
@@ -228,12 +230,12 @@ def _rounding_mode(
     last = args[-1] if len(args) == op.arity + 1 else None
     if not isinstance(last, ast.Name):
         shown = ", ".join(["x", "n"][: op.arity])
-        raise problem(
+        raise problem_at(
             "argument-count", f"`{op.name}` is written `{op.name}({shown}, MODE)`", span,
             f"MODE is one of {', '.join(op.modes)}",
         )  # fmt: skip
     if last.name not in op.modes:
-        raise unknown("unknown-mode", "rounding mode", ast.Ident(last.name, last.span), op.modes)
+        raise unknown_name("unknown-mode", "rounding mode", ast.Ident(last.name, last.span), op.modes)
     return last.name, args[:-1]
 
 
@@ -269,7 +271,7 @@ def _unify(
     for value, arg in zip(values[1:], args[1:], strict=True):
         if value.dtype != values[0].dtype:
             shown = op.spelling or op.name
-            raise problem(
+            raise problem_at(
                 "type-mismatch",
                 f"`{shown}` takes operands of one type, not {values[0].dtype} and {value.dtype}",
                 span,
@@ -286,7 +288,7 @@ def _check_domain(op: Op, values: Sequence[Expr]) -> None:
         dtype = value.dtype
         if dtype not in TYPE_SETS[op.domain]:
             shown = op.spelling or op.name
-            raise problem(
+            raise problem_at(
                 "wrong-operand-type", f"`{shown}` works on {_DOMAINS[op.domain]}, not on {dtype}", value.span
             )
 

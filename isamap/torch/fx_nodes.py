@@ -52,7 +52,7 @@ def is_result(node: Any) -> bool:
     return node.op == "call_function" and getattr(node.target, "__name__", "") == "getitem"
 
 
-def seen_through(node: Any) -> Any:
+def follow_views(node: Any) -> Any:
     """Return the node whose memory a chain of views looks at."""
     while is_view(node):
         node = node.args[0]
@@ -74,7 +74,7 @@ class Lying:
     strides: tuple[int, ...]
 
 
-def lying(node: Any) -> Lying:
+def layout_of(node: Any) -> Lying:
     """Return how the tensor of a node lies. Raises: NotTaken for one that no kernel reads."""
     value: Any = node.meta.get("val") if hasattr(node, "meta") else None
     torch: Any = import_module("torch")

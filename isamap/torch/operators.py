@@ -14,10 +14,10 @@ import numpy as np
 
 from isamap.graph.graph import Array, Node
 from isamap.graph.operators.aten import POINTWISE, count_of, options_of
-from isamap.graph.terms import NotTaken, wide
+from isamap.graph.terms import NotTaken, wide_type
 from isamap.graph.types import NUMBERS
 from isamap.ir import DTYPES
-from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, lying, name_of, promoted
+from isamap.torch.fx_nodes import RESHAPES, TYPES, first_of, is_result, is_view, layout_of, name_of, promoted
 
 FLOATS = frozenset(("bf16", "f32", "f64"))
 
@@ -56,7 +56,7 @@ class Translation:
                 del self.nodes[mark:]
             else:
                 return self.names[node]
-        lying(node)
+        layout_of(node)
         self.inputs[node] = self.names[node] = str(node.name)
         return self.names[node]
 
@@ -71,9 +71,9 @@ class Translation:
 
     def term(self, value: Any, like: Any) -> str:
         """Return an argument: a node, as one of another's type, or a number that this type has. Raises: NotTaken."""
-        dtype = lying(like).dtype
+        dtype = layout_of(like).dtype
         if hasattr(value, "meta"):
-            if lying(value).dtype == dtype:
+            if layout_of(value).dtype == dtype:
                 return self.name(value)
             if value.meta["val"].dim() == 0:  # which torch takes in its own precision in some operations
                 raise NotTaken("a number in a tensor of another type")
@@ -86,7 +86,7 @@ class Translation:
 
     def cast(self, value: Any, dtype: str) -> str:
         """Return a node of floats as other ones; so are terms of several types. Raises: NotTaken."""
-        if not {lying(value).dtype, dtype} <= FLOATS:
+        if not {layout_of(value).dtype, dtype} <= FLOATS:
             raise NotTaken("a conversion of values that are not floats")
         name = f"{value.name}.{dtype}"
         if all(name not in node.outputs for node in self.nodes):
@@ -153,7 +153,7 @@ def _pointwise(to: Translation, node: Any, name: str) -> None:
     if not any(hasattr(term, "meta") for term in terms):
         raise NotTaken("a number where a tensor is expected")
     rest = node.args[len(terms) :]
-    attributes: dict[str, Any] = {"promoted": promoted(terms), "result": lying(node).dtype}
+    attributes: dict[str, Any] = {"promoted": promoted(terms), "result": layout_of(node).dtype}
     for n, (option, default) in enumerate(options_of(name)):
         value = rest[n] if n < len(rest) else node.kwargs.get(option, default)
         if hasattr(value, "meta"):
@@ -189,7 +189,7 @@ def _each(op: str) -> Translated:
 
     def put(to: Translation, node: Any) -> None:
         is_plain = not node.kwargs and all(hasattr(term, "meta") for term in node.args)
-        if not is_plain or lying(node).dtype not in FLOATS:
+        if not is_plain or layout_of(node).dtype not in FLOATS:
             raise NotTaken("further arguments, or other terms than tensors of floats")
         to.put(node, op, *(to.term(value, node) for value in node.args))
 
@@ -259,12 +259,12 @@ def _addmm(to: Translation, node: Any) -> None:
 def _reduced(op: str) -> Translated:
     def put(to: Translation, node: Any) -> None:
         x, axes = node.args[0], node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
-        rank, dtype = len(x.meta["val"].shape), lying(node).dtype
+        rank, dtype = len(x.meta["val"].shape), layout_of(node).dtype
         axes = range(rank) if axes is None or axes == [] else [axes] if isinstance(axes, int) else axes
         keeps = bool(node.args[2]) if len(node.args) > 2 else bool(node.kwargs.get("keepdim", False))
         gone = sorted(axis % max(rank, 1) for axis in axes)
         is_pool = op == "ReduceMean" and keeps and rank > 2 and gone == list(range(2, rank))
-        if is_pool and lying(x).dtype == dtype:
+        if is_pool and layout_of(x).dtype == dtype:
             to.put(node, "GlobalAveragePool", to.name(x))
             return
         to.put(node, op, to.name(x), to.integers(*gone), keepdims=int(keeps), result=dtype)
@@ -282,13 +282,13 @@ def _softmax(op: str) -> Translated:
 def _layer_norm(to: Translation, node: Any) -> None:
     x, sizes, gain, shift, eps = node.args
     dtype = TYPES[str(first_of(node).dtype)]
-    if any(t is not None and lying(t).dtype != dtype for t in (x, gain, shift)):
+    if any(t is not None and layout_of(t).dtype != dtype for t in (x, gain, shift)):
         raise NotTaken("terms of several types")
     scale = to.constant(np.ones(tuple(sizes), DTYPES[dtype].numpy())) if gain is None else to.name(gain)
     terms = [to.name(x), scale, *([to.name(shift)] if shift is not None else [])]
     names = to.parts(node, 3)
     inner = (names[0], *(f"{name}.wide" if name else "" for name in names[1:]))
-    results = names if dtype == wide(dtype) else inner
+    results = names if dtype == wide_type(dtype) else inner
     to.put(node, "LayerNormalization", *terms, results=results, axis=-len(sizes), epsilon=float(eps))
     for name, given in zip(names, results, strict=True):
         if name != given:
@@ -320,7 +320,7 @@ _KINDS: Mapping[str, _Kind] = {
 def _layer(to: Translation, node: Any) -> None:
     kind = _KINDS[name_of(node)]
     x, *states, w, u, b, d, is_backwards = node.args
-    lying(x)
+    layout_of(x)
     gates, units, _ = w.meta["val"].shape
     given = [to.name(x)]
     for n, weight in enumerate((w, u)):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isamap.torch.fx_nodes import is_result, seen_through
+from isamap.torch.fx_nodes import follow_views, is_result
 from isamap.torch.segments import Options, Program, Ran, make_program
 
 
@@ -127,7 +127,7 @@ class Prepared:
         weights = weights_of(graph)
         inputs = [n for n in graph.nodes if n.op == "placeholder"]
         (output,) = (n for n in graph.nodes if n.op == "output")
-        given_back = {seen_through(node) for node in output.all_input_nodes}
+        given_back = {follow_views(node) for node in output.all_input_nodes}
         self.weights = [n for n in inputs if n in weights and n.users and n not in given_back]
         self.prepared = tuple(_of_weights_alone(graph, frozenset(self.weights), given_back))
         self.places = [inputs.index(node) for node in self.weights]
@@ -221,6 +221,6 @@ def _of_weights_alone(graph: Any, weights: frozenset[Any], given_back: set[Any])
         schema = getattr(node.target, "_schema", None)
         if not is_result(node) and (schema is None or schema.is_mutable or random in node.target.tags):
             continue
-        if seen_through(node) not in given_back:
+        if follow_views(node) not in given_back:
             known.add(node)
             yield node

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any
 
 from isamap.driver.options import given_flag
-from isamap.graph.elementwise_fusion import fused
+from isamap.graph.elementwise_fusion import fuse_steps
 from isamap.graph.graph import Graph, Model, Signature
 from isamap.graph.importing import Imported, lower_model
 from isamap.graph.model_library import CompiledModel, How, compile_whole, kernels_refused, program_key
@@ -31,7 +31,7 @@ from isamap.graph.terms import NotTaken
 from isamap.machine.processor import this_cpu
 from isamap.source import Diagnostic, IsamapError, OnlyWarned, UsageProblem
 from isamap.source.cache import digest
-from isamap.torch.fx_nodes import is_result, is_view, lying, name_of
+from isamap.torch.fx_nodes import is_result, is_view, layout_of, name_of
 from isamap.torch.operators import OPERATIONS, PARTS, Translation, translate
 from isamap.tune.alternation import time_alternately
 from isamap.tune.implementation_choices import OURS, Choice, Choices
@@ -144,9 +144,9 @@ def refusal(node: Any) -> str:
     results = [user for user in node.users if is_result(user)] if is_several else [node]
     try:
         for term in node.all_input_nodes:
-            lying(term)
+            layout_of(term)
         for result in results:
-            found = lying(result)
+            found = layout_of(result)
             real = [n for n, size in enumerate(found.sizes) if size != 1]
             order = sorted(real, key=lambda n, found=found: -found.strides[n])
             if [found.strides[n] for n in order] != list(dense([found.sizes[n] for n in order])):
@@ -295,7 +295,7 @@ def _lowered(parts: _Parts, to: Translation, results: Sequence[Any]) -> Imported
         outputs.append(signature(node, name))
     graph = Graph("graph", tuple(to.nodes), inputs, tuple(outputs), to.constants)
     found = lower_model(
-        Model(graph, OPSETS, {}, has_views=True), "graph", {}, {}, partial(fused, freely=True)
+        Model(graph, OPSETS, {}, has_views=True), "graph", {}, {}, partial(fuse_steps, freely=True)
     )
     for taken in found.taken:
         if taken.where == "refused" and "it needs the result of a node that is refused" not in taken.why:
@@ -315,7 +315,7 @@ def _blame(parts: _Parts, to: Translation, found: Imported, how: How, error: Isa
 
 def signature(node: Any, name: str) -> Signature:
     """Return the type, the sizes and the strides of a node's tensor. Raises: NotTaken."""
-    found = lying(node)
+    found = layout_of(node)
     strides = () if node.meta["val"].is_contiguous() else found.strides
     return Signature(name, found.dtype, found.sizes, strides=strides)
 
@@ -446,7 +446,7 @@ def eager_step(node: Any, place: Mapping[Any, int]) -> Step:
 def as_foretold(node: Any) -> Callable[[Any], Any]:
     """Return what gives a tensor as kernels read it: copied first where it does not lie as was foretold."""
     torch: Any = import_module("torch")
-    found = lying(node)
+    found = layout_of(node)
 
     def seen(tensor: Any) -> Any:
         if tensor.is_neg():
@@ -461,7 +461,7 @@ def as_foretold(node: Any) -> Callable[[Any], Any]:
 def making(node: Any) -> Callable[[], Any]:
     """Return what makes a tensor of the size of a node's, of no particular content."""
     torch: Any = import_module("torch")
-    found, dtype = lying(node), node.meta["val"].dtype
+    found, dtype = layout_of(node), node.meta["val"].dtype
     if node.meta["val"].is_contiguous():
         return lambda: torch.empty(found.sizes, dtype=dtype)
     return lambda: torch.empty_strided(found.sizes, found.strides, dtype=dtype)

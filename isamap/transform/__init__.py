@@ -1,12 +1,12 @@
 """Rewrite IR: canonical statements, explicit guards and fills, legal rewrites of whole kernels."""
 
 from isamap.ir.walk import distinct_reads, reads, symbols
-from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, shared_blocks
+from isamap.transform.blocks import Blocks, in_blocks, ordered_axes, share_blocks
 from isamap.transform.edges import edges_apart
 from isamap.transform.factors import factorisations, unfactored
 from isamap.transform.flattening import dense_form
 from isamap.transform.guards import identity_of, is_summed_everywhere, make_guards_explicit
-from isamap.transform.inlining import inlined
+from isamap.transform.inlining import inline_temporaries
 from isamap.transform.margins import tells_apart
 from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_rewritable
 from isamap.transform.rewrites import refused_rewrites, rewrites
@@ -26,7 +26,7 @@ __all__ = [
     "identity_of",
     "in_blocks",
     "in_ordered_loops",
-    "inlined",
+    "inline_temporaries",
     "is_rewritable",
     "is_summed_everywhere",
     "make_guards_explicit",
@@ -34,7 +34,7 @@ __all__ = [
     "reads",
     "refused_rewrites",
     "rewrites",
-    "shared_blocks",
+    "share_blocks",
     "statements",
     "symbols",
     "tells_apart",

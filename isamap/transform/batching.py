@@ -22,11 +22,11 @@ from isamap.transform.fusion import rename_axes
 from isamap.transform.rewrite import (
     Refusal,
     Rewrite,
-    accepted,
     accesses,
     free_name,
+    is_accepted,
+    line_of,
     map_accesses,
-    shown,
     with_statements,
 )
 from isamap.transform.shared_elements import Conflicts, is_wide, never_meet, sums_in_any_order, targets_meet
@@ -178,7 +178,7 @@ def _refused(kernel: Kernel, group: Sequence[Statement], fixed: Sequence[tuple[s
     """Why alike statements stay apart, and the declarations that would let them be one."""
     unequal = next((names for names in fixed if not _are_equal(kernel, names)), None)
     listed = " and ".join(_listed(names) for names in fixed)
-    about = f"{len(group)} statements such as `{shown(group[0])}` are alike, but"
+    about = f"{len(group)} statements such as `{line_of(group[0])}` are alike, but"
     if unequal is not None:
         reason = f"{about} {_listed(unequal)} differ in role, type or shape"
         return Refusal("batching", reason, None, group[1].assign.span)
@@ -220,10 +220,10 @@ def _batched(kernel: Kernel, group: list[int], stacks: Sequence[tuple[str, ...]]
     before, behind = ([given[n] for n in part] for part in around)
     kept = (*given[: group[0]], *before, merged, *behind, *given[group[-1] + 1 :])
     after = with_statements(kernel, kept)
-    if not accepted(original, after, batched=True):
+    if not is_accepted(original, after, batched=True):
         return None
     steps = [f"stacking: {_listed(names)} become one array" for names in stacks]
-    return Rewrite(after, (*steps, f"batching: {len(group)} statements become `{shown(merged)}`"))
+    return Rewrite(after, (*steps, f"batching: {len(group)} statements become `{line_of(merged)}`"))
 
 
 def _merged(kernel: Kernel, members: Sequence[Statement], slopes: list[tuple[Index, ...]]) -> Statement:

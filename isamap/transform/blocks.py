@@ -29,12 +29,12 @@ from isamap.source import Diagnostic, UsageProblem
 from isamap.source.records import dataclass, replace
 from isamap.transform.block_check import Samples, check_blocks
 from isamap.transform.rewrite import (
-    accepted,
     accesses,
     alone,
     free_name,
+    is_accepted,
+    line_of,
     map_accesses,
-    shown,
     with_statements,
 )
 from isamap.transform.shared_elements import Conflicts, never_meet, writes_all
@@ -64,7 +64,7 @@ def in_blocks(kernel: Kernel, blocks: Sequence[Blocks]) -> Kernel:
     """
     own = ordered_axes(kernel)
     for one in blocks:
-        found = shared_blocks(kernel, one, own)
+        found = share_blocks(kernel, one, own)
         if isinstance(found, str):
             raise UsageProblem(
                 Diagnostic(
@@ -82,7 +82,7 @@ def ordered_axes(kernel: Kernel) -> frozenset[str]:
     return frozenset(a.name for s in statements(kernel) for a in s.sequence)
 
 
-def shared_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset()) -> Kernel | str:
+def share_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozenset()) -> Kernel | str:
     """Return the kernel with statements in one loop over blocks; or why not.
 
     `own` are the axes of ordered loops that are no loops over blocks: around these the new one may stand.
@@ -103,7 +103,7 @@ def shared_blocks(kernel: Kernel, blocks: Blocks, own: frozenset[str] = frozense
             break
         kept |= whole
     after = _built(kernel, members, rows, blocks.axis)
-    if not accepted(kernel, after, batched=True):
+    if not is_accepted(kernel, after, batched=True):
         return "what comes of it is no kernel"
     samples = _samples(members.extent, blocks.size) if members.are_independent else None
     said = check_blocks(kernel, after, members.dimensions, samples)
@@ -496,7 +496,7 @@ def _in_step(members: Members, of: Conflicts) -> Iterator[str]:
                 continue
             early = n in members.fillers and not members.fits
             if r.buffer not in cut or early or r.buffer in of.whole:
-                yield f"`{shown(members.given[n])}` may read a later block's result in `{r.buffer}`"
+                yield f"`{line_of(members.given[n])}` may read a later block's result in `{r.buffer}`"
 
 
 def _filled(members: Members, of: Conflicts) -> Iterator[str]:
@@ -519,4 +519,4 @@ def _movable(members: Members, of: Conflicts) -> Iterator[str]:
     for n in members.moved:
         for m in members.rows:
             if m < n and not never_meet(members.given[m], members.given[n], of):
-                yield f"`{shown(members.given[n])}` needs `{shown(members.given[m])}` as a whole"
+                yield f"`{line_of(members.given[n])}` needs `{line_of(members.given[m])}` as a whole"

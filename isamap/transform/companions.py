@@ -69,7 +69,7 @@ def companions(kernel: Kernel, number: int) -> tuple[Companion, ...]:
     return tuple(found)
 
 
-def outcome(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
+def fused_result(kernel: Kernel, number: int, chosen: Sequence[int]) -> Outcome:
     """Return the result of the sum `number` with the chosen compensation terms and all that they need."""
     given, of = statements(kernel), Conflicts.of(kernel)
     target = given[number].assign.target

@@ -38,11 +38,11 @@ from isamap.transform.guards import identity_of
 from isamap.transform.rewrite import (
     Refusal,
     Rewrite,
-    accepted,
     accesses,
     free_name,
+    is_accepted,
     is_rewritable,
-    shown,
+    line_of,
     with_statements,
 )
 from isamap.transform.shared_elements import Conflicts, sums_in_any_order
@@ -137,11 +137,11 @@ def _factorisation(
         return None
     rest = (*given[:number], *after, *given[number + 1 :])
     rewritten = with_statements(kernel, rest, (*kernel.operands, *temporaries))
-    if not accepted(kernel, rewritten):
+    if not is_accepted(kernel, rewritten):
         return None
     before, behind = _flops(given[number]), sum(map(_flops, after), ZERO)
     kept = sum((product(o.shape) for o in temporaries), ZERO)
-    lines = [f"`{shown(a)}`" for a in after if not isinstance(a.assign.value, Const)]
+    lines = [f"`{line_of(a)}`" for a in after if not isinstance(a.assign.value, Const)]
     step = f"factorisation: {', then '.join(lines)}: `{behind}` operations in place of `{before}`"
     return Factorisation(rewritten, (step,), number, before, behind, kept)
 
@@ -209,10 +209,7 @@ def _obstacles(kernel: Kernel, s: Statement, given: _Product) -> Iterator[tuple[
     if any(r.buffer == target.name for r in accesses(s)[1:]):
         yield f"`{target.name}` is read by the statement that adds to it", None
     if len(given.moving) > _MOST_FACTORS:
-        yield (
-            f"it has {len(given.moving)} factors: more than {_MOST_FACTORS} are not tried",
-            None,
-        )
+        yield (f"it has {len(given.moving)} factors: more than {_MOST_FACTORS} are not tried", None)
 
 
 # --- trees ------------------------------------------------------------------------------------------------

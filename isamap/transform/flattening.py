@@ -17,7 +17,7 @@ from itertools import permutations
 from isamap.ir import Axis, Index, Kernel, Operand, Read
 from isamap.ir.walk import symbols
 from isamap.source.records import replace
-from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, map_accesses, with_statements
+from isamap.transform.rewrite import Rewrite, accesses, free_name, is_accepted, map_accesses, with_statements
 from isamap.transform.shared_elements import Conflicts
 from isamap.transform.statements import Statement, statements
 
@@ -138,7 +138,7 @@ def _flattened(kernel: Kernel, found: Dimensions, outer: Axis, inner: Axis) -> I
     if any(_misses_an_axis(b, a) for b, a in zip(given, changed, strict=True)):
         return  # the axes are values as well, as in `f32(j)`
     after = with_statements(kernel, changed, operands)
-    if accepted(kernel, after):
+    if is_accepted(kernel, after):
         arrays = ", ".join(f"`{n}`" for n in found)
         yield Rewrite(
             after, (f"flattening: `{outer.name}` and `{inner.name}` become `{name}`, one axis of {arrays}",)

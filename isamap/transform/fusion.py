@@ -18,7 +18,7 @@ from itertools import pairwise
 
 from isamap.ir import Axis, Index, Kernel, Loop, Stmt, substitute_stmt
 from isamap.source.records import replace
-from isamap.transform.rewrite import Rewrite, accepted, accesses, alone, shown, with_statements
+from isamap.transform.rewrite import Rewrite, accesses, alone, is_accepted, line_of, with_statements
 from isamap.transform.shared_elements import Conflicts, never_meet, sums_in_any_order
 from isamap.transform.statements import Statement, statements
 
@@ -26,7 +26,7 @@ from isamap.transform.statements import Statement, statements
 def fission(kernel: Kernel) -> Rewrite | None:
     """Return every statement in a loop of its own; None when it is so already."""
     after = with_statements(kernel, statements(kernel))
-    if after.body == kernel.body or not accepted(kernel, after):
+    if after.body == kernel.body or not is_accepted(kernel, after):
         return None
     several = [s for s in kernel.body if isinstance(s, Loop) and _has_several(s)]
     names = [", ".join(a.name for a in s.axes) for s in several]
@@ -47,8 +47,8 @@ def reorderings(kernel: Kernel) -> Iterator[Rewrite]:
         if a.ordered_loops != b.ordered_loops or not never_meet(a, b, of):
             continue
         after = with_statements(kernel, (*given[:n], b, a, *given[n + 2 :]))
-        if accepted(kernel, after):
-            yield Rewrite(after, (f"reordering: `{shown(b)}` before `{shown(a)}`",))
+        if is_accepted(kernel, after):
+            yield Rewrite(after, (f"reordering: `{line_of(b)}` before `{line_of(a)}`",))
 
 
 # --- fusion -----------------------------------------------------------------------------------------------
@@ -67,10 +67,10 @@ def fusions(kernel: Kernel) -> Iterator[Rewrite]:
             continue
         for common in _common_axes(a, b, of):
             after = _fused(kernel, given, n, common)
-            if accepted(kernel, after):
+            if is_accepted(kernel, after):
                 names = ", ".join(common)
                 yield Rewrite(
-                    after, (f"fusion: `{shown(a)}` and `{shown(b)}` share the loop over `{names}`",)
+                    after, (f"fusion: `{line_of(a)}` and `{line_of(b)}` share the loop over `{names}`",)
                 )
                 break
 

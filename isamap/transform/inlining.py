@@ -16,7 +16,7 @@ from isamap.ir import OPS, Call, Expr, Index, Kernel, Operand, Read, substitute_
 from isamap.ir.functions import count_nodes
 from isamap.ir.walk import map_reads, reads, walk
 from isamap.source.records import dataclass, replace
-from isamap.transform.rewrite import Refusal, Rewrite, accepted, accesses, shown, with_statements
+from isamap.transform.rewrite import Refusal, Rewrite, accesses, is_accepted, line_of, with_statements
 from isamap.transform.shared_elements import Conflicts, is_wide, may_be_one
 from isamap.transform.statements import Statement, statements
 
@@ -43,7 +43,7 @@ def refused_inlinings(kernel: Kernel) -> Iterator[Refusal]:
             yield Refusal("inlining", f"`{temporary.operand.name}` stays in memory: {found}")
 
 
-def inlined(kernel: Kernel) -> Rewrite:
+def inline_temporaries(kernel: Kernel) -> Rewrite:
     """Return the kernel with all temporaries computed where they are read that allow it, one after the other."""
     found = Rewrite(kernel, ())
     while following := next(inlinings(found.kernel), None):
@@ -92,12 +92,12 @@ def _inlined(kernel: Kernel, temporary: _Temporary) -> Rewrite | str:
     for n in temporary.read:
         given[n] = _put_in(filling, given[n])
         if count_nodes(given[n].assign.value) > MOST_NODES:
-            return f"`{shown(filling)}` would make an expression too long"
+            return f"`{line_of(filling)}` would make an expression too long"
     del given[temporary.filled]
     after = with_statements(kernel, given, [o for o in kernel.operands if o != temporary.operand])
-    if not accepted(kernel, after):
-        return f"an input of `{shown(filling)}` changes while its values are used"
-    step = f"inlining: `{shown(filling)}` is computed where `{temporary.operand.name}` is read"
+    if not is_accepted(kernel, after):
+        return f"an input of `{line_of(filling)}` changes while its values are used"
+    step = f"inlining: `{line_of(filling)}` is computed where `{temporary.operand.name}` is read"
     return Rewrite(after, (step,))
 
 
@@ -123,16 +123,16 @@ def _find_obstacle(filling: Statement, s: Statement, between: list[Statement], o
     target, needed = filling.assign.target, reads(filling.assign.value)
     found = [r for r in accesses(s)[1:] if r.buffer == target.buffer]
     if s.ordered_loops != filling.ordered_loops or not all(_is_filled(filling, r, of) for r in found):
-        return f"`{shown(s)}` may read a value of another iteration there"
+        return f"`{line_of(s)}` may read a value of another iteration there"
     if s.assign.guard is not None and any(r.buffer == target.buffer for r in reads(s.assign.guard)):
-        return f"the condition of `{shown(s)}` reads it"
+        return f"the condition of `{line_of(s)}` reads it"
     if any(r.fill is not None for r in found):
-        return f"`{shown(s)}` reads beyond it"
+        return f"`{line_of(s)}` reads beyond it"
     if s.assign.op is not None and any(r.buffer == s.assign.target.buffer for r in needed):
-        return f"`{shown(s)}` changes its own inputs"
+        return f"`{line_of(s)}` changes its own inputs"
     for q in between:
         if any(may_be_one(q.assign.target, q, r, filling, of, in_turn=True) for r in needed):
-            return f"`{shown(q)}` changes its own inputs before `{shown(s)}` reads it"
+            return f"`{line_of(q)}` changes its own inputs before `{line_of(s)}` reads it"
     return None
 
 
@@ -155,10 +155,10 @@ def _recomputed(filling: Statement, readers: list[Statement]) -> str | None:
         again = [a.name for a in s.axes if not all(_mentions(index, a.name) for index in found)]
         if again:
             each = ", ".join(f"`{a}`" for a in again)
-            return f"`{shown(s)}` would compute `{shown(filling)}` again for each {each}"
+            return f"`{line_of(s)}` would compute `{line_of(filling)}` again for each {each}"
     operations, slow = _operations(filling.assign.value)
     if places > 1 and (slow or (places - 1) * operations > MOST_AGAIN):
-        return f"`{shown(filling)}` would be computed {places} times for each element"
+        return f"`{line_of(filling)}` would be computed {places} times for each element"
     return None
 
 

@@ -39,11 +39,11 @@ from isamap.ir import Assign, Axis, Index, Kernel, Operand, Read
 from isamap.source.records import replace
 from isamap.transform.rewrite import (
     Rewrite,
-    accepted,
     accesses,
     free_name,
+    is_accepted,
+    line_of,
     map_accesses,
-    shown,
     with_statements,
 )
 from isamap.transform.shared_elements import (
@@ -99,11 +99,11 @@ def moved_out(
     rest = tuple(s for n, unit in enumerate(loop.units) if n not in taken for s in unit)
     middle = (*rest, *out) if behind else (*out, *rest)
     after = with_statements(kernel, (*loop.before, *middle, *loop.behind))
-    if not accepted(before, after):
+    if not is_accepted(before, after):
         return None
     place, name = "behind" if behind else "in front of", loop.axis.name
     steps = steps + [
-        f"fission: `{shown(s)}` moves {place} `seq {name}` and runs over `{name}` in any order"
+        f"fission: `{line_of(s)}` moves {place} `seq {name}` and runs over `{name}` in any order"
         for n in order
         for s in loop.units[n]
     ]
@@ -208,7 +208,7 @@ def _distributed(kernel: Kernel, loop: Sequential) -> Rewrite | None:
             _in_loop(s, loop.depth, number) if group in ordered else without_order(s, loop.depth) for s in own
         ]
     after = with_statements(expanded, (*loop.before, *parts, *loop.behind))
-    if not accepted(kernel, after):
+    if not is_accepted(kernel, after):
         return None
     name = loop.axis.name
     steps = [

@@ -66,7 +66,7 @@ def _joined(stmt: Stmt) -> Stmt:
             return replace(stmt, body=body)
 
 
-def shown(statement: Statement) -> str:
+def line_of(statement: Statement) -> str:
     """Return the assignment as a line of a step, without its semicolon."""
     return print_stmt(statement.assign).strip().rstrip(";")
 
@@ -74,7 +74,7 @@ def shown(statement: Statement) -> str:
 # --- what every rewrite must keep -------------------------------------------------------------------------
 
 
-def accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool:
+def is_accepted(before: Kernel, after: Kernel, *, batched: bool = False) -> bool:
     """Return whether the verifier finds nothing in the rewritten kernel, and wide sums are rounded where they were.
 
     An operand with `accumulate` is rounded when the outermost loop ends: two sums into it that shared that

@@ -12,7 +12,7 @@ from isamap.ir import Kernel
 from isamap.transform.batching import batchings
 from isamap.transform.flattening import flattenings
 from isamap.transform.fusion import fission, fusions, reorderings
-from isamap.transform.inlining import inlined, inlinings, refused_inlinings
+from isamap.transform.inlining import inline_temporaries, inlinings, refused_inlinings
 from isamap.transform.ordered_loops import distributions, hoistings, retentions
 from isamap.transform.rewrite import Refusal, Rewrite, is_rewritable
 from isamap.transform.split_sums import merges, partings, splits
@@ -87,7 +87,7 @@ def _together(kernel: Kernel) -> Iterator[Rewrite]:
     parted = _exhausted(Rewrite(kernel, ()), (splits,))
     together = _exhausted(batched, moves)
     for last in (
-        inlined(kernel),
+        inline_temporaries(kernel),
         batched,
         together,
         _exhausted(together, (partings,)),

@@ -36,7 +36,7 @@ from isamap.ir import (
 from isamap.ir.walk import reads
 from isamap.source.records import replace
 from isamap.transform.guards import identity_of
-from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.rewrite import Rewrite, accesses, free_name, is_accepted, line_of, with_statements
 from isamap.transform.shared_elements import (
     Conflicts,
     commute_with,
@@ -80,10 +80,10 @@ def _split(kernel: Kernel, given: tuple[Statement, ...], n: int) -> Iterator[Rew
         replace(s, axes=outer, assign=Assign(a.target, a.op, cell)),
     )
     after = with_statements(kernel, (*given[:n], *parts, *given[n + 1 :]), (*kernel.operands, operand))
-    if accepted(kernel, after):
+    if is_accepted(kernel, after):
         start = f"which starts from {print_expr(nothing)}"
         yield Rewrite(
-            after, (f"splitting the initialisation: `{shown(s)}` goes to `{operand.name}`, {start}",)
+            after, (f"splitting the initialisation: `{line_of(s)}` goes to `{operand.name}`, {start}",)
         )
 
 
@@ -172,9 +172,9 @@ def _merged(kernel: Kernel, of: Conflicts, at: list[int], part: Read, other: Exp
     rest = [*start, *map(moved, sums)]
     kept = [*given[: at[0]], *between, *rest, *given[at[-1] + 1 :]]
     after = with_statements(kernel, kept, [o for o in kernel.operands if o.name != temp.name])
-    if not accepted(kernel, after):
+    if not is_accepted(kernel, after):
         return None
-    source = "its old value" if other is None else f"`{shown(start[0])}`"
+    source = "its old value" if other is None else f"`{line_of(start[0])}`"
     return Rewrite(after, (f"merging the initialisation: the sum of `{temp.name}` starts from {source}",))
 
 
@@ -217,9 +217,9 @@ def partings(kernel: Kernel) -> Iterator[Rewrite]:
         if dimension is None or is_wide(kernel.operand(s.assign.target.buffer)):
             continue
         after = with_statements(kernel, _parted(kernel, given, s, dimension))
-        if accepted(kernel, after):
+        if is_accepted(kernel, after):
             count, axis = _axis_at(s, dimension) or (0, "")
-            step = f"`{shown(s)}` becomes {count} statements, one for each `{axis}`"
+            step = f"`{line_of(s)}` becomes {count} statements, one for each `{axis}`"
             yield Rewrite(after, (f"splitting: {step}, in front of its reader",))
 
 

@@ -46,7 +46,7 @@ from isamap.ir.dtypes import DTYPES
 from isamap.ir.walk import reads, symbols
 from isamap.source.records import dataclass, replace
 from isamap.transform.companions import companions
-from isamap.transform.rewrite import Rewrite, accepted, accesses, free_name, shown, with_statements
+from isamap.transform.rewrite import Rewrite, accesses, free_name, is_accepted, line_of, with_statements
 from isamap.transform.shared_elements import Conflicts, is_wide
 from isamap.transform.statements import Statement, statements
 
@@ -59,7 +59,7 @@ def shifts(kernel: Kernel) -> Iterator[Rewrite]:
             after = _shifted(kernel, given, number, factor, other)
             if after is not None:
                 name, to = factor.buffer, _opposite(factor.dtype)
-                yield Rewrite(after, (f"shifting: `{shown(s)}` takes `{name}` as {to}, and is corrected",))
+                yield Rewrite(after, (f"shifting: `{line_of(s)}` takes `{name}` as {to}, and is corrected",))
 
 
 def _signed_factors(kernel: Kernel, s: Statement) -> Iterator[tuple[Read, Expr]]:
@@ -117,7 +117,7 @@ def _shifted(
     )
     product = replace(s, assign=replace(s.assign, value=_with(s.assign.value, factor)))
     after = corrected(kernel, given, number, product, cell, summed, (total,))
-    return after if accepted(kernel, after) else None
+    return after if is_accepted(kernel, after) else None
 
 
 def corrected(
@@ -183,7 +183,7 @@ def without_zero_points(kernel: Kernel) -> Iterator[Rewrite]:
         if factors is None or after is None:
             continue
         product = " by ".join(f"`{print_expr(f.value)}`" for f in factors)
-        taken = Rewrite(after, (f"zero points: `{shown(s)}` multiplies {product}, and is corrected",))
+        taken = Rewrite(after, (f"zero points: `{line_of(s)}` multiplies {product}, and is corrected",))
         yield taken
         yield from (Rewrite(r.kernel, (*taken.steps, *r.steps)) for r in shifts(after))
 
@@ -256,4 +256,4 @@ def _taken_out(
         correction = Call("sub", (correction, term), wide)
     product = replace(s, assign=replace(s.assign, value=Call("mul", (left.value, right.value), wide)))
     after = corrected(kernel, given, number, product, correction, tuple(sums), tuple(totals))
-    return after if accepted(kernel, after) else None
+    return after if is_accepted(kernel, after) else None

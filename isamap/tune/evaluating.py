@@ -29,7 +29,7 @@ from isamap.plan.trial import Evaluation, Fact, Trial
 from isamap.source import Diagnostic, OnlyWarned, Unkept
 from isamap.source.records import dataclass, fields
 from isamap.tune.features import FEATURES_VERSION, described
-from isamap.tune.store import data_path, opened
+from isamap.tune.store import data_path, open_database
 
 FORMAT = 1
 NAME = "evaluations.sqlite"
@@ -113,7 +113,7 @@ class Log:
             yield from found
 
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened(self.path, _CREATE, FORMAT, _unusable)
+        return open_database(self.path, _CREATE, FORMAT, _unusable)
 
 
 def _row(record: Record) -> tuple[object, ...]:
@@ -237,12 +237,7 @@ def _sizes(trial: Trial) -> dict[str, int | str]:
 
 
 def _record(
-    key: str,
-    trial: Trial,
-    evaluator: Evaluator,
-    model: CostModel,
-    evaluation: Evaluation,
-    setting: Setting,
+    key: str, trial: Trial, evaluator: Evaluator, model: CostModel, evaluation: Evaluation, setting: Setting
 ) -> Record:
     found = described(trial, model)
     ran = evaluation.cost_ns != float("inf")

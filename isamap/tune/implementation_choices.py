@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 
 from isamap.source.records import dataclass, fields
-from isamap.tune.store import data_path, opened
+from isamap.tune.store import data_path, open_database
 from isamap.tune.tournament import standing
 from isamap.tune.winners import Rounds, unusable
 
@@ -116,4 +116,4 @@ class Choices:
             return connection.execute("delete from choices").rowcount
 
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened(self.path, _TABLES, FORMAT, unusable)
+        return open_database(self.path, _TABLES, FORMAT, unusable)

@@ -20,7 +20,7 @@ import numpy as np
 from isamap.machine import Machine
 from isamap.plan.plugins import load_cost_model
 from isamap.plan.trial import Trial
-from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, shown
+from isamap.source import Diagnostic, UsageProblem, read_json, read_limited, show_value
 from isamap.source.records import dataclass
 from isamap.tune.features import FEATURES, FEATURES_VERSION, described
 from isamap.tune.regression_trees import Forest, forest_json, read_forest
@@ -71,10 +71,10 @@ def parse_trained(name: str, text: str) -> Trained:
     content = cast(dict[str, Any], stored)
     names: Any = content.get("features")
     if content["isamap_cost_model"] != FORMAT:
-        raise _other_version(name, f"format {shown(content['isamap_cost_model'])}", f"{FORMAT}")
+        raise _other_version(name, f"format {show_value(content['isamap_cost_model'])}", f"{FORMAT}")
     if content.get("features_version") != FEATURES_VERSION:
         was = content.get("features_version")
-        raise _other_version(name, f"version {shown(was)} of the features", f"{FEATURES_VERSION}")
+        raise _other_version(name, f"version {show_value(was)} of the features", f"{FEATURES_VERSION}")
     listed = cast(list[Any], names) if isinstance(names, list) else [None]
     if not all(isinstance(n, str) and n in FEATURES for n in listed) or len(set(listed)) < len(listed):
         raise _no_model(name, "`features` is no list of features")

@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, TypeVar, cast
 
 from isamap.machine.processor import Cpu
-from isamap.source import Diagnostic, Source, UsageProblem, read_json, shown
+from isamap.source import Diagnostic, Source, UsageProblem, read_json, show_value
 from isamap.source.numbers import Spread
 from isamap.source.records import asdict, dataclass, fields
 from isamap.tune.measured_parameters import (
@@ -102,7 +102,7 @@ def parse_profile(source: Source) -> Profile:
     if content["isamap_profile"] != FORMAT:
         raise _refused(
             "profile-version",
-            f"{source.name} has format {shown(content['isamap_profile'])}; this version of isamap reads "
+            f"{source.name} has format {show_value(content['isamap_profile'])}; this version of isamap reads "
             f"{FORMAT}",
         )
     stated = content.pop("sha256", None)
@@ -345,4 +345,4 @@ def _value(kind: str, value: Any) -> Any:
                 return value
         case _:
             pass
-    raise ValueError(f"{shown(value)} is no {expected}")
+    raise ValueError(f"{show_value(value)} is no {expected}")

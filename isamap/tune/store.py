@@ -34,9 +34,9 @@ from isamap.source import (
     Source,
     Unkept,
     UsageProblem,
+    cannot_write,
     read_limited,
     replace_file,
-    unwritable,
 )
 from isamap.source.cache import private_folder
 from isamap.tune.profile import Profile, parse_profile, print_profile
@@ -75,7 +75,7 @@ def keep_profile(profile: Profile, path: Path | None = None) -> Path:
         path.parent.mkdir(mode=0o700, exist_ok=True)
         replace_file(path, print_profile(profile).encode(), 0o600)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise cannot_write(path, error) from None
     return path
 
 
@@ -178,7 +178,7 @@ PATIENCE_S = 30.0
 
 
 @contextmanager
-def opened(
+def open_database(
     path: Path, tables: str, version: int, refuse: Callable[[Path, str], Unkept]
 ) -> Generator[sqlite3.Connection]:
     """Open a connection to the file, and create the file with its tables where it is missing.

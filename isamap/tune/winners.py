@@ -21,7 +21,7 @@ from typing import Any
 
 from isamap.source import Diagnostic, Unkept
 from isamap.source.records import dataclass, fields
-from isamap.tune.store import data_path, opened
+from isamap.tune.store import data_path, open_database
 
 FORMAT = 1
 NAME = "tuning.sqlite"
@@ -161,7 +161,7 @@ class Winners:
         return sum(path.stat().st_size for path in paths if path.exists())
 
     def _connected(self) -> AbstractContextManager[sqlite3.Connection]:
-        return opened(self.path, _TABLES, FORMAT, unusable)
+        return open_database(self.path, _TABLES, FORMAT, unusable)
 
 
 def _winner(row: tuple[Any, ...]) -> Winner:

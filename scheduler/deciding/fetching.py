@@ -47,7 +47,7 @@ MOST_ITERATIONS = (
 )
 
 
-def asked(option: NestOption, operand: TileOperand) -> int:
+def prefetch_level(option: NestOption, operand: TileOperand) -> int:
     """Into which of its caches, counted from 1, an input's lines may be asked for early; 0 for none.
 
     Rows go where they are used, pieces of rows a step farther: there more of them can be under way.

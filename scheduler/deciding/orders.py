@@ -8,7 +8,7 @@ from itertools import combinations, permutations
 from isamap.plan.cost import Assignment, Decision, times
 from isamap.plan.problem import TileAxis
 from isamap.scheduler.deciding.option_view import Choices, Pairs
-from isamap.scheduler.translation.constraints import AtMost, Facts, Is, Not, is_met, whole
+from isamap.scheduler.translation.constraints import AtMost, Facts, Is, Not, is_met, stays_whole
 
 # Up to this many axes all orders are tried; beyond, those that differ by the place of one axis.
 MAX_PERMUTED = 4
@@ -89,7 +89,7 @@ def runs_once(space: Choices, axis: TileAxis, *, sweep: bool) -> AtMost:
     """Return the constraint that the loop over an axis' blocks runs once, or the loop over its register blocks."""
     if sweep:
         return AtMost(Decision(space.block(axis)), times(axis.tile, Decision(space.unroll(axis))))
-    return whole(space.block(axis), axis.extent)
+    return stays_whole(space.block(axis), axis.extent)
 
 
 def other_orders(

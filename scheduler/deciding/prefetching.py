@@ -18,17 +18,17 @@ from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import TileOperand
 from isamap.plan.schedule import NestSchedule, Prefetch
 from isamap.scheduler.deciding.fetching import (
-    asked,
     going_on,
     in_rows,
     late_ahead,
     near_ahead,
     pieces_ahead,
+    prefetch_level,
     rows_ahead,
 )
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sums_going_on, sweeping_axis
-from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, whole
+from isamap.scheduler.translation.constraints import AtMost, Constraint, Facts, Is, Not, stays_whole
 from isamap.source.records import replace
 
 
@@ -45,7 +45,7 @@ def _values(space: Choices, name: str, operand: TileOperand) -> tuple[int, ...]:
     pinned = space.fixed.get(name)
     if pinned is None:
         goes_on = any(True for _ in _going_on(space, operand))
-        return tuple(sorted({0, asked(space.option, operand) if goes_on else 0}))
+        return tuple(sorted({0, prefetch_level(space.option, operand) if goes_on else 0}))
     most = len(operand.hints) if operand.axes else 0
     return (pinned,) if 0 <= pinned <= most else ()
 
@@ -60,7 +60,7 @@ def prefetch_constraints(space: Choices) -> Iterator[Constraint]:
         if operand.swept and rows is not None and parted:
             block = times(rows.tile, Decision(space.unroll(rows)))
             has_loop = Not(AtMost(Decision(space.block(rows)), block))
-            facts = (has_loop, *(whole(space.block(axis), axis.extent) for axis in parted))
+            facts = (has_loop, *(stays_whole(space.block(axis), axis.extent) for axis in parted))
             yield _asked_or(
                 name, facts, "register blocks without a loop over rows ask for whole rows, not for parts"
             )
@@ -83,7 +83,7 @@ def _going_on(space: Choices, operand: TileOperand) -> Iterator[Not]:
     """
     for axis in space.axes_of(operand):
         if axis.is_reduction:
-            yield Not(whole(space.block(axis), axis.extent))
+            yield Not(stays_whole(space.block(axis), axis.extent))
         else:
             yield Not(AtMost(Const(axis.extent), times(axis.tile, Decision(space.unroll(axis)))))
     if operand.streams and not in_rows(space.option, operand):

@@ -21,7 +21,7 @@ from isamap.plan.schedule import NestSchedule, Spread, Stage
 from isamap.plan.schedule import spread_of as spread_in
 from isamap.scheduler.deciding.option_view import Choices, Made
 from isamap.scheduler.deciding.sums import sums_going_on
-from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, whole
+from isamap.scheduler.translation.constraints import AtMost, Constraint, Fact, Is, Not, stays_whole
 from isamap.source.records import replace
 
 BESIDE = 2  # ahead, and beside the sum
@@ -33,7 +33,7 @@ def name_of(space: Choices, operand: TileOperand) -> str:
     return (spread_of if operand.is_accumulator else ahead_of)(space.statement, operand.name)
 
 
-def crossing(space: Choices) -> tuple[TileOperand, ...]:
+def pipelined_operands(space: Choices) -> tuple[TileOperand, ...]:
     """Return the operands that have such a decision: inputs that may be staged per block, and sums that may be."""
     sums = any(axis.is_reduction for axis in space.option.axes)
     staged = [o for o in space.option.operands if o.staged_ns is not None and not o.packed]
@@ -55,7 +55,7 @@ def crossing_values(space: Choices, operand: TileOperand) -> tuple[int, ...]:
 
 def crossings(space: Choices) -> dict[str, tuple[int, ...]]:
     """Return the decisions about software pipelining, with their values."""
-    return {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
+    return {name_of(space, operand): crossing_values(space, operand) for operand in pipelined_operands(space)}
 
 
 def staged_if_crossed(space: Choices, operand: TileOperand) -> tuple[int, ...] | None:
@@ -72,7 +72,7 @@ def is_crossed(space: Choices, operand: TileOperand, made: Made) -> bool:
 
 def crossing_constraints(space: Choices) -> Iterator[Constraint]:
     """Yield the constraints of operands that are copied across iterations."""
-    for operand in crossing(space):
+    for operand in pipelined_operands(space):
         yield from _constraints(space, operand)
 
 
@@ -90,13 +90,13 @@ def _constraints(space: Choices, operand: TileOperand) -> Iterator[Constraint]:
         ]
         why = "it takes a loop over its elements around the sum, and a sum that is not cut into blocks"
     else:
-        around = [Not(whole(space.block(axis), axis.extent)) for axis in space.axes_of(operand)]
+        around = [Not(stays_whole(space.block(axis), axis.extent)) for axis in space.axes_of(operand)]
         axes = " or ".join(space.block(axis) for axis in space.axes_of(operand))
         why = f"it takes a loop around its buffer: a smaller {axes}" if axes else "no loop moves it"
     yield constraint(around, lambda _: why)
     for axis in space.axes:
         if axis.is_reduction and operand.is_accumulator:
-            yield constraint([whole(space.block(axis), axis.extent)], lambda _: why)
+            yield constraint([stays_whole(space.block(axis), axis.extent)], lambda _: why)
     yield constraint(
         [Is(stage, (1,))],
         lambda made: f"{stage} = {made[stage]} ({STAGES[made[stage]]}) fills no buffer per iteration",
@@ -122,7 +122,7 @@ def _beside_the_sum(space: Choices, operand: TileOperand) -> Iterator[Constraint
     for axis in space.axes:
         if axis.name not in operand.axes:
             why = f"blocks of {axis.name} would stand between it and the sum: a larger {space.block(axis)}"
-            yield constraint([whole(space.block(axis), axis.extent)], why)
+            yield constraint([stays_whole(space.block(axis), axis.extent)], why)
 
 
 def _is_dealt(space: Choices) -> bool:
@@ -133,7 +133,9 @@ def _is_dealt(space: Choices) -> bool:
 
 def still(space: Choices) -> dict[str, int]:
     """Return 0, which pipelines nothing, for each decision about software pipelining that is still open."""
-    found = {name_of(space, operand): crossing_values(space, operand) for operand in crossing(space)}
+    found = {
+        name_of(space, operand): crossing_values(space, operand) for operand in pipelined_operands(space)
+    }
     return {name: 0 for name, values in found.items() if len(values) > 1}
 
 
@@ -142,7 +144,7 @@ def still(space: Choices) -> dict[str, int]:
 
 def across_iterations(nest: NestSchedule, space: Choices, made: Made) -> NestSchedule:
     """Return the nest with the decided copies across iterations."""
-    crossed = {o.name: o for o in crossing(space) if is_crossed(space, o, made)}
+    crossed = {o.name: o for o in pipelined_operands(space) if is_crossed(space, o, made)}
     if not crossed:
         return nest
     stages: list[Stage] = []
@@ -183,5 +185,5 @@ def crossings_of(space: Choices, nest: NestSchedule) -> dict[str, int]:
         name_of(space, o): int(spread_in(nest, o.name) is not None)
         if o.is_accumulator
         else ahead.get(o.name, 0)
-        for o in crossing(space)
+        for o in pipelined_operands(space)
     }

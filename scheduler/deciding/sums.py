@@ -8,7 +8,7 @@ from functools import partial
 from isamap.plan.cost import Const, Cost, Decision, times
 from isamap.plan.problem import NestOption, TileAxis, TileOperand
 from isamap.scheduler.deciding.option_view import Choices, Made
-from isamap.scheduler.translation.constraints import AtMost, Constraint, Is, Not, whole
+from isamap.scheduler.translation.constraints import AtMost, Constraint, Is, Not, stays_whole
 
 # Of rows that come in fours and more, each by a load, there are too many to follow.
 MOST_SWEPT_TILE = 2
@@ -55,7 +55,7 @@ def sum_constraints(space: Choices) -> Iterator[Constraint]:
                 f"a partial sum {operand.staged_bytes}: partial sums need a buffer, {stage} = 1"
             )
             for axis in (axis for axis in space.axes if axis.is_reduction):
-                facts = whole(space.block(axis), axis.extent), Is(stage, (1,))
+                facts = stays_whole(space.block(axis), axis.extent), Is(stage, (1,))
                 sentence = partial(_cuts, space.block(axis), axis, operand)
                 yield Constraint(facts, "fix-sums", sentence, (widths,))
 

@@ -10,8 +10,8 @@ from isamap.scheduler.deciding.space import issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, rows_apart
 from isamap.scheduler.effects.following import if_followed
 from isamap.scheduler.effects.least import Way
-from isamap.scheduler.effects.overlapping import entries
-from isamap.source import added
+from isamap.scheduler.effects.overlapping import accumulator_loads
+from isamap.source import add_up
 
 # --- carrying -------------------------------------------------------------------------------------------
 
@@ -78,7 +78,7 @@ def in_and_out(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     )
     if space.option.carried is not None:
         moved = carrying(tiling, space.option.carried, moved, problem)
-    held = total([moved, times(space.option.latency_ns, *entries(tiling)) if again else Const(0)])
+    held = total([moved, times(space.option.latency_ns, *accumulator_loads(tiling)) if again else Const(0)])
     return if_followed(tiling, problem, times(problem.model.leak_factor, held), held)
 
 
@@ -90,4 +90,4 @@ def least_in_and_out(way: Way) -> float:
     streams = way.problem.memory_streams
     follows = streams is not None and streams.swept_start_ns is not None
     shown = way.problem.model.leak_factor if follows else 1.0
-    return shown * added(b.moved_ns for b in way.operands if b.operand.is_accumulator)
+    return shown * add_up(b.moved_ns for b in way.operands if b.operand.is_accumulator)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from isamap.plan.cost import Cost
 from isamap.plan.problem import NestOption, NestProblem, Problem
 from isamap.scheduler.effects.effect import Context
-from isamap.scheduler.effects.least import Way, ways
+from isamap.scheduler.effects.least import Way, list_ways
 from isamap.scheduler.effects.table import EFFECTS
 from isamap.scheduler.effects.time_parts import Counts, Share, priced
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass
 
 # Sums of floats in another order may differ by this.
@@ -46,7 +46,7 @@ class AnalyticModel:
 
     def least_ns(self, problem: Problem, option: NestOption) -> float:
         """Return a lower bound of `expression`, found in some tens of microseconds."""
-        return min(_least_ns(way) for way in ways(problem, option)) * ROUNDED
+        return min(_least_ns(way) for way in list_ways(problem, option)) * ROUNDED
 
 
 def _least_ns(way: Way) -> float:
@@ -56,4 +56,4 @@ def _least_ns(way: Way) -> float:
     for effect in EFFECTS:
         if effect.least is not None and effect.is_known(way.problem):
             (on_top if effect.counts is Counts.ON_TOP else hides).append(effect.least(way))
-    return max(hides) + added(on_top)
+    return max(hides) + add_up(on_top)

@@ -33,7 +33,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, largest, times, total
 from isamap.plan.problem import NestOption, Problem, TileAxis, TileOperand
-from isamap.scheduler.deciding.fetching import asked, in_rows
+from isamap.scheduler.deciding.fetching import in_rows, prefetch_level
 from isamap.scheduler.deciding.space import MAX_UNROLLED, Space, issues_along
 from isamap.scheduler.deciding.tiling import Tiling, by_stage
 from isamap.scheduler.effects.in_time import if_in_time
@@ -63,7 +63,7 @@ def _of_input(
     """
     shows = list(_of_levels(tiling, problem, operand, position, missed))
     late = total(cost for _, cost in shows)
-    into = asked(tiling.space.option, operand)
+    into = prefetch_level(tiling.space.option, operand)
     if not operand.late or not into or not missed:  # parts for threads may fit where the whole does not
         return late
     cache, _ = operand.hints[into - 1]

@@ -22,7 +22,7 @@ from isamap.scheduler.effects.levels import copying_afar, copying_shared
 from isamap.scheduler.effects.overlapping import beside, beside_the_sum, buffers, copied, movers
 from isamap.scheduler.effects.register_loads import least_loads
 from isamap.scheduler.effects.residence import holds_all, rows_together
-from isamap.source import added
+from isamap.source import add_up
 
 # --- outgoing -------------------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem, parts: Cost) 
 def least_packing(way: Way) -> float:
     """Return the least time to copy every staged operand once, accumulators in both directions."""
     leak = way.problem.model.leak_factor
-    return added(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
+    return add_up(b.copied * _least_ns(b.operand, leak) for b in way.operands if b.copied)
 
 
 def least_beside(way: Way) -> float:
@@ -190,7 +190,7 @@ def least_beside(way: Way) -> float:
     """
     hidden = 1 - way.problem.model.leak_factor
     made = (b.copied * _copied_ns(b.operand) for b in way.operands if _may_be_beside(b.operand))
-    return least_loads(way) + hidden * added(made)
+    return least_loads(way) + hidden * add_up(made)
 
 
 def _may_be_beside(operand: TileOperand) -> bool:

@@ -19,11 +19,11 @@ from math import prod
 from isamap.plan.cost import Add, Cases, CeilDiv, Const, Cost, Decision, Threshold, largest, times, total
 from isamap.plan.problem import Flow, TileAxis, TileOperand
 from isamap.scheduler.deciding.scratch import BLOCK, WHOLE
-from isamap.scheduler.deciding.software_pipelining import BESIDE, crossing, name_of
+from isamap.scheduler.deciding.software_pipelining import BESIDE, name_of, pipelined_operands
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
 from isamap.scheduler.deciding.tiling import Tiling
 from isamap.scheduler.deciding.window_buffers import reaches_of
-from isamap.scheduler.effects.overlapping import entries
+from isamap.scheduler.effects.overlapping import accumulator_loads
 from isamap.scheduler.effects.parted_sums import between_parts, in_parts, longest_ns, unit_ns
 from isamap.scheduler.effects.register_loads import loads
 
@@ -52,7 +52,11 @@ def left_by_sums(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[C
         yield whole
         return
     late = total(_late_results(tiling, operand, flow))
-    yield Cases(name_of(space, operand), ((0, late), (1, whole))) if operand in crossing(space) else late
+    yield (
+        Cases(name_of(space, operand), ((0, late), (1, whole)))
+        if operand in pipelined_operands(space)
+        else late
+    )
 
 
 def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[Cost]:
@@ -60,7 +64,7 @@ def _late_results(tiling: Tiling, operand: TileOperand, flow: Flow) -> Iterator[
     option, space = tiling.space.option, tiling.space
     yield Const(max(0.0, flow.latency_ns - _taken_out_ns(tiling, operand, flow)))
     late = Const(max(0.0, option.latency_ns - option.interval_ns))  # of one copy, it counts for each block
-    if operand in crossing(space):
+    if operand in pipelined_operands(space):
         yield Cases(name_of(space, operand), ((0, Const(0)), (1, late)))
 
 
@@ -321,7 +325,7 @@ def _refills(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence[C
 def _by_copies(tiling: Tiling, operand: TileOperand, one: Cost, two: Cost) -> Cost:
     """Return one of two costs, selected by the number of copies of the operand's buffer per block."""
     staged = one
-    if operand in crossing(tiling.space):
+    if operand in pipelined_operands(tiling.space):
         staged = Cases(name_of(tiling.space, operand), ((0, one), (1, two), (BESIDE, two)))
     values = tiling.space.stage_values(operand)
     return Cases(tiling.space.stage(operand), tuple((v, staged if v == 1 else Const(0)) for v in values))
@@ -393,7 +397,7 @@ def _exchanged(tiling: Tiling, operand: TileOperand, flow: Flow, again: Sequence
     # What the unit that computes moves itself, it does one behind the other.
     own = Const(unit_ns(flow.begun, option.unit) + unit_ns(flow.finished, option.unit))
     waits = largest([total([Const(late_ns * tiles), times(first, blocks)]), own])
-    if operand not in crossing(space):
+    if operand not in pipelined_operands(space):
         return waits
     return Cases(name_of(space, operand), ((0, waits), (1, own)))
 
@@ -417,11 +421,11 @@ def _alternating_buffers(tiling: Tiling, operand: TileOperand, flow: Flow, meanw
     `meanwhile` is what is computed, with what else the engine fills that takes them out.
     """
     option, space = tiling.space.option, tiling.space
-    if operand not in crossing(space):
+    if operand not in pipelined_operands(space):
         return Const(0)
     latency_ns = max(0.0, option.latency_ns - option.interval_ns)
     # All tiles are read, one behind the other: `turn_ns` has the first one of each block.
     once_ns = latency_ns + flow.turn_ns - flow.first_ns / tiles_of(tiling, operand)
-    waits = times(once_ns / 2, *entries(tiling))
+    waits = times(once_ns / 2, *accumulator_loads(tiling))
     each = total([times(1 / 2, meanwhile), waits, Const(flow.first_ns / 2)])
     return Cases(name_of(space, operand), ((0, Const(0)), (1, each)))

@@ -28,7 +28,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops
 SWEPT_LINES = 2
 
 
-def begun(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
+def row_starts(tiling: Tiling, operand: TileOperand, swept_count: int) -> tuple[Cost, ...]:
     """Factors of how often each row of an input is begun.
 
     A register block reads a piece of each row of its sum, or, along the sum, a piece of each of its own rows;
@@ -82,7 +82,7 @@ def if_swept(tiling: Tiling, operand: TileOperand, problem: Problem, swept: Cost
     rows = SWEPT * axis.tile
     found = swept
     for value, limit in (
-        (times(*begun(tiling, operand, rows)), 1),
+        (times(*row_starts(tiling, operand, rows)), 1),
         (step, most),
         (block, rows),
         (iterations, 1),

@@ -7,7 +7,7 @@ from math import prod
 from isamap.plan.cost import Cases, Const, Cost, largest, times
 from isamap.plan.decisions import prefetch_of
 from isamap.plan.problem import Problem, TileOperand
-from isamap.scheduler.deciding.fetching import asked
+from isamap.scheduler.deciding.fetching import prefetch_level
 from isamap.scheduler.deciding.tiling import Tiling
 
 
@@ -44,7 +44,7 @@ def _late_bytes(tiling: Tiling, operand: TileOperand, problem: Problem, whole_by
 
 def by_asking(tiling: Tiling, operand: TileOperand, late: Cost, early: Cost) -> Cost:
     """Return one of two costs, after whether an input is asked for early where that is searched."""
-    if not asked(tiling.space.option, operand):
+    if not prefetch_level(tiling.space.option, operand):
         return late
     others = [(n + 1, early) for n in range(len(operand.hints))]
     return Cases(prefetch_of(tiling.space.statement, operand.name), ((0, late), *others))

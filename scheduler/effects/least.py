@@ -38,7 +38,7 @@ class Way:
     operands: tuple[Brought, ...]
 
 
-def ways(problem: Problem, option: NestOption) -> Iterator[Way]:
+def list_ways(problem: Problem, option: NestOption) -> Iterator[Way]:
     """Yield all ways to bring the operands of an option that are listed; the others cost nothing."""
     trips = {axis.name: issues_along(axis) for axis in option.axes}
     issues = prod(trips.values())

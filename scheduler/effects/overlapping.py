@@ -24,7 +24,7 @@ from math import prod
 
 from isamap.plan.cost import Cases, Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
-from isamap.scheduler.deciding.software_pipelining import BESIDE, crossing, name_of
+from isamap.scheduler.deciding.software_pipelining import BESIDE, name_of, pipelined_operands
 from isamap.scheduler.deciding.tiling import Tiling
 
 
@@ -41,9 +41,9 @@ def copied(
     `repeats` are factors of how often the whole of it is copied, `afar_ns` is what all of that takes longer
     for coming from afar, of results both ways.
     """
-    if operand not in crossing(tiling.space):
+    if operand not in pipelined_operands(tiling.space):
         return at_once
-    shares = entries(tiling)
+    shares = accumulator_loads(tiling)
     if not operand.mover:
         late = total([at_once, times(problem.loops.share_ns, *shares)])
     else:
@@ -61,7 +61,7 @@ def copied(
 
 def beside_the_sum(tiling: Tiling, operand: TileOperand, at_once: Cost, problem: Problem) -> Cost:
     """Return how long other units are busy with copies that are interleaved with the sum."""
-    if not operand.beside or operand.is_accumulator or operand not in crossing(tiling.space):
+    if not operand.beside or operand.is_accumulator or operand not in pipelined_operands(tiling.space):
         return Const(0)
     nothing, made = Const(0), total([at_once, _counted(tiling, problem)])
     return Cases(name_of(tiling.space, operand), ((0, nothing), (1, nothing), (BESIDE, made)))
@@ -75,14 +75,14 @@ def _counted(tiling: Tiling, problem: Problem) -> Cost:
 
 def buffers(tiling: Tiling, operand: TileOperand) -> Cost:
     """Return how many copies of its buffer an input has."""
-    if operand.is_accumulator or operand not in crossing(tiling.space):
+    if operand.is_accumulator or operand not in pipelined_operands(tiling.space):
         return Const(1)
     return Cases(name_of(tiling.space, operand), ((0, Const(1)), (1, Const(2)), (BESIDE, Const(2))))
 
 
 def beside(tiling: Tiling, operand: TileOperand, repeats: Sequence[Cost]) -> Cost:
     """Return how long a separate unit is busy with copies across iterations."""
-    if not operand.mover or operand not in crossing(tiling.space):
+    if not operand.mover or operand not in pipelined_operands(tiling.space):
         return Const(0)
     once = _elements(tiling, operand) * operand.moved_ns_per_element
     moved = times(once, *_per_whole(operand, repeats))
@@ -113,7 +113,7 @@ def _before(tiling: Tiling, operand: TileOperand, afar_ns: float) -> Cost:
     return Const(moved + afar_ns / 2)
 
 
-def entries(tiling: Tiling) -> list[Cost]:
+def accumulator_loads(tiling: Tiling) -> list[Cost]:
     """Factors of how often accumulators enter registers: per register block and block of summing axes."""
     return [
         tiling.blocks[axis.name] if axis.is_reduction else tiling.steps[axis.name]

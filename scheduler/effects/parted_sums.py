@@ -9,7 +9,7 @@ from __future__ import annotations
 from isamap.plan.cost import Const, Cost, Threshold, largest, times, total
 from isamap.plan.problem import Busy, Flow
 from isamap.scheduler.deciding.tiling import Tiling
-from isamap.source import added
+from isamap.source import add_up
 
 # Sums of so many parts at most go out and come back once less than that: the share that this is.
 AGAIN = ((1, 0.0), (2, 1 / 2), (4, 3 / 4))
@@ -55,4 +55,4 @@ def longest_ns(busy: Busy) -> float:
 
 def unit_ns(busy: Busy, unit: str) -> float:
     """Return how long one unit is busy."""
-    return added(ns for name, ns in busy if name == unit)
+    return add_up(ns for name, ns in busy if name == unit)

@@ -11,7 +11,7 @@ from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, whole_
 from isamap.scheduler.effects.following import if_followed, if_in_sequence
 from isamap.scheduler.effects.hint_costs import by_asking, hinting
 from isamap.scheduler.effects.least import Way
-from isamap.source import added
+from isamap.source import add_up
 
 
 def loads(tiling: Tiling, operand: TileOperand) -> Cost:
@@ -29,17 +29,12 @@ def busy(tiling: Tiling, operand: TileOperand) -> Cost:
 def _each_tile(tiling: Tiling, operand: TileOperand, direct_ns: float, staged_ns: float) -> Cost:
     own = prod(issues_along(axis) for axis in tiling.space.option.axes if axis.name in operand.axes)
     others = [tiling.steps[axis.name] for axis in tiling.space.axes if axis.name not in operand.axes]
-    return by_stage(
-        tiling.space,
-        operand,
-        times(own, direct_ns, *others),
-        times(own, staged_ns, *others),
-    )
+    return by_stage(tiling.space, operand, times(own, direct_ns, *others), times(own, staged_ns, *others))
 
 
 def least_loads(way: Way) -> float:
     """Return all tiles of inputs, as rarely as registers allow."""
-    return added(brought.moved_ns for brought in way.operands if not brought.operand.is_accumulator)
+    return add_up(brought.moved_ns for brought in way.operands if not brought.operand.is_accumulator)
 
 
 def hints(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:

@@ -24,7 +24,7 @@ from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.fetching import in_rows
 from isamap.scheduler.deciding.space import Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, kept_points, whole_bytes
-from isamap.scheduler.effects.following import begun, begun_by_copies
+from isamap.scheduler.effects.following import begun_by_copies, row_starts
 from isamap.scheduler.effects.hint_costs import by_asking
 from isamap.scheduler.effects.streams import beginnings
 from isamap.source.records import dataclass
@@ -62,12 +62,12 @@ def starts(tiling: Tiling, operand: TileOperand, problem: Problem, level: int) -
     together = 1 if is_far else rows_together(operand, problem.tlb)
     run = max(together, rows_in_a_run(operand, space, problem))
     rows = _Rows.of(tiling, operand, problem.rows_behind[level], together, run)
-    pieces = begun(tiling, operand, rows.stated.swept_count)
+    pieces = row_starts(tiling, operand, rows.stated.swept_count)
     if is_far:
         unasked = _side_by_side(rows, problem, _far_ns(rows, pieces))
         copied: Cost = _far_ns(rows, [begun_by_copies(tiling, operand)])
         if operand.streams:
-            each = begun(tiling, operand, 0)
+            each = row_starts(tiling, operand, 0)
             return beginnings(tiling, operand, problem, pieces, each, unasked, copied)
     else:
         unasked, copied = largest([rows.started_ns(pieces), _apart_ns(rows, problem.tlb)]), Const(0)
@@ -144,7 +144,7 @@ def _apart_ns(rows: _Rows, tlb: Tlb) -> Cost:
         return Const(0)
     followed = max(rows.stated.swept_count, tlb.count // 2 * rows.together)
     each_ns = ceil(rows.count / rows.together) * rows.stated.start_ns
-    return times(each_ns, *begun(rows.tiling, rows.operand, followed))
+    return times(each_ns, *row_starts(rows.tiling, rows.operand, followed))
 
 
 def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
@@ -155,7 +155,7 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
     tiling, operand, stated = rows.tiling, rows.operand, rows.stated
     if in_rows(tiling.space.option, operand) or operand.dense_axis not in tiling.step:
         return begun_ns
-    pieces, shortest = begun(tiling, operand, 0), max(line_bytes, stated.start_bytes, 1)
+    pieces, shortest = row_starts(tiling, operand, 0), max(line_bytes, stated.start_bytes, 1)
     most = ceil(rows.size_bytes / shortest)
 
     def late(each_ns: float) -> Cost:
@@ -166,7 +166,9 @@ def _in_place(rows: _Rows, line_bytes: int, begun_ns: Cost) -> Cost:
     if not operand.late:
         return unasked
     saved_ns = max(0.0, stated.swept_ns - stated.hinted_swept_ns)
-    beyond = rows.started_ns(begun(tiling, operand, stated.hinted_swept_count), stated.start_ns + saved_ns)
+    beyond = rows.started_ns(
+        row_starts(tiling, operand, stated.hinted_swept_count), stated.start_ns + saved_ns
+    )
     return by_asking(tiling, operand, unasked, total([beyond, late(stated.hinted_swept_ns)]))
 
 

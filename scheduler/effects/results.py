@@ -31,14 +31,8 @@ from math import ceil, prod
 from isamap.plan.cost import Cases, Const, Cost, Threshold, times, total
 from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import MAX_UNROLLED, issues_along
-from isamap.scheduler.deciding.tiling import (
-    Loop,
-    Tiling,
-    by_stage,
-    loops,
-    reloads,
-)
-from isamap.scheduler.effects.following import begun
+from isamap.scheduler.deciding.tiling import Loop, Tiling, by_stage, loops, reloads
+from isamap.scheduler.effects.following import row_starts
 from isamap.scheduler.effects.residence import holds_all, rows_together
 from isamap.scheduler.effects.shared_lines import if_near, line_bytes_of, part_before
 
@@ -65,7 +59,9 @@ def _begun(tiling: Tiling, operand: TileOperand, problem: Problem) -> Iterator[C
             continue
         before_ns = stated.start_ns
         direct, _ = reloads(space, operand, nest, problem.caches[: level + 1])
-        pieces = _begun_lines(tiling, operand, problem, times(*begun(tiling, operand, stated.swept_count)))
+        pieces = _begun_lines(
+            tiling, operand, problem, times(*row_starts(tiling, operand, stated.swept_count))
+        )
         # What comes back to a buffer is one run of lines.
         copied = times(more_ns, _copied_parts(tiling, operand, pieces))
         yield by_stage(space, operand, times(more_ns, pieces, *direct), copied)

@@ -24,7 +24,7 @@ from math import ceil, prod
 from isamap.plan.cost import Const, Cost, Threshold, times
 from isamap.plan.problem import Cache, Problem, TileOperand
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, loops, reloads
-from isamap.scheduler.effects.following import begun
+from isamap.scheduler.effects.following import row_starts
 from isamap.scheduler.effects.residence import holds_all, rows_in_a_run
 
 
@@ -43,7 +43,7 @@ def revisits(tiling: Tiling, operand: TileOperand, problem: Problem) -> Cost:
     caches, again_ns = near_caches(problem)
     if not caches or operand.streams or 0 not in space.stage_values(operand) or holds_all(space, caches):
         return Const(0)
-    pieces = begun(tiling, operand, problem.rows_behind[len(caches) - 1].swept_count)
+    pieces = row_starts(tiling, operand, problem.rows_behind[len(caches) - 1].swept_count)
     visits = times(*reloads(space, operand, loops(tiling), caches)[0], *pieces)
     others = [name for name in operand.axes if name != operand.dense_axis]
     rows = prod(axis.extent for axis in space.option.axes if axis.name in others)

@@ -25,7 +25,7 @@ from isamap.plan.cost import CeilDiv, Const, Cost, Threshold, times
 from isamap.plan.problem import Problem, TileAxis, TileOperand
 from isamap.scheduler.deciding.space import MAX_UNROLLED, Space
 from isamap.scheduler.deciding.tiling import Tiling, by_stage, extent_of, loops, rows_held
-from isamap.scheduler.effects.overlapping import entries
+from isamap.scheduler.effects.overlapping import accumulator_loads
 
 # More than register blocks have issues along an axis: one that is an issue smaller covers a part less.
 PARTS = 4 * MAX_UNROLLED
@@ -43,7 +43,7 @@ def crowded(tiling: Tiling, problem: Problem) -> Cost:
             (operand for operand in space.option.operands if _lies_like(space, operand, result)), None
         )
         if result.is_accumulator and columns and held and read and 0 in space.stage_values(result):
-            late = times(problem.rows_behind[0].crowded_ns, *entries(tiling))
+            late = times(problem.rows_behind[0].crowded_ns, *accumulator_loads(tiling))
             waits = _between_columns(tiling, result, columns, held, late)
             return by_stage(space, result, by_stage(space, read, waits, Const(0)), Const(0))
     return Const(0)

@@ -20,7 +20,7 @@ from isamap.plan.schedule import NestSchedule, Schedule
 from isamap.plan.time_shares import NestTime, TimeShare
 from isamap.scheduler.deciding.partitioning import overhead, part_cost, part_problem
 from isamap.scheduler.nests.pricing import read_nest
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 
 FUSED = "fused statements"
@@ -125,7 +125,7 @@ def _time(
             over_ns = max(0.0, ns - known_ns)
             known_ns += over_ns
             shares.append(shown(part, over_ns))
-    return NestTime(nest.statement, total_ns + added(part.ns for part in fused), (*shares, *fused))
+    return NestTime(nest.statement, total_ns + add_up(part.ns for part in fused), (*shares, *fused))
 
 
 def _together(shares: Iterable[Share]) -> Iterator[Share]:

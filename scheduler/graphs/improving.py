@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 
-from isamap.plan.graph_check import cost_ns, far_ns, lives, peak_bytes
+from isamap.plan.graph_check import cost_ns, far_ns, live_ranges, peak_bytes
 from isamap.plan.graphs import GraphPlan, GraphProblem, Group
 from isamap.scheduler.graphs.asking import COMMAND, ask_for
 from isamap.scheduler.graphs.window import SCALE, Choice, Decided, Held, Window, decide
@@ -30,9 +30,9 @@ EFFORT_PER_S = 0.2
 Ask = Callable[[Window], Decided | Diagnostic | None]
 
 
-def planned(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
+def make_plan(problem: GraphProblem, order: Sequence[int]) -> GraphPlan:
     """Return the plan of groups in this order, with near what saves most for the room and time that it takes."""
-    spans = lives(problem, order)
+    spans = live_ranges(problem, order)
     room = problem.near.capacity_bytes
     load = [min(problem.groups[g].passing_bytes, room) for g in order]
     readers: dict[str, int] = {}
@@ -108,7 +108,7 @@ def _window(
     problem: GraphProblem, plan: GraphPlan, stretch: range, room_bytes: int, limit_s: float
 ) -> Formulated:
     """Return the stretch of a plan as a question of its own."""
-    spans = lives(problem, plan.order)
+    spans = live_ranges(problem, plan.order)
     own = [problem.groups[plan.order[n]] for n in stretch]
     free = {node for group in own for node in (*group.inner, group.root)}
     outside = {problem.groups[g].root for n, g in enumerate(plan.order) if n not in stretch}
@@ -193,12 +193,12 @@ def _better(
     named = {held.name for held in formulated.window.held}
     near = plan.near
     if decided.near is not None:
-        near = frozenset(plan.near - named | set(decided.near)) & frozenset(lives(problem, order))
+        near = frozenset(plan.near - named | set(decided.near)) & frozenset(live_ranges(problem, order))
     peak = peak_bytes(problem, order)
     cost = cost_ns(problem, order, near)
     bound = decided.bound_ns if whole and decided.status else 0.0
     found = GraphPlan(order, near, cost, peak, min(bound, cost), f"CP-SAT, {decided.status.lower()}")
-    again = planned(problem, order)
+    again = make_plan(problem, order)
     if again.cost_ns < found.cost_ns and not whole:
         found = replace(again, method=found.method)
     is_less = (max(found.peak_bytes, room_bytes), found.cost_ns) < (

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 
-from isamap.plan.graph_check import lives, loads
+from isamap.plan.graph_check import live_ranges, loads
 from isamap.plan.graphs import GraphPlan, GraphProblem
-from isamap.scheduler.graphs.improving import Ask, improved, planned
+from isamap.scheduler.graphs.improving import Ask, improved, make_plan
 from isamap.source import Diagnostic
 from isamap.source.records import dataclass, replace
 
@@ -38,7 +38,7 @@ def improved_in_pieces(
     order: list[int] = []
     failures: dict[Diagnostic, None] = {}
     pieces = range(0, len(start.order), PIECE)
-    spans, own = lives(problem, start.order), [problem.groups[g].workspace_bytes for g in start.order]
+    spans, own = live_ranges(problem, start.order), [problem.groups[g].workspace_bytes for g in start.order]
     load = loads(((b, e, problem.room_bytes(t)) for t, (b, e) in spans.items()), len(own), own)
     for number, at in enumerate(pieces):
         stretch = range(at, min(at + PIECE, len(start.order)))
@@ -47,11 +47,11 @@ def improved_in_pieces(
             order += start.order[at:]
             break
         piece = _cut(problem, start, stretch, spans, load, room_bytes)
-        first = planned(piece.problem, piece.start)
+        first = make_plan(piece.problem, piece.start)
         found = improved(piece.problem, first, left / (len(pieces) - number), piece.room_bytes, ask)
         order += [piece.groups[g] for g in found.order]
         failures.update(dict.fromkeys(found.warnings))
-    found = replace(planned(problem, order), method="CP-SAT, in pieces")
+    found = replace(make_plan(problem, order), method="CP-SAT, in pieces")
     is_less = (max(found.peak_bytes, room_bytes), found.cost_ns) < (
         max(start.peak_bytes, room_bytes),
         start.cost_ns,
@@ -100,6 +100,8 @@ def _cut(
     place = {g: n for n, g in enumerate(kept)}
     start = tuple(place[plan.order[n]] for n in stretch)
     own = [part.groups[g].workspace_bytes for g in start]
-    alone = loads(((b, e, part.room_bytes(t)) for t, (b, e) in lives(part, start).items()), len(start), own)
+    alone = loads(
+        ((b, e, part.room_bytes(t)) for t, (b, e) in live_ranges(part, start).items()), len(start), own
+    )
     rest = max(load[n] - mine for n, mine in zip(stretch, alone, strict=True))
     return Piece(part, tuple(kept), start, max(0, room_bytes - rest))

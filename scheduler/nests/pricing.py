@@ -25,7 +25,7 @@ from isamap.scheduler.deciding.per_operand import decided_in
 from isamap.scheduler.deciding.space import Assignment, Space, issues_along
 from isamap.scheduler.deciding.summing import may_unroll
 from isamap.scheduler.nests.nest_building import build_nest
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import replace
 
 # --- normal ---------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def _nest_price(problem: Problem, nest: NestProblem, chosen: NestSchedule, model
     read = read_nest(problem, nest, chosen)
     if read is None:
         return None
-    extra_ns = added(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
+    extra_ns = add_up(f.extra_ns for f in read[0].fusions if f.statement in chosen.fused)
     return float(evaluate(part_cost(problem, nest, read[0], model), read[1])) + extra_ns
 
 

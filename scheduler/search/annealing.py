@@ -16,7 +16,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.search.assembling import Solved, assemble
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_all
 from isamap.scheduler.search.greedy import SAME, all_moves, first_assignment, first_candidate
 
@@ -43,11 +43,7 @@ class Annealing:
         return assemble(problem, model.name, solve_all(problem, model, fixed, solve))
 
     def _anneal(
-        self,
-        nest: NestProblem,
-        options: tuple[OpenOption, ...],
-        limit_s: float,
-        fixed: Mapping[str, int],
+        self, nest: NestProblem, options: tuple[OpenOption, ...], limit_s: float, fixed: Mapping[str, int]
     ) -> Solved:
         first = best = current = first_candidate(nest, options, fixed)
         floor = min(best.cost_ns, *(option.floor_ns for option in options))
@@ -83,4 +79,4 @@ def _neighbour(current: Candidate, options: Sequence[OpenOption], rng: random.Ra
         assignment = {**current.assignment, **rng.choice(changes)} if changes else None
     if assignment is None or not option.space.is_feasible(assignment):
         return None
-    return decided(option, assignment)
+    return candidate_of(option, assignment)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from isamap.plan.problem import NestProblem, Problem
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.search.candidates import Candidate, fixed_names
-from isamap.source import Diagnostic, added
+from isamap.source import Diagnostic, add_up
 from isamap.source.records import dataclass
 
 # What rounding costs to whole steps may hide, as a fraction: more is not called optimal.
@@ -45,8 +45,8 @@ def assemble(problem: Problem, model: str, solved: Sequence[Solved]) -> Schedule
         problem.sizes,
         tuple(part.candidate.nest() for part in solved),
         model,
-        added(part.candidate.cost_ns for part in solved),
-        added(part.bound_ns for part in solved),
+        add_up(part.candidate.cost_ns for part in solved),
+        add_up(part.bound_ns for part in solved),
         status,
         all(part.reproducible for part in solved),
         tuple(dict.fromkeys(finding for part in solved for finding in part.findings)),

@@ -142,6 +142,6 @@ def fixed_names(fixed: Iterable[str], statement: int) -> tuple[str, ...]:
     return tuple(name for name in fixed if name.startswith(f"nest{statement}."))
 
 
-def decided(option: OpenOption, assignment: Assignment) -> Candidate:
+def candidate_of(option: OpenOption, assignment: Assignment) -> Candidate:
     """Return the candidate of an assignment, with its cost."""
     return Candidate(option, assignment, float(evaluate(option.cost, assignment)))

@@ -19,7 +19,7 @@ from isamap.plan.protocols import CostModel
 from isamap.scheduler.deciding.space import Assignment
 from isamap.scheduler.search.assembling import ROUNDING, STATUSES, Solved
 from isamap.scheduler.search.candidates import Candidate, OpenOption, fixed_names, open_options
-from isamap.source import Infeasible, added
+from isamap.source import Infeasible, add_up
 from isamap.source.records import dataclass, replace
 
 # With more statements to fuse than this, choices are the first one, the first two, ...
@@ -114,8 +114,8 @@ class Group:
             c for c in self.choices if (c.option.number, c.option.space.option.parts) == key
         )
         others = [part for s, part in self.alone.items() if s not in chosen.fused]
-        left_ns = added(part.bound_ns for part in others)
-        loose_ns = added(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
+        left_ns = add_up(part.bound_ns for part in others)
+        loose_ns = add_up(part.candidate.cost_ns - part.bound_ns for part in self.alone.values())
         proven_ns = max(0.0, answer.bound_ns - loose_ns)
         if left_ns > proven_ns:
             others = [replace(o, bound_ns=o.bound_ns * proven_ns / left_ns) for o in others]
@@ -165,8 +165,8 @@ def choices_of(
         Choice(
             option,
             fused,
-            added(offered[s].extra_ns for s in fused),
-            added(ns for s, ns in costs.items() if s not in fused),
+            add_up(offered[s].extra_ns for s in fused),
+            add_up(ns for s, ns in costs.items() if s not in fused),
         )
         for fused in _closed(tuple(offered.values()))
         if needed <= set(fused) and _agrees(option.space.statement, fused, alone, fixed)
@@ -199,8 +199,8 @@ def _settled(answer: Solved, chosen: Choice, alone: Mapping[int, Solved]) -> Sol
     """
     option, assignment = chosen.option, answer.candidate.assignment
     own_ns = float(evaluate(option.cost, assignment)) + chosen.extra_ns
-    loose_ns = added(part.candidate.cost_ns - part.bound_ns for part in alone.values())
-    left_ns = added(part.bound_ns for s, part in alone.items() if s not in chosen.fused)
+    loose_ns = add_up(part.candidate.cost_ns - part.bound_ns for part in alone.values())
+    left_ns = add_up(part.bound_ns for s, part in alone.items() if s not in chosen.fused)
     bound_ns = min(own_ns, max(0.0, answer.bound_ns - loose_ns - left_ns))
     if loose_ns == 0 and answer.bound_ns == answer.candidate.cost_ns:
         bound_ns = own_ns  # the same numbers, without the rounding of going there and back

@@ -20,7 +20,7 @@ from isamap.scheduler.deciding.scratch_least import least_assignments
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock, Space
 from isamap.scheduler.deciding.summing import refactored, sum_choices
 from isamap.scheduler.search.assembling import Solved, assemble, impossible
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_all
 from isamap.scheduler.search.lower_bounds import costs_of, floors_of
 from isamap.source import Infeasible
@@ -88,12 +88,12 @@ def any_candidate(options: Iterable[OpenOption]) -> Iterator[Candidate]:
         for block in option.register_blocks:
             start = first_assignment(option.space, block)
             if start is not None:
-                yield decided(option, start)
+                yield candidate_of(option, start)
 
 
 def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candidate | None:
     """Return the best that descent finds by `stop`; None where the fixed decisions leave nothing."""
-    given = (decided(option, option.start) for option in options if option.start is not None)
+    given = (candidate_of(option, option.start) for option in options if option.start is not None)
     known = min(given, key=lambda c: c.cost_ns, default=None)
     best, tried = known, Tried()
     for option in options:
@@ -111,7 +111,7 @@ def greedy_candidate(options: Sequence[OpenOption], stop: float = inf) -> Candid
             if best is not None and floor >= best.cost_ns:
                 break
             own = Tried()
-            found = descend(decided(option, start), moves, stop, own)
+            found = descend(candidate_of(option, start), moves, stop, own)
             if best is None or found.cost_ns < best.cost_ns * (1 - SAME):
                 best, tried = found, own
     best = best or next(any_candidate(options), None)
@@ -162,7 +162,7 @@ def _improved(
     for i, cost_ns in zip(batch.values(), costs, strict=True):
         assignment = {**best.assignment, **left[i]}
         if cost_ns < enough and option.space.is_feasible(assignment):
-            found = decided(option, assignment)
+            found = candidate_of(option, assignment)
             if found.cost_ns < enough:
                 tried.clear()
                 return found, left[i + 1 :]

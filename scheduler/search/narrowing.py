@@ -26,7 +26,7 @@ from isamap.scheduler.search.candidates import Candidate, OpenOption, open_optio
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import raised_floors
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass
 from isamap.transform import statements
 from isamap.transform.companions import companions
@@ -67,7 +67,7 @@ def narrow_problem(
     along = [[c.number for c in companions(kernel, n)] for n in range(len(given))]
     priced: dict[int, _Priced] = {}
     for number in sorted(range(len(given)), key=lambda n: len(along[n]) > 0):
-        saved = added(priced[n].price_ns if n in priced else inf for n in along[number])
+        saved = add_up(priced[n].price_ns if n in priced else inf for n in along[number])
         judge = _Judge(frame, bare, number, model, model.least_ns, saved)
         found = _narrowed(outlines(given[number], number, frame), judge, looks)
         if not found.nest.options and packed_in(given[number], packed):

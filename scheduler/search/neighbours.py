@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from isamap.scheduler.deciding.space import Assignment, RegisterBlock
 from isamap.scheduler.deciding.summing import nearest, sum_choices
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.greedy import all_moves
 
 
@@ -16,11 +16,11 @@ def neighbours(candidate: Candidate) -> Iterator[Candidate]:
     for move in all_moves(option, candidate.assignment):
         assignment = {**candidate.assignment, **move}
         if option.space.is_feasible(assignment):
-            yield decided(option, assignment)
+            yield candidate_of(option, assignment)
     for block in option.register_blocks:
         fitted = with_block(option, candidate.assignment, block)
         if fitted is not None and option.space.is_feasible(fitted):
-            yield decided(option, fitted)
+            yield candidate_of(option, fitted)
 
 
 def with_block(option: OpenOption, assignment: Assignment, block: RegisterBlock) -> Assignment | None:

@@ -23,11 +23,11 @@ from isamap.scheduler.deciding.space import Assignment, Space
 from isamap.scheduler.deciding.summing import nearest
 from isamap.scheduler.nests.pricing import read_nest
 from isamap.scheduler.search.assembling import Solved, assemble
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import Choice, Group, choices_of, solve_groups
 from isamap.scheduler.search.greedy import all_moves, first_assignment, first_candidate
 from isamap.scheduler.search.neighbours import with_block
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 
 # How many changes are drawn before a point counts as one without neighbours.
@@ -48,7 +48,7 @@ class Point:
 
     @property
     def cost_ns(self) -> float:
-        return added(candidate.cost_ns for candidate in self.candidates)
+        return add_up(candidate.cost_ns for candidate in self.candidates)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Point) and self.text == other.text
@@ -231,7 +231,7 @@ def _as_in(
         read = read_nest(problem, nest, nests[statement])
         option = read and next((o for o in options[statement] if o.space.option == read[0]), None)
         if read and option:
-            found[statement] = _solved(decided(option, read[1]))
+            found[statement] = _solved(candidate_of(option, read[1]))
     return found
 
 
@@ -248,7 +248,7 @@ def _way_of(ways: Sequence[Way], candidate: Candidate) -> Way:
 
 
 def _candidate(way: Way, assignment: Assignment) -> Candidate:
-    return replace(decided(way.option, assignment), fused=way.choice.fused)
+    return replace(candidate_of(way.option, assignment), fused=way.choice.fused)
 
 
 def _solved(candidate: Candidate) -> Solved:

@@ -23,7 +23,7 @@ from isamap.plan.problem import TileAxis
 from isamap.scheduler.deciding.choices import Boxes, Choice, choices_of
 from isamap.scheduler.deciding.orders import Pairs, axes_in_order, first_order
 from isamap.scheduler.deciding.space import Space
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.greedy import SAME, descend, moves
 from isamap.scheduler.translation.constraints import Facts, Mask, may_be_met, names_in
 from isamap.source.records import dataclass
@@ -108,7 +108,7 @@ def _probed(best: Candidate, boxes: Boxes, stop: float) -> Candidate:
             kept = axes_in_order(axes, pairs, best.assignment)
             whole |= first_order(kept, pairs, {**option.space.fixed, **made}) or {}
         if _is_schedule(option.space, whole):
-            found = min(found, decided(option, whole), key=lambda candidate: candidate.cost_ns)
+            found = min(found, candidate_of(option, whole), key=lambda candidate: candidate.cost_ns)
     return found if found is best else descend(found, moves, stop)
 
 

@@ -16,7 +16,7 @@ from isamap.plan.protocols import CostModel
 from isamap.plan.schedule import Schedule
 from isamap.scheduler.deciding.fixing import resolve
 from isamap.scheduler.search.assembling import Solved, assemble
-from isamap.scheduler.search.candidates import Candidate, OpenOption, decided
+from isamap.scheduler.search.candidates import Candidate, OpenOption, candidate_of
 from isamap.scheduler.search.fusing import solve_groups
 from isamap.scheduler.search.greedy import descend, first_assignment, first_candidate, moves
 from isamap.scheduler.search.lower_bounds import floors_of
@@ -72,7 +72,7 @@ def _per_block(options: Sequence[OpenOption], count: int, stop: float) -> tuple[
     for option, number in _promising(options, LOOKED_AT * count):
         start = first_assignment(option.space, option.register_blocks[number])
         if start is not None:
-            found.append(descend(decided(option, start), moves, stop))
+            found.append(descend(candidate_of(option, start), moves, stop))
         if found and time.monotonic() > stop:
             break
     return tuple(sorted(found, key=lambda c: (c.cost_ns, c.option.number))[:count])

@@ -88,7 +88,7 @@ class Rules:
         yield from ((capacity,) for capacity in self.capacities)
 
 
-def whole(block: str, extent: int) -> AtMost:
+def stays_whole(block: str, extent: int) -> AtMost:
     """Return the constraint that an axis of this extent is not cut into blocks."""
     return AtMost(Const(extent), Decision(block))
 

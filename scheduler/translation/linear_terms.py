@@ -46,7 +46,7 @@ def constant(value: int) -> Term:
     return Term(value, value, value)
 
 
-def added(terms: Sequence[Term]) -> Term:
+def add_terms(terms: Sequence[Term]) -> Term:
     """Return the sum."""
     low, high = sum(term.low for term in terms), sum(term.high for term in terms)
     _check(high)
@@ -59,7 +59,7 @@ def weighted(factor: int, term: Term) -> Term:
     return Term(factor * term.expr, factor * term.low, factor * term.high)
 
 
-def chosen(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Term:
+def select_by_literal(model: cp_model.CpModel, values: Sequence[tuple[Literal, int]]) -> Term:
     """Return the value of the one literal that holds."""
     from ortools.sat.python import cp_model
 

@@ -11,7 +11,7 @@ from math import floor
 from typing import TYPE_CHECKING
 
 from isamap.plan.cost import Assignment, Cases, Cost, Decision, OverBlocks, decisions_in, evaluate, parts_of
-from isamap.scheduler.translation.linear_terms import Term, chosen, equal, picked_sum, switched
+from isamap.scheduler.translation.linear_terms import Term, equal, picked_sum, select_by_literal, switched
 from isamap.source.records import dataclass
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _branched(
     if not open_ones:
         numbers = [(at, evaluate(cost, {**block, **made})) for at, block in literals.blocks]
         if factor is None:
-            return chosen(model, [(at, int(number)) for at, number in numbers])
+            return select_by_literal(model, [(at, int(number)) for at, number in numbers])
         return picked_sum([(at, floor(factor * number)) for at, number in numbers])
     (name, values), *rest = open_ones
     branches = [

@@ -29,15 +29,15 @@ from isamap.plan.cost import (
 )
 from isamap.scheduler.translation.linear_terms import (
     Term,
-    added,
+    add_terms,
     at_least,
-    chosen,
     constant,
     counted,
     equal,
     imply,
     multiplied,
     quotient,
+    select_by_literal,
     switched,
     variable,
     weighted,
@@ -91,7 +91,7 @@ class Translator:
             case Const(value):
                 return constant(floor(factor * value))
             case Add(parts):
-                return added([self._scaled(part, factor, paid=paid) for part in parts])
+                return add_terms([self._scaled(part, factor, paid=paid) for part in parts])
             case Max(parts):
                 return at_least(self.model, [self._scaled(part, factor, paid=paid) for part in parts])
             case Mul(parts):
@@ -200,9 +200,11 @@ class Translator:
             case Const(value):
                 return constant(int(value))
             case Decision(name):
-                return chosen(self.model, [(at, value) for value, at in self.literals.single[name].items()])
+                return select_by_literal(
+                    self.model, [(at, value) for value, at in self.literals.single[name].items()]
+                )
             case Add(parts):
-                return added([self._exact(part) for part in parts])
+                return add_terms([self._exact(part) for part in parts])
             case Max(parts):
                 return at_least(self.model, [self._exact(part) for part in parts])
             case Mul(parts):
@@ -225,7 +227,7 @@ class Translator:
     def _tabulated(self, cost: Cost, axis: str) -> Term:
         """Return an expression over one axis: a value per choice."""
         joint = self.literals.joint[axis]
-        return chosen(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
+        return select_by_literal(self.model, [(at, int(evaluate(cost, made))) for at, made in joint])
 
     def _product(self, parts: Sequence[Cost], most: int | None) -> Term:
         """Factors over one axis are tabulated together, the others multiplied one by one."""

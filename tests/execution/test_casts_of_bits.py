@@ -9,7 +9,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
 from isamap.ir import print_expr
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.source import Source
 
 HALVES = [("f16", "i16"), ("bf16", "i16")]
@@ -38,7 +38,7 @@ def check(given: str, made: str, value: str, hw: str) -> None:
     compilation = compile_kernel(whole)
     assert compilation.program
     assert compilation.machine
-    used = issued(compilation.program.body)
+    used = issued_names(compilation.program.body)
     costs = [compilation.machine.instructions[name].cost for name in used if name.startswith("bits_")]
     assert {(print_expr(c.interval_ns), print_expr(c.latency_ns)) for c in costs} == {("0", "0")}
     cases = all_cases(prepare(ragged), ("integers", "random", "edges"), guard=True)

@@ -9,7 +9,7 @@ import pytest
 from isamap.driver.request import Request
 from isamap.driver.runnable import prepare
 from isamap.driver.verifying import all_cases
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import load_machine, missing_features
 from isamap.source import Source
 
@@ -48,7 +48,7 @@ def performed(loops: str, sizes: Mapping[str, int], strides: str = DENSE, thread
     cases = list(all_cases(prepared, ("integers", "random"), guard=True))
     assert len(cases) == 2
     assert not [d.render() for case in cases for d in case.problems]
-    return set(issued(program.body))
+    return set(issued_names(program.body))
 
 
 SIZES = {"K": 20, "C": 13, "R": 3, "P": 2}  # 39 elements a filter: two blocks of 16, one of 4, three alone

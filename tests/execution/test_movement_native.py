@@ -15,7 +15,7 @@ from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
 from isamap.ir import F64, Const, Kernel, bind, interpret
 from isamap.kernels import kernel_path
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import Machine, load_machine, missing_features
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
@@ -73,7 +73,7 @@ def test_operands_are_moved_as_was_said(name: str, machine: str, expected: set[s
     sizes = {"M": 37, "N": 100, "K": 70}
     made = compiled(name, machine, sizes)
     assert made.program
-    assert expected <= {*issued(made.program.body)}
+    assert expected <= {*issued_names(made.program.body)}
     assert_right(name, made, sizes)
 
 
@@ -90,7 +90,7 @@ def test_an_instruction_that_reads_memory_reads_the_kernels_arrays(tmp_path: Pat
     sizes = {"M": 33, "N": 50, "K": 20}
     made = compiled("gemm_f32", str(path), sizes)
     assert made.program
-    assert "fma_from_memory" in issued(made.program.body)
+    assert "fma_from_memory" in issued_names(made.program.body)
     assert_right("gemm_f32", made, sizes)
 
 
@@ -100,7 +100,7 @@ def test_two_statements_that_write_one_register_pack_pairs(tmp_path: Path) -> No
     sizes = {"M": 9, "N": 20, "K": 10}
     made = compiled("gemm_f32", str(path), sizes)
     assert made.program
-    assert {"dot2", "zip"} <= {*issued(made.program.body)}
+    assert {"dot2", "zip"} <= {*issued_names(made.program.body)}
     assert_right("gemm_f32", made, sizes)
 
 
@@ -258,5 +258,5 @@ def test_a_store_that_narrows_on_its_way_performs_the_conversion(
     source = Source("k.ir", text)
     made = compile_kernel(Request(source, str(tmp_path / "narrowing.yaml"), {"N": size}))
     assert made.program
-    assert {"load_acc", "store_narrow"} <= {*issued(made.program.body)}
+    assert {"load_acc", "store_narrow"} <= {*issued_names(made.program.body)}
     assert_right_of(parse_kernel(source), made, {"N": size})

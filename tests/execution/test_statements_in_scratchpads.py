@@ -14,7 +14,7 @@ from isamap.driver.request import Request
 from isamap.emit.c import EmittedC
 from isamap.ir import bind, interpret
 from isamap.kernels import kernel_path
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import load_machine
 from isamap.run.runner import run_program
 from isamap.run.toolchain import compile_library
@@ -80,7 +80,7 @@ def instructions_of_right_program(
     assert result.status == 0, result.meaning
     (output,) = (o.name for o in bound.operands if o.role == "out")
     assert np.array_equal(result.arrays[output], interpret(bound, arrays, {}, scalars)[output])
-    return set(issued(made.program.body))
+    return set(issued_names(made.program.body))
 
 
 def commands_of_right_words(text: str, sizes: Mapping[str, int]) -> list[Command]:

@@ -8,7 +8,7 @@ from isamap.driver.request import Request
 from isamap.driver.runnable import Prepared, prepare
 from isamap.driver.verifying import all_cases
 from isamap.kernels import kernel_path
-from isamap.lower.walk import issued
+from isamap.lower.walk import issued_names
 from isamap.machine import load_machine, missing_features
 from isamap.source import Source
 
@@ -45,7 +45,7 @@ def is_right(
     prepared = prepare(Request(Source(f"{name}.ir", text), hw, {**sizes}, schedule=replay))
     program = prepared.program.compilation.program
     assert program is not None
-    assert used <= set(issued(program.body))
+    assert used <= set(issued_names(program.body))
     cases = list(all_cases(prepared, ("integers", "random"), guard=True))
     assert len(cases) == 2
     assert not [d.render() for case in cases for d in case.problems]

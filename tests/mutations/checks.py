@@ -27,7 +27,7 @@ from isamap.match import (
     find_operand_load,
     find_operand_store,
 )
-from isamap.match.mappings.exact import largest
+from isamap.match.mappings.exact import largest_parameters
 from isamap.simulate import Cut, perform
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -190,7 +190,7 @@ def _computes(instruction_text: str, kernel_text: str) -> bool:
 
 def cut(pattern: Pattern, mapping: Mapping) -> Cut:
     """Return the largest values of the parameters, and everything else as the mapping writes it."""
-    return Cut(largest(pattern.instruction), mapping.groups)
+    return Cut(largest_parameters(pattern.instruction), mapping.groups)
 
 
 GUARDED = (

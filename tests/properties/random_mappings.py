@@ -39,8 +39,8 @@ from isamap.kernels import kernel_path, list_kernels
 from isamap.machine import at_one_length, list_machines, load_machine
 from isamap.match import Mapping, Pattern, pattern_of, prove
 from isamap.match.mappings.enumerate import find_in_statement, heads_agree
-from isamap.match.mappings.exact import largest
-from isamap.match.patterns.reach import holds
+from isamap.match.mappings.exact import largest_parameters
+from isamap.match.patterns.reach import is_allowed
 from isamap.simulate import CannotPad, Cut, perform, size_values
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -293,7 +293,7 @@ def random_cut(subject: Subject, pattern: Pattern, mapping: Mapping, random: Ran
     """
     shares = any(len(g.instruction_axes) > 1 for g in mapping.groups)
     greatest = shares and prove(pattern, subject.statement, mapping, subject.known).status == "unproved"
-    params = dict(largest(pattern.instruction)) if greatest else _random_params(pattern, random)
+    params = dict(largest_parameters(pattern.instruction)) if greatest else _random_params(pattern, random)
     if params is None:
         return None
     groups = tuple(
@@ -334,6 +334,6 @@ def _random_params(pattern: Pattern, random: Random) -> dict[str, int] | None:
             params[p.name] = random.choice(
                 (random.randint(usual, max(usual, min(high, usual + 15))), min(high, 16))
             )
-        if holds(pattern, params):
+        if is_allowed(pattern, params):
             return params
     return None

@@ -21,7 +21,7 @@ from isamap.driver.verifying import all_cases
 from isamap.ir import Kernel, interpret, print_routine
 from isamap.source import Source
 from isamap.syntax import parse_kernel
-from isamap.transform import Blocks, make_guards_explicit, shared_blocks
+from isamap.transform import Blocks, make_guards_explicit, share_blocks
 
 BATCH = 10
 BATCHES = range(max(1, EXAMPLES // (2 * BATCH)))
@@ -92,7 +92,7 @@ def cut(chain: Chain) -> tuple[Kernel, int]:
     """Return the kernel in those of its blocks that are not refused, and how many these are."""
     kernel, count = chain.kernel, 0
     for one in chain.blocks:
-        found = shared_blocks(kernel, one)
+        found = share_blocks(kernel, one)
         if not isinstance(found, str):
             count += found != kernel
             kernel = found
@@ -126,7 +126,7 @@ def test_chains_in_blocks_compute_the_same(batch: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_compiled_chains_in_blocks_are_verified(seed: int) -> None:
     chain = random_chain(Random(1000 + seed))
-    one = next((b for b in chain.blocks if not isinstance(shared_blocks(chain.kernel, b), str)), None)
+    one = next((b for b in chain.blocks if not isinstance(share_blocks(chain.kernel, b), str)), None)
     if one is None:
         pytest.skip("its statements share no blocks")
     fixed = {f"blocks.{one.axis}": one.size}

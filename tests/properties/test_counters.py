@@ -41,7 +41,7 @@ from isamap.plan.text import print_schedule
 from isamap.simulate.recording import Recorded, record
 from isamap.source import Source
 from isamap.transform import reads, statements
-from isamap.transform.companions import outcome
+from isamap.transform.companions import fused_result
 
 MACHINES = Path(__file__).parents[1] / "data" / "machines"
 EXAMPLES = int(os.environ.get("ISAMAP_EXAMPLES", "44"))
@@ -205,7 +205,7 @@ def is_cleared(case: Case, number: int) -> bool:
     """Return whether sums begin with a number: a buffer is set to it, whole tiles at once, by moves from nowhere."""
     assert case.made.canonical is not None
     nest = next(nest for nest in case.schedule.nests if nest.statement == number)
-    first = outcome(case.made.canonical, number, nest.fused).first if nest.fused else None
+    first = fused_result(case.made.canonical, number, nest.fused).first if nest.fused else None
     return first is not None and not reads(first)
 
 

@@ -17,7 +17,7 @@ from isamap.plan.problem import NestProblem, Problem
 from isamap.scheduler import AnalyticModel, schedule
 from isamap.scheduler.deciding.partitioning import part_options
 from isamap.scheduler.nests.pricing import price
-from isamap.scheduler.search.candidates import decided, open_options
+from isamap.scheduler.search.candidates import candidate_of, open_options
 from isamap.source import Infeasible
 
 FEW = max(30, EXAMPLES // 4)
@@ -72,7 +72,7 @@ def test_what_a_dealt_schedule_costs_is_read_off_its_loops(asked: Problem, data:
     assignment = next(every_assignment(option.space), None)
     if assignment is None:
         return
-    candidate = decided(option, assignment)
+    candidate = candidate_of(option, assignment)
     found = replace(schedule(asked, heuristic="greedy"), nests=(candidate.nest(),))
     assert check_schedule(found, asked) == ()
     (cost,) = price(found, asked, AnalyticModel())

@@ -10,7 +10,7 @@ import pytest
 from finite_differences import in_f64, some_sizes
 
 import isamap
-from isamap.adjoint import derivative
+from isamap.adjoint import differentiate
 from isamap.cli import main
 from isamap.driver.inputs import read_kernel
 from isamap.ir import Kernel, interpret, verify
@@ -41,7 +41,7 @@ def run(kernel: Kernel, given: dict[str, np.ndarray], sizes: dict[str, int]) -> 
 def test_what_is_kept_changes_no_derivative(name: str) -> None:
     kernel = in_f64(parse_kernel(read_kernel(name)))
     sizes = some_sizes(kernel)
-    plain, all_kept = derivative(kernel), derivative(kernel, keep=derivative(kernel).again)
+    plain, all_kept = differentiate(kernel), differentiate(kernel, keep=differentiate(kernel).again)
     given = values(kernel, sizes, 0)
     upstream = values(plain.backward, sizes, 1)
     given |= {n: v for n, v in upstream.items() if n not in given}
@@ -60,8 +60,8 @@ def test_what_is_kept_changes_no_derivative(name: str) -> None:
 @pytest.mark.parametrize("name", KERNELS)
 def test_each_array_may_be_kept_by_itself(name: str) -> None:
     kernel = parse_kernel(read_kernel(name))
-    for array in derivative(kernel).again:
-        made = derivative(kernel, keep=[array])
+    for array in differentiate(kernel).again:
+        made = differentiate(kernel, keep=[array])
         assert array not in made.again
         assert made.forward is not None
         assert verify(made.forward) == verify(made.backward) == ()
@@ -79,8 +79,8 @@ def test_a_result_is_called_as_in_the_kernel_whatever_came_before_it() -> None:
       for m in M { y[m] = tanh(y[m]); }
     }"""
     kernel = parse_kernel(Source("k.ir", text))
-    assert derivative(kernel).again == ("y_1", "y")
-    made = derivative(kernel, keep=["y"])
+    assert differentiate(kernel).again == ("y_1", "y")
+    made = differentiate(kernel, keep=["y"])
     assert (made.kept, made.again) == (("y",), ())
     assert made.forward is not None
     assert [o.name for o in made.forward.operands if o.role == "out"] == ["y"]
@@ -89,12 +89,12 @@ def test_a_result_is_called_as_in_the_kernel_whatever_came_before_it() -> None:
 def test_what_cannot_be_kept_is_refused_with_what_can() -> None:
     kernel = parse_kernel(read_kernel("softmax_f32"))
     with pytest.raises(UsageProblem) as caught:
-        derivative(kernel, keep=["x"])
+        differentiate(kernel, keep=["x"])
     (found,) = caught.value.diagnostics
     assert found.message == "`x` is not an array that the derivative computes again"
     assert found.help == "--keep takes top, y_1, total, total_1"
     with pytest.raises(UsageProblem) as caught:
-        derivative(parse_kernel(read_kernel("gemm_f32")), keep=["C"])
+        differentiate(parse_kernel(read_kernel("gemm_f32")), keep=["C"])
     assert caught.value.diagnostics[0].help == "leave --keep out: there is none"
 
 

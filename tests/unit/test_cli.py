@@ -15,7 +15,7 @@ from isamap.cli.answers import coloured
 from isamap.cli.early_words import command_of, read_size_sets, spread_sizes
 from isamap.cli.option_parser import OnMachine, options_of, read_words
 from isamap.driver.stages import PASS_NAMES, STAGES
-from isamap.report.columns import table
+from isamap.report.columns import align
 from isamap.source import UsageProblem, did_you_mean
 from isamap.version import __version__
 
@@ -49,7 +49,7 @@ def test_names_that_are_equally_near_are_all_offered() -> None:
 
 
 def test_columns_are_of_equal_width() -> None:
-    assert table([("a", "bcd", "e"), ("fg", "h", "")]) == "a   bcd  e\nfg  h"
+    assert align([("a", "bcd", "e"), ("fg", "h", "")]) == "a   bcd  e\nfg  h"
 
 
 def test_colours_are_for_terminals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from isamap.driver.matching import match_kernel
-from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, numbered
+from isamap.formulate.estimate import Estimate, bound_of_utilisation, estimate, moves_ns, number_extents
 from isamap.kernels import kernel_path
 from isamap.machine import load_machine
 from isamap.match import Movement, pattern_of
@@ -74,8 +74,8 @@ def test_a_tile_is_moved_once_however_often_it_is_used() -> None:
 
 def test_without_numbers_there_is_no_estimate() -> None:
     statement = matched("gemm_f32").statements[0]
-    assert numbered(statement, {"M": 4}) is None
-    guessed = numbered(statement, {"M": 4}, 64)
+    assert number_extents(statement, {"M": 4}) is None
+    guessed = number_extents(statement, {"M": 4}, 64)
     assert guessed is not None
     assert [a.extent.value for a in guessed.axes] == [4, 64, 64]
 

@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from random_graphs import random_problem
 
-from isamap.plan.graph_check import lives
+from isamap.plan.graph_check import live_ranges
 from isamap.report.graph_picture import GraphView, graph_json, graph_page, graph_picture, graph_text
-from isamap.scheduler.graphs.improving import planned
+from isamap.scheduler.graphs.improving import make_plan
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -18,8 +18,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 @pytest.fixture
 def view() -> GraphView:
     problem, none, _ = random_problem(2, 6)
-    plan = planned(problem, none)
-    places = {t: 64 * n for n, t in enumerate(lives(problem, plan.order)) if t not in problem.results}
+    plan = make_plan(problem, none)
+    places = {t: 64 * n for n, t in enumerate(live_ranges(problem, plan.order)) if t not in problem.results}
     return GraphView("made", problem, plan, places, 4096)
 
 

@@ -14,7 +14,7 @@ from isamap.plan.graphs import GraphNode, GraphPlan, GraphProblem, Group, Near
 from isamap.scheduler.graphs import pieces
 from isamap.scheduler.graphs.bound import bound_ns
 from isamap.scheduler.graphs.grouping import Cone, Edges, cones_of, greedily, shown
-from isamap.scheduler.graphs.improving import WHOLE, ask_apart, ask_here, better_start, improved, planned
+from isamap.scheduler.graphs.improving import WHOLE, ask_apart, ask_here, better_start, improved, make_plan
 from isamap.scheduler.graphs.window import Decided, Window
 from isamap.scheduler.process.isolate import failed
 from isamap.source import Diagnostic
@@ -61,7 +61,7 @@ def test_what_is_in_memory_says_what_a_group_is() -> None:
 def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> None:
     problem, _, greedy = random_problem(seed, 6)
     problem = replace(problem, near=Near(1 << 30, 0.0))
-    start = planned(problem, greedy)
+    start = make_plan(problem, greedy)
     found = improved(problem, start, 20.0, start.peak_bytes, ask_here)
     assert found.cost_ns == pytest.approx(least_ns(problem, start.peak_bytes), abs=0.1)
     assert bound_ns(problem) <= found.cost_ns + 0.1
@@ -71,9 +71,9 @@ def test_the_best_of_all_plans_is_found_and_the_bound_is_below_it(seed: int) -> 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> None:
     problem, none, greedy = random_problem(seed, 14)
-    start = planned(problem, greedy)
+    start = make_plan(problem, greedy)
     found = improved(problem, start, 4.0, start.peak_bytes, ask_here)
-    for plan in (planned(problem, none), start, found):
+    for plan in (make_plan(problem, none), start, found):
         assert check_graph_plan(problem, plan) == ()
     assert found.cost_ns <= start.cost_ns
     assert found.peak_bytes <= start.peak_bytes
@@ -81,7 +81,7 @@ def test_no_plan_is_worse_than_the_one_before_and_all_are_sound(seed: int) -> No
 
 def test_large_graphs_are_decided_stretch_by_stretch() -> None:
     problem, _, greedy = random_problem(1, 3 * WHOLE)
-    start = planned(problem, greedy)
+    start = make_plan(problem, greedy)
     found = improved(problem, start, 4.0, start.peak_bytes, ask_here)
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
     assert bound_ns(problem) <= found.cost_ns < start.cost_ns
@@ -89,7 +89,7 @@ def test_large_graphs_are_decided_stretch_by_stretch() -> None:
 
 def test_a_plan_for_less_room_is_found_where_there_is_one() -> None:
     problem, none, _ = random_problem(3, 8)
-    start = planned(problem, none)
+    start = make_plan(problem, none)
     room = min(
         improved(problem, start, 5.0, start.peak_bytes - step, ask_here).peak_bytes for step in (64, 256)
     )
@@ -105,7 +105,7 @@ def test_what_passes_counts_in_whole_lines_beside_what_stays_near() -> None:
         Group(n, (), tuple(t for t in node.reads if t != "x"), 10.0, 0, 4) for n, node in enumerate(nodes)
     )
     problem = GraphProblem(nodes, dict.fromkeys("abcd", 512), groups, frozenset("d"), Near(1024, 1.0))
-    found = improved(problem, planned(problem, range(4)), 5.0, 1 << 20, ask_here)
+    found = improved(problem, make_plan(problem, range(4)), 5.0, 1 << 20, ask_here)
     assert check_graph_plan(problem, found) == ()
 
 
@@ -124,7 +124,7 @@ def corrupted(problem: GraphProblem, plan: GraphPlan) -> dict[str, GraphPlan]:
 
 def test_each_fault_in_a_plan_is_found() -> None:
     problem, none, _ = random_problem(0, 14)
-    for fault, plan in corrupted(problem, planned(problem, none)).items():
+    for fault, plan in corrupted(problem, make_plan(problem, none)).items():
         found = check_graph_plan(problem, plan)
         assert any(fault in finding.message for finding in found), fault
 
@@ -132,7 +132,7 @@ def test_each_fault_in_a_plan_is_found() -> None:
 def test_a_limit_counts_what_kernels_need_themselves() -> None:
     problem, none, _ = random_problem(5, 14)
     assert any(problem.groups[g].workspace_bytes for g in none)
-    plan = planned(problem, none)
+    plan = make_plan(problem, none)
     assert check_graph_plan(problem, plan, peak_bytes(problem, none)) == ()
     assert check_graph_plan(problem, plan, peak_bytes(problem, none) - 1)
 
@@ -153,7 +153,7 @@ def test_whatever_is_inside_of_a_group_may_be_computed_where_it_is_read(seed: in
 
 def test_graphs_of_many_kernels_are_improved_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, none, _ = random_problem(4, 3 * WHOLE)
-    start = planned(problem, none)
+    start = make_plan(problem, none)
     monkeypatch.setattr(pieces, "PIECE", 40)
     found = pieces.improved_in_pieces(problem, start, 6.0, start.peak_bytes, ask_here)
     assert check_graph_plan(problem, found, start.peak_bytes) == ()
@@ -178,7 +178,7 @@ def test_a_failing_solver_leaves_the_plan_and_is_told_of(
 ) -> None:
     monkeypatch.setattr("isamap.scheduler.graphs.asking.GRACE_S", 3.0)
     problem, none, _ = random_problem(4, WHOLE)
-    start = planned(problem, none)
+    start = make_plan(problem, none)
     ask = partial(ask_apart, command=(sys.executable, "-c", program))
     found = pieces.improved_in_pieces(problem, start, 0.5, start.peak_bytes, ask)
     assert replace(found, warnings=()) == start
@@ -192,7 +192,7 @@ def test_a_solver_that_fails_for_one_piece_is_told_of_and_the_others_are_improve
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     problem, none, _ = random_problem(4, 3 * WHOLE)
-    start = planned(problem, none)
+    start = make_plan(problem, none)
     monkeypatch.setattr(pieces, "PIECE", 40)
     asked: list[Window] = []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from isamap.ir import Index
-from isamap.lower.place import Place, at_least, divides, unrolled_places
+from isamap.lower.place import Place, at_least, is_multiple, unrolled_places
 from isamap.lower.steps import Unroll
 
 N = Index.of("N")
@@ -39,9 +39,9 @@ def test_the_last_of_several_unrolled_loops_runs_fastest() -> None:
 
 
 def test_multiples_are_known_from_coefficients() -> None:
-    assert divides(4 * N + 8, 4)
-    assert not divides(4 * N + 2, 4)
-    assert divides(N, 1)
+    assert is_multiple(4 * N + 8, 4)
+    assert not is_multiple(4 * N + 2, 4)
+    assert is_multiple(N, 1)
 
 
 def test_an_open_count_is_never_known_to_be_enough() -> None:

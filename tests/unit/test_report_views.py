@@ -6,7 +6,7 @@ import pytest
 
 from isamap.machine import load_machine
 from isamap.match import AxisGroup, Mapping
-from isamap.report.columns import indented, shortened, table
+from isamap.report.columns import align, indent, shorten
 from isamap.report.coverage import cell_text
 from isamap.report.kernel_forms import changed_lines
 from isamap.report.mapping_facts import NONE, Tally, computing_instructions, total
@@ -67,10 +67,10 @@ def test_changed_lines_have_their_numbers() -> None:
 
 
 def test_tables_are_flush_where_asked() -> None:
-    assert table([("name", "n"), ("x", "12")], right=(1,)) == "name   n\nx     12"
-    assert table([("a", ""), ("bb", "c")]) == "a\nbb  c"
-    assert indented("x\n\ny") == "  x\n\n  y"
-    assert (shortened("abcdef", 4), shortened("abcd", 4)) == ("abc…", "abcd")
+    assert align([("name", "n"), ("x", "12")], right=(1,)) == "name   n\nx     12"
+    assert align([("a", ""), ("bb", "c")]) == "a\nbb  c"
+    assert indent("x\n\ny") == "  x\n\n  y"
+    assert (shorten("abcdef", 4), shorten("abcd", 4)) == ("abc…", "abcd")
 
 
 def test_what_only_arranges_or_converts_does_not_compute() -> None:

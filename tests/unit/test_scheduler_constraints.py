@@ -9,7 +9,16 @@ import pytest
 from ortools.sat.python import cp_model
 
 from isamap.plan.cost import Add, CeilDiv, Const, Decision, times
-from isamap.scheduler.translation.constraints import AtMost, Facts, Is, Not, is_met, limit, may_be_met, whole
+from isamap.scheduler.translation.constraints import (
+    AtMost,
+    Facts,
+    Is,
+    Not,
+    is_met,
+    limit,
+    may_be_met,
+    stays_whole,
+)
 from isamap.scheduler.translation.literals import Literals
 
 BLOCK, UNROLL, STAGE, AHEAD = "nest0.block.k", "nest0.unroll.k", "nest0.stage.b", "nest0.ahead.b"
@@ -23,10 +32,10 @@ BYTES = Add(
 
 CLAUSES: list[Facts] = [
     (Is(AHEAD, (0,)), Is(STAGE, (1,))),
-    (Is(AHEAD, (0,)), Not(whole(BLOCK, 32))),
+    (Is(AHEAD, (0,)), Not(stays_whole(BLOCK, 32))),
     (ONCE, Is(STAGE, (0, 2))),
-    (Not(ONCE), Is(AHEAD, (1,)), whole(BLOCK, 32)),
-    (Is(STAGE, (5,)), whole(BLOCK, 16)),
+    (Not(ONCE), Is(AHEAD, (1,)), stays_whole(BLOCK, 32)),
+    (Is(STAGE, (5,)), stays_whole(BLOCK, 16)),
     (Is(STAGE, (0, 1)),),
     (AtMost(BYTES, Const(256)),),
 ]

@@ -18,7 +18,7 @@ from isamap.scheduler.effects.time_parts import where_time_goes
 from isamap.scheduler.nests.pricing import price
 from isamap.scheduler.process.exchange import Limits, Search
 from isamap.scheduler.process.isolate import Answer, ask_here
-from isamap.scheduler.search.candidates import decided, open_options
+from isamap.scheduler.search.candidates import candidate_of, open_options
 from isamap.scheduler.search.greedy import greedy_candidate
 from isamap.source import Infeasible, Source
 
@@ -110,7 +110,7 @@ def test_a_first_schedule_that_crosses_turns_is_not_promised_to_the_search_for_t
     best = solve_in_steps(options, first, limits, ask, splits=False).candidate
     assert [job.holds_best for job in jobs] == [True, True]
     assert crossed(best.nest())
-    worse = decided(best.option, {**best.assignment, "nest0.unroll.m": 1, "nest0.block.m": 16})
+    worse = candidate_of(best.option, {**best.assignment, "nest0.unroll.m": 1, "nest0.block.m": 16})
     solved = solve_in_steps(options, worse, limits, ask, splits=False)
     assert [job.holds_best for job in jobs[2:]] == [False, True]
     assert solved.findings == ()

@@ -9,7 +9,7 @@ import pytest
 from isamap.plan.problem import Problem
 from isamap.scheduler import AnalyticModel
 from isamap.scheduler.ranking import all_candidates
-from isamap.scheduler.search.candidates import OpenOption, decided, open_options
+from isamap.scheduler.search.candidates import OpenOption, candidate_of, open_options
 from isamap.scheduler.search.greedy import first_assignment, greedy_candidate
 from isamap.scheduler.search.lower_bounds import floors_of
 from isamap.scheduler.search.splitting import Raised, raised_floors
@@ -65,7 +65,7 @@ def test_a_cheaper_schedule_is_met_on_the_way() -> None:
     floors = floors_of(option.cost, option.space, option.register_blocks)
     first = first_assignment(option.space, option.register_blocks[0])
     assert first is not None
-    start = decided(option, first)
+    start = candidate_of(option, first)
 
     raised = raised_floors(option, floors, start.cost_ns, start=start)
 

@@ -6,11 +6,11 @@ from random import Random
 
 import numpy as np
 
-from isamap.source import added
+from isamap.source import add_up
 
 
 def test_what_rounding_loses_stays_lost() -> None:
-    assert added([1e16, 1.0, -1e16]) == 0.0  # `sum` of Python 3.12 says 1
+    assert add_up([1e16, 1.0, -1e16]) == 0.0  # `sum` of Python 3.12 says 1
 
 
 def test_sums_are_those_of_arrays() -> None:
@@ -20,5 +20,5 @@ def test_sums_are_those_of_arrays() -> None:
         one_by_one = np.float64(0)
         for number in numbers:
             one_by_one = np.add(one_by_one, number)
-        assert added(numbers) == float(one_by_one)
-    assert added([]) == 0
+        assert add_up(numbers) == float(one_by_one)
+    assert add_up([]) == 0

@@ -11,7 +11,7 @@ from isamap.formulate.build import build_problem
 from isamap.ir import BF16, F32, Call, Cast, Const, Expr, Index, Read, bind
 from isamap.ir.index import ONE, ZERO
 from isamap.machine import load_machine
-from isamap.match import Copy, MoveSearch, find_packing, packing_ns, standing
+from isamap.match import Copy, MoveSearch, find_packing, hide_position, packing_ns
 from isamap.match.operand_loads.standing import lying
 from isamap.transform import make_guards_explicit
 
@@ -24,7 +24,7 @@ def element(*subscripts: Index) -> Read:
 
 
 def priced(expr: Expr) -> Expr:
-    return standing(expr, lambda symbol: symbol.startswith("%"))
+    return hide_position(expr, lambda symbol: symbol.startswith("%"))
 
 
 def test_what_holds_no_lane_is_one_symbol() -> None:

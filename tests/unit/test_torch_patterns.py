@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.lib.stride_tricks import as_strided
 
-from isamap.graph.patterns import broadcast, merged, reshaped
+from isamap.graph.patterns import broadcast, merged, reshape_strides
 from isamap.graph.terms import NotTaken, Term, cast, number
 from isamap.source import IsamapError
 from isamap.torch import explain
@@ -40,14 +40,14 @@ def walked(sizes: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
 def test_another_shape_walks_the_same_elements(
     sizes: tuple[int, ...], strides: tuple[int, ...], target: tuple[int, ...]
 ) -> None:
-    found = reshaped(sizes, strides, target)
+    found = reshape_strides(sizes, strides, target)
     assert found is not None
     assert walked(target, found) == walked(sizes, strides)
 
 
 def test_a_shape_that_no_walk_reaches_is_refused() -> None:
-    assert reshaped((4, 6), (1, 4), (24,)) is None
-    assert reshaped((4, 6), (6, 1), (5, 5)) is None
+    assert reshape_strides((4, 6), (1, 4), (24,)) is None
+    assert reshape_strides((4, 6), (6, 1), (5, 5)) is None
 
 
 def test_repeated_axes_lead_nowhere() -> None:

@@ -11,7 +11,7 @@ from isamap.ir import Assign, Index, Kernel, Loop, Stmt, bind, print_routine
 from isamap.ir.substitute import substitute_stmt
 from isamap.source import Source, UsageProblem
 from isamap.syntax import parse_kernel
-from isamap.transform import Blocks, in_blocks, make_guards_explicit, shared_blocks
+from isamap.transform import Blocks, in_blocks, make_guards_explicit, share_blocks
 from isamap.transform.block_check import Samples, check_blocks
 
 PAIR = """kernel pair(C, K, H) {
@@ -144,14 +144,14 @@ REFUSED = {
 def test_what_is_refused_says_which_condition_does_not_hold(why: str, case: tuple[str, str]) -> None:
     axis, body = case
     kernel = canonical(HEAD.format(body), N=40000 if "limit" in why else 8, M=6)
-    assert shared_blocks(kernel, Blocks(axis, 2)) == why
+    assert share_blocks(kernel, Blocks(axis, 2)) == why
     with pytest.raises(UsageProblem, match="blocks-refused"):
         in_blocks(kernel, [Blocks(axis, 2)])
 
 
 def test_open_sizes_have_no_blocks() -> None:
     kernel = make_guards_explicit(parse_kernel(Source("test", PAIR)))
-    assert shared_blocks(kernel, Blocks("p", 2)) == "how long `p` is has to be known"
+    assert share_blocks(kernel, Blocks("p", 2)) == "how long `p` is has to be known"
 
 
 STEPS = """kernel steps(T, N) {
@@ -193,13 +193,13 @@ def test_state_that_no_temporary_passes_on_has_blocks_around_ordered_loops_alone
     text = "kernel k(T, N) { inout x: f32[N]; seq t in T { for n in N { x[n] = x[n] * x[n]; } } }"
     found = print_routine(in_blocks(canonical(text, T=5, N=8), [Blocks("n", 4)]))
     assert "seq n_block in 2, t in 5 {" in found
-    assert shared_blocks(canonical(text, T=5, N=8), Blocks("n", 4)) == "no temporary shrinks to blocks of `n`"
+    assert share_blocks(canonical(text, T=5, N=8), Blocks("n", 4)) == "no temporary shrinks to blocks of `n`"
 
 
 def test_rows_that_need_their_neighbours_in_the_next_turn_stay_inside_of_ordered_loops() -> None:
     text = STEPS.replace("- x[n]", "- (x[n + 1] else 0)")
     kernel = canonical(text, T=5, N=11)
-    assert shared_blocks(kernel, Blocks("n", 4), frozenset("t")) == (
+    assert share_blocks(kernel, Blocks("n", 4), frozenset("t")) == (
         "`x[n] = x[n] + v[n]` may read a later block's result in `x`"
     )
 

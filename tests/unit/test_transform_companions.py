@@ -8,7 +8,7 @@ from isamap.ir import Kernel, print_expr
 from isamap.source import Source
 from isamap.syntax import parse_kernel
 from isamap.transform import make_guards_explicit
-from isamap.transform.companions import companions, outcome
+from isamap.transform.companions import companions, fused_result
 
 INPUTS = "in A: f32[M, K]; in B: f32[K, N]; in R: f32[M, N]; in S: f32[M, M]; in b: f32[N];"
 ARRAYS = {"C": "C: f32[M, N];", "D": "D: f32[M, N];", "E": "E: f32[N, M];"}
@@ -38,7 +38,7 @@ def test_a_start_and_a_chain_of_followers_come_along() -> None:
         "for m in M, n in N { C[m, n] = max(T[m, n], 0); }",
     )
     assert taken(1, *body) == [(0,), (2,), (3, 2)]
-    made = outcome(kernel(*body), 1, (0, 2, 3))
+    made = fused_result(kernel(*body), 1, (0, 2, 3))
     assert made.first is not None
     assert print_expr(made.first) == "b[n]"
     # T is read nowhere else: only C is written, from the sum itself.
@@ -54,8 +54,8 @@ def test_an_array_that_others_read_is_written_all_the_same() -> None:
         "for m in M, n in N { E[n, m] = T[m, n]; }",
     )
     assert taken(1, *body) == [(0,), (2,), (3,)]
-    assert [t.buffer for t, _ in outcome(kernel(*body), 1, (2,)).writes] == ["T", "C"]
-    assert [t.buffer for t, _ in outcome(kernel(*body), 1, (2, 3)).writes] == ["C", "E"]
+    assert [t.buffer for t, _ in fused_result(kernel(*body), 1, (2,)).writes] == ["T", "C"]
+    assert [t.buffer for t, _ in fused_result(kernel(*body), 1, (2, 3)).writes] == ["C", "E"]
 
 
 def test_transposed_and_renamed_axes_are_followed() -> None:
@@ -66,7 +66,7 @@ def test_transposed_and_renamed_axes_are_followed() -> None:
         "for m in M, n in N { D[m, n] = E[n, m] + 1; }",
     )
     assert taken(1, *body) == [(0,), (2,), (3, 2)]
-    assert print_expr(outcome(kernel(*body), 1, (2, 3)).writes[1][1]) == "$ held + 1"
+    assert print_expr(fused_result(kernel(*body), 1, (2, 3)).writes[1][1]) == "$ held + 1"
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def in_turns(operands: str, *body: str, before: str = "") -> Kernel:
 
 
 def written(routine: Kernel, number: int, chosen: tuple[int, ...]) -> list[str]:
-    return [target.buffer for target, _ in outcome(routine, number, chosen).writes]
+    return [target.buffer for target, _ in fused_result(routine, number, chosen).writes]
 
 
 ADDED = "for m in M, n in N, k in K { S[m, n] += A[t, m, k] * B[k, n]; }"

@@ -13,7 +13,7 @@ from isamap.ir import Kernel, interpret, print_routine
 from isamap.machine import load_machine
 from isamap.report.kernel_forms import forms_json, forms_text
 from isamap.source import Source
-from isamap.transform import inlined
+from isamap.transform import inline_temporaries
 from isamap.transform.inlining import refused_inlinings
 
 ARRAYS = "in x: f32[N]; out y: f32[N]; temp t: f32[N];"
@@ -26,12 +26,12 @@ def chain(loops: str, arrays: str = ARRAYS, params: str = "N", word: str = "kern
 
 def left(routine: Kernel) -> list[str]:
     """Why temporaries stay, without their names."""
-    return [r.reason.split(": ", 1)[1] for r in refused_inlinings(inlined(routine).kernel)]
+    return [r.reason.split(": ", 1)[1] for r in refused_inlinings(inline_temporaries(routine).kernel)]
 
 
 @pytest.mark.parametrize("word", ["kernel", "strict kernel"])
 def test_a_temporary_is_computed_where_it_is_read(word: str) -> None:
-    found = inlined(chain(CHAIN, word=word))
+    found = inline_temporaries(chain(CHAIN, word=word))
     assert "y[i] = max(2 * x[i], 0) * (2 * x[i]);" in print_routine(found.kernel)
     assert [o.name for o in found.kernel.operands] == ["x", "y"]
     assert found.steps == ("inlining: `t[i] = 2 * x[i]` is computed where `t` is read",)
@@ -40,7 +40,7 @@ def test_a_temporary_is_computed_where_it_is_read(word: str) -> None:
 def test_neighbours_are_computed_again_as_long_as_that_is_cheap() -> None:
     arrays = "in x: f32[N + 2]; out y: f32[N]; temp t: f32[N + 2];"
     blur = "for n in N + 2 { t[n] = VALUE; } for n in N { y[n] = t[n] + t[n + 1] + t[n + 2]; }"
-    cheap = inlined(chain(blur.replace("VALUE", "2 * x[n]"), arrays)).kernel
+    cheap = inline_temporaries(chain(blur.replace("VALUE", "2 * x[n]"), arrays)).kernel
     assert "y[n] = 2 * x[n] + 2 * x[n + 1] + 2 * x[n + 2];" in print_routine(cheap)
     for value in ("exp(x[n])", "1 / x[n]", "x[n] + x[n] * x[n] - x[n] * x[n] * x[n]"):
         (reason,) = left(chain(blur.replace("VALUE", value), arrays))
@@ -50,7 +50,7 @@ def test_neighbours_are_computed_again_as_long_as_that_is_cheap() -> None:
 def test_one_iteration_of_an_ordered_loop_computes_what_it_has_filled() -> None:
     arrays = "in x: f32[T, N]; inout h: f32[N]; temp t: f32[T, N];"
     step = "seq k in T { for i in N { t[k, i] = x[k, i] + h[i]; } for i in N { h[i] = tanh(t[k, i]); } }"
-    found = inlined(chain(step, arrays, "T, N")).kernel
+    found = inline_temporaries(chain(step, arrays, "T, N")).kernel
     assert "h[i] = tanh(x[k, i] + h[i]);" in print_routine(found)
 
 
@@ -90,7 +90,7 @@ def test_one_iteration_of_an_ordered_loop_computes_what_it_has_filled() -> None:
 def test_what_stays_in_memory_is_told_why(loops: str, reason: str) -> None:
     routine = chain(loops, ARRAYS + "inout z: f32[N];" if "z[" in loops else ARRAYS)
     assert left(routine) == [reason]
-    assert not inlined(routine).steps
+    assert not inline_temporaries(routine).steps
 
 
 def test_sums_are_no_temporaries_to_inline() -> None:
@@ -102,7 +102,9 @@ def test_values_stay_what_they_were_to_the_last_bit() -> None:
     routine = chain(CHAIN)
     arrays = inputs(routine, {"N": 37})
     for name, values in interpret(routine, arrays, {"N": 37}).items():
-        np.testing.assert_array_equal(interpret(inlined(routine).kernel, arrays, {"N": 37})[name], values)
+        np.testing.assert_array_equal(
+            interpret(inline_temporaries(routine).kernel, arrays, {"N": 37})[name], values
+        )
 
 
 def test_the_best_form_has_fewer_passes_and_costs_less() -> None:

@@ -8,7 +8,7 @@ from math import inf
 import numpy as np
 import pytest
 
-from isamap.source import real_number, shown, truth_value, whole_number
+from isamap.source import real_number, show_value, truth_value, whole_number
 
 
 @pytest.mark.parametrize("value", [4, np.int64(4), np.uint8(4), np.array(4)])
@@ -57,4 +57,4 @@ def test_truth_values_are_those_of_python_and_numpy() -> None:
 def test_a_message_shows_numbers_and_short_texts_and_names_what_else_there_is(
     value: object, text: str
 ) -> None:
-    assert shown(value) == text
+    assert show_value(value) == text

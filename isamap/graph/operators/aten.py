@@ -17,7 +17,7 @@ from isamap.adjoint import gradient
 from isamap.graph.applied import Applied
 from isamap.graph.making import Operand, Text, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide_type
 from isamap.ir import DTYPES, OPS, Kernel, print_stmt
 from isamap.source import Source
 from isamap.syntax import parse_kernel
@@ -227,7 +227,7 @@ def _inside(kinds: str, dtype: str) -> str:
     """Return the type in which an operation is computed. Raises: NotTaken."""
     is_float = DTYPES[dtype].is_float
     fits = {"float": is_float, "number": dtype != "bool", "any": True, "whole": not is_float}
-    return wide(dtype) if fits[kinds] else _no(f"the operation on {dtype}")
+    return wide_type(dtype) if fits[kinds] else _no(f"the operation on {dtype}")
 
 
 def _number(value: float, dtype: str) -> str:
@@ -259,7 +259,7 @@ POINTWISE: Mapping[str, Lowered] = {
 def _convolution_backward(o: Applied) -> tuple[Value, ...]:
     """Return the gradients of image, filters and bias; without meaning where they are not wanted."""
     grad, x, w = o[0], o[1], o[2]
-    groups, inside = o.integer("group", 1), wide(x.dtype)
+    groups, inside = o.integer("group", 1), wide_type(x.dtype)
     names = [name for name, is_wanted in zip("XFB", o.list("wanted") or (), strict=True) if is_wanted]
     text = o.text(is_searched=True)
     read = {"X": (x, 1), "F": (w, 0), "d_Y": (grad, 1)}

@@ -12,8 +12,8 @@ from isamap.graph.applied import Applied, element
 from isamap.graph.making import Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.pooling import kept, windows
-from isamap.graph.operators.products import accumulator, finished, is_zero
-from isamap.graph.terms import NotTaken, Term, cast, wide
+from isamap.graph.operators.products import accumulator_type, is_zero, round_sums
+from isamap.graph.terms import NotTaken, Term, cast, wide_type
 
 
 def _conv(o: Applied) -> Value:
@@ -36,7 +36,7 @@ def convolved(
     if groups < 1 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
         raise NotTaken(f"filters {list(w.shape)} for an image {list(x.shape)} in {groups} groups")
     channels, filters = w.shape[1], w.shape[0] // groups
-    text, inside = o.text(), wide(dtype)
+    text, inside = o.text(), wide_type(dtype)
     at, _ = axes_of((x.shape[0], groups, filters, *found.result))
     n, g, k, *p = at
     (c, *taps), inner = axes_of((channels, *found.window), "r")
@@ -49,7 +49,7 @@ def convolved(
     )
     order = _last(len(of_result), len(p)) if is_last else ()
     result = text.write(dtype, (x.shape[0], *of_result, *found.result), order)
-    total = accumulator(text, inside, result.shape, result)
+    total = accumulator_type(text, inside, result.shape, result)
     at = [n, *_named(g, k), *p]
     loops = result.loops(at)
     point, other = (None if is_zero(p) else p for p in points)
@@ -74,7 +74,7 @@ def convolved(
         other = other.shaped(()) if other.count == 1 else other.shaped((groups, filters))
         right = f"({right} - {cast(element(text, other, [g, k] if other.rank else []), inside).text})"
     text.loop({**loops, **inner}, f"{total.at(at)} += {left} * {right};")
-    return _together(finished(text, total, result), len(of_result), order)
+    return _together(round_sums(text, total, result), len(of_result), order)
 
 
 def _taken_out(point: Value, w: Value, bias: Value | None) -> Value | None:
@@ -153,7 +153,7 @@ def _conv_transpose(o: Applied) -> Value:
     full = [(size - 1) * s + r for size, s, r in zip(x.shape[2:], strides, reach, strict=True)]
     before, result = _cropped(o, full, more, x.shape[2:], strides)
     channels, filters = x.shape[1] // groups, w.shape[1]
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), wide_type(x.dtype)
     image = text.read(x.shaped((x.shape[0], groups, channels, *x.shape[2:])))
     kernels = text.read(w.shaped((groups, channels, *w.shape[1:])))
     y = text.write(x.dtype, (x.shape[0], groups, filters, *result))

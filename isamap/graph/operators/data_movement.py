@@ -23,10 +23,10 @@ def _transpose(o: Applied) -> Value:
     order = o.list("perm") or tuple(reversed(range(x.rank)))
     if sorted(order) != list(range(x.rank)):
         raise NotTaken(f"the order {list(order)} of {x.rank} axes")
-    return transposed(o, x, order)
+    return transpose_axes(o, x, order)
 
 
-def transposed(o: Applied, x: Value, order: Sequence[int]) -> Value:
+def transpose_axes(o: Applied, x: Value, order: Sequence[int]) -> Value:
     """Return the axes of a value in another order; no step, where elements stay in theirs."""
     shape = [x.shape[n] for n in order]
     if o.making.views:

@@ -9,7 +9,7 @@ import numpy as np
 
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import Value, axes_of, broadcast_shape, nest
-from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, limit, number, wide_type
 from isamap.graph.types import TYPES
 from isamap.ir import DTYPES, OPS, Op
 
@@ -22,7 +22,7 @@ def floats(template: str, **defaults: float) -> Lowered:
 
     def lowered(o: Applied) -> Value:
         _check_floats(o)
-        inside = wide(o[0].dtype)
+        inside = wide_type(o[0].dtype)
         given = {name: cast(number(o.real(name, value)), inside).text for name, value in defaults.items()}
         return o.formed(
             lambda terms: template.format(*_in(terms, inside), **given), o.all, o[0].dtype, inside
@@ -51,7 +51,7 @@ def compared(template: str, inside: str = "") -> Lowered:
 
     def lowered(o: Applied) -> Value:
         values = _of_one_type(o)
-        own = inside or (wide(values[0].dtype))
+        own = inside or (wide_type(values[0].dtype))
         return o.formed(lambda terms: template.format(*_in(terms, own)), values, "bool", "bool")
 
     return lowered
@@ -62,7 +62,7 @@ def many(template: str, *, is_mean: bool = False) -> Lowered:
 
     def lowered(o: Applied) -> Value:
         values = _of_one_type(o)
-        inside = wide(values[0].dtype)
+        inside = wide_type(values[0].dtype)
 
         def form(terms: Sequence[Term]) -> str:
             found, *others = _in(terms, inside)
@@ -127,7 +127,7 @@ def converted(o: Applied, value: Value, dtype: str, *, saturate: bool = True) ->
     if dtype.startswith("f8") and DTYPES[value.dtype].is_float:
         if not saturate:  # what is larger than the largest number is NaN, or infinite where there is that
             return o.map("{0}", value, dtype=dtype)
-        most = cast(number(DTYPES[dtype].largest), wide(value.dtype)).text
+        most = cast(number(DTYPES[dtype].largest), wide_type(value.dtype)).text
         return o.map(f"min(max({{0}}, -{most}), {most})", value, dtype=dtype)
     if dtype in ("i4", "u4") and DTYPES[value.dtype].is_float:  # ONNX keeps the low bits of these two
         return o.map(f"wrap_{dtype}({{0}})", value, dtype=dtype, inside=value.dtype, result=dtype)
@@ -142,7 +142,7 @@ def _cast(o: Applied) -> Value:
 
 def _clip(o: Applied) -> Value:
     x, template = o[0], "{0}"
-    inside, values = wide(x.dtype), [x]
+    inside, values = wide_type(x.dtype), [x]
     for place, name in enumerate(("min", "max"), 1):
         if o.opset < 11 and o.has(name):
             known = o.real(name, 0.0)
@@ -264,7 +264,7 @@ def _of_row(op: Op, text: str) -> Lowered:
 
 ELEMENTWISE: Mapping[str, Lowered] = {
     **{name: _of_row(op, text) for op in OPS.values() for name, text in op.texts(op.onnx).items()},
-    "Relu": lambda o: o.map(limit("{0}", "0", 0, wide(o[0].dtype), is_upper=False), o[0]),
+    "Relu": lambda o: o.map(limit("{0}", "0", 0, wide_type(o[0].dtype), is_upper=False), o[0]),
     "Asinh": through_f64(
         "select({0} == 0, {0}, select({0} < 0, -1, 1)"
         " * log1p(abs({0}) + abs({0}) / (1 / abs({0}) + sqrt(1 / ({0} * {0}) + 1))))"

@@ -11,9 +11,9 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of, whole
-from isamap.graph.operators.data_movement import cut, expanded, transposed
+from isamap.graph.operators.data_movement import cut, expanded, transpose_axes
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.indexing import gathered
+from isamap.graph.operators.indexing import gather_slices
 from isamap.graph.sizes import is_open, is_zero
 from isamap.graph.terms import NotTaken, Term, cast
 from isamap.graph.types import TYPES, type_of
@@ -45,7 +45,7 @@ def _compress(o: Applied) -> Value:
     else:
         at = o.axis(o.integer("axis", 0), x.rank)
     places = np.flatnonzero(chosen[: x.shape[at]])
-    return gathered(o, x, at, known_value(places, "i64"))
+    return gather_slices(o, x, at, known_value(places, "i64"))
 
 
 def _depth_to_space(o: Applied) -> Value:
@@ -54,9 +54,9 @@ def _depth_to_space(o: Applied) -> Value:
         raise NotTaken(f"blocks of {b} in {list(x.shape)}")
     n, c, h, w = x.shape
     if o.word("mode", "DCR") == "DCR":
-        parts = transposed(o, x.shaped((n, b, b, c // (b * b), h, w)), (0, 3, 4, 1, 5, 2))
+        parts = transpose_axes(o, x.shaped((n, b, b, c // (b * b), h, w)), (0, 3, 4, 1, 5, 2))
     else:
-        parts = transposed(o, x.shaped((n, c // (b * b), b, b, h, w)), (0, 1, 4, 2, 5, 3))
+        parts = transpose_axes(o, x.shaped((n, c // (b * b), b, b, h, w)), (0, 1, 4, 2, 5, 3))
     return parts.shaped((n, c // (b * b), h * b, w * b))
 
 
@@ -66,9 +66,9 @@ def _space_to_depth(o: Applied) -> Value:
         raise NotTaken(f"blocks of {b} in {list(x.shape)}")
     n, c, h, w = x.shape
     if o.word("mode", "DCR") == "DCR":
-        parts = transposed(o, x.shaped((n, c, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
+        parts = transpose_axes(o, x.shaped((n, c, h // b, b, w // b, b)), (0, 3, 5, 1, 2, 4))
     else:
-        parts = transposed(o, x.shaped((n, c, h // b, b, w // b, b)), (0, 1, 3, 5, 2, 4))
+        parts = transpose_axes(o, x.shaped((n, c, h // b, b, w // b, b)), (0, 1, 3, 5, 2, 4))
     return parts.shaped((n, c * b * b, h // b, w // b))
 
 

@@ -22,7 +22,7 @@ _NUMBERS = {
 """As `isamap_moves.c` numbers types."""
 
 
-def gathered(o: Applied, x: Value, axis: int, indices: Value) -> Value:
+def gather_slices(o: Applied, x: Value, axis: int, indices: Value) -> Value:
     """Slices of a value along an axis, by indices, which may be negative."""
     if indices.dtype not in ("i32", "i64"):
         raise NotTaken(f"indices of the type {indices.dtype}")
@@ -35,7 +35,7 @@ def gathered(o: Applied, x: Value, axis: int, indices: Value) -> Value:
 
 def _gather(o: Applied) -> Value:
     x = o[0]
-    return gathered(o, x, o.axis(o.integer("axis", 0), x.rank), o[1])
+    return gather_slices(o, x, o.axis(o.integer("axis", 0), x.rank), o[1])
 
 
 def _lead(o: Applied, x: Value, indices: Value) -> tuple[int, ...]:
@@ -110,7 +110,7 @@ def _tensor_scatter(o: Applied) -> Value:
     inside = f"({{0}} >= 0) & ({{0}} < {length})"
     rows = o.map(f"(select({inside}, {{0}} + {total}, {{1}}) + {{2}})", since, places, starts)
     both = joined(o, (x, update), axis)
-    return gathered(o, both.shaped((lead * each, prod(x.shape[axis + 1 :]))), 0, rows).shaped(x.shape)
+    return gather_slices(o, both.shaped((lead * each, prod(x.shape[axis + 1 :]))), 0, rows).shaped(x.shape)
 
 
 def _top(o: Applied) -> tuple[Value, ...]:
@@ -168,7 +168,7 @@ def _reverse_sequence(o: Applied) -> Value:
         raise NotTaken(f"{lengths.count} lengths for {list(x.shape)}")
     inner = prod(x.shape[2:])
     rows = o.map("{0} * {1} + {2}", transposed, *_rows(shape, time))
-    return gathered(o, x.shaped((prod(shape), inner)), 0, rows).shaped(x.shape)
+    return gather_slices(o, x.shaped((prod(shape), inner)), 0, rows).shaped(x.shape)
 
 
 def _rows(shape: Sequence[int], time: int) -> tuple[Value, Value]:

@@ -10,7 +10,7 @@ from isamap.graph.making import Value, axes_of, broadcast_index
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.reductions import REDUCTIONS_BY_NAME, reduced
 from isamap.graph.sizes import as_value
-from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 
 
 def _batch(o: Applied) -> Value | tuple[Value, ...]:
@@ -19,7 +19,7 @@ def _batch(o: Applied) -> Value | tuple[Value, ...]:
         raise NotTaken("in training it has kernels since version 14")
     if o.opset < 9 and not o.integer("spatial", 1):
         raise NotTaken("without `spatial` it has no kernel here")
-    inside = wide(x.dtype)
+    inside = wide_type(x.dtype)
     eps = cast(number(o.real("epsilon", 1e-5)), inside).text
     template = f"({{1}} * ({{0}} - {{3}}) / sqrt({{4}} + {eps}) + {{2}})"
     if not o.integer("training_mode", 0):
@@ -56,7 +56,7 @@ def normalised(
     Not `centred`, the mean is taken for 0.
     """
     text = o.text()
-    inside = wide(x.dtype)
+    inside = wide_type(x.dtype)
     y = text.write(x.dtype, x.shape)
     at, whole = axes_of(x.shape)
     row = [at[n] for n in rows]
@@ -127,7 +127,7 @@ def _mean_variance(o: Applied) -> Value:
     axes = {o.axis(a, x.rank) for a in o.list("axes") or (0, 2, 3)}
     rows = [n for n in range(x.rank) if n not in axes]
     text = o.text()
-    y, inside = text.write(x.dtype, x.shape), wide(x.dtype)
+    y, inside = text.write(x.dtype, x.shape), wide_type(x.dtype)
     at, whole = axes_of(x.shape)
     row = [at[n] for n in rows]
     loops = {name: size for name, size in whole.items() if name in row}
@@ -146,7 +146,7 @@ def _mean_variance(o: Applied) -> Value:
 def _lp(o: Applied) -> Value:
     x = o[0]
     axis = o.axis(o.integer("axis", -1), x.rank)
-    p, text, inside = o.real("p", 2), o.text(), wide(x.dtype)
+    p, text, inside = o.real("p", 2), o.text(), wide_type(x.dtype)
     y = text.write(x.dtype, x.shape)
     at, whole = axes_of(x.shape)
     row = [name for n, name in enumerate(at) if n != axis]

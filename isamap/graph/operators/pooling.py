@@ -9,8 +9,8 @@ from math import prod
 from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.making import WORK_OF_PLACE, Operand, Text, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.products import accumulator, finished
-from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.operators.products import accumulator_type, round_sums
+from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 from isamap.ir import DTYPES
 
 
@@ -148,9 +148,9 @@ def _max_pool(o: Applied) -> Value | tuple[Value, ...]:
 def _average_pool(o: Applied) -> Value:
     x, found = pooled(o)
     counts = counts_of(o, found, counts_padding=bool(o.integer("count_include_pad", 0)))
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), wide_type(x.dtype)
     y = text.write(x.dtype, (*x.shape[:2], *found.result), x.order)
-    total = accumulator(text, inside, y.shape, y)
+    total = accumulator_type(text, inside, y.shape, y)
     at, loops, pixel, inner = tap(text, x, y, found, "0")
     text.loop(loops, f"{total.at(at)} = 0;")
     text.loop({**loops, **inner}, f"{total.at(at)} += {cast(Term(pixel, x.dtype), inside).text};")
@@ -159,7 +159,7 @@ def _average_pool(o: Applied) -> Value:
         value = known_value(count if len(set(count)) > 1 else count[:1], inside)
         factors.append(element(text, value, [axis]).text)
     text.loop(loops, f"{total.at(at)} = {total.at(at)} / ({' * '.join(factors)});")
-    return finished(text, total, y)
+    return round_sums(text, total, y)
 
 
 def tap(
@@ -218,18 +218,18 @@ def _global(name: str) -> Lowered:
         x = o[0]
         if x.rank < 3:
             raise NotTaken("no image")
-        text, inside = o.text(), wide(x.dtype)
+        text, inside = o.text(), wide_type(x.dtype)
         image = text.read(x)
         y = text.write(x.dtype, x.shape[:2])
         at, loops = axes_of(y.shape)
         places, inner = axes_of(x.shape[2:], "k")
-        total = accumulator(text, inside if name == "mean" else x.dtype, y.shape, y)
+        total = accumulator_type(text, inside if name == "mean" else x.dtype, y.shape, y)
         pixel = cast(image.term([*at, *places]), total.dtype).text
         text.loop(loops, f"{total.at(at)} = {'0' if name == 'mean' else lowest(x.dtype)};")
         text.loop({**loops, **inner}, f"{total.at(at)} {'+=' if name == 'mean' else 'max='} {pixel};")
         if name == "mean":
             text.loop(loops, f"{total.at(at)} = {total.at(at)} / {prod(x.shape[2:])};")
-        return finished(text, total, y).shaped((*x.shape[:2], *(1 for _ in x.shape[2:])))
+        return round_sums(text, total, y).shaped((*x.shape[:2], *(1 for _ in x.shape[2:])))
 
     return lowered
 
@@ -244,7 +244,7 @@ def _col2im(o: Applied) -> Value:
     columns = text.read(x.shaped((x.shape[0], channels, *block, *found.result)))
     full = [size + b + e for size, b, e in zip(image, found.before, found.behind, strict=True)]
     y = text.write(x.dtype, (x.shape[0], channels, *image))
-    total = text.temp(wide(x.dtype), (x.shape[0], channels, *full))
+    total = text.temp(wide_type(x.dtype), (x.shape[0], channels, *full))
     at, loops = axes_of(total.shape)
     text.loop(loops, f"{total.at(at)} = 0;")
     from_, over = axes_of(columns.shape, "c")

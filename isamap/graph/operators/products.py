@@ -9,7 +9,7 @@ import numpy as np
 from isamap.graph.applied import Applied, element
 from isamap.graph.making import Operand, Text, Value, axes_of, broadcast_index, broadcast_shape
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 
 
 def product(
@@ -27,14 +27,14 @@ def product(
     text.loop(loops, f"{into.at(at)} += {left} * {right};")
 
 
-def accumulator(text: Text, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
+def accumulator_type(text: Text, dtype: str, shape: Sequence[int], result: Operand | None) -> Operand:
     """Return where sums are added up: the result itself, where it has the type; else a buffer."""
     if result is not None and result.dtype == dtype:
         return result
     return text.temp(dtype, shape, result.order if result is not None else ())
 
 
-def finished(text: Text, total: Operand, result: Operand) -> Value:
+def round_sums(text: Text, total: Operand, result: Operand) -> Value:
     """Return the result of a kernel whose sums are in a buffer, which is rounded once."""
     if total is not result:
         axes, loops = axes_of(result.shape)
@@ -67,12 +67,12 @@ def multiplied(
         raise NotTaken(f"factors of {list(a.shape)} and {list(b.shape)}")
     batch = broadcast_shape([left.shape[:-2], right.shape[:-2]])
     shape = (*batch, left.shape[-2], right.shape[-1])
-    text, inside = o.text(), inside or wide(dtype)
+    text, inside = o.text(), inside or wide_type(dtype)
     result = text.write(dtype, shape)
     at, loops = axes_of(shape)
     depth = {"k": left.shape[-1]}
     k = "k" if left.shape[-1] != 1 else "0"
-    total = accumulator(text, inside, shape, result)
+    total = accumulator_type(text, inside, shape, result)
     of_left, of_right = (None if is_zero(point) else point for point in points)
     start = "0"
     if of_left is not None and of_right is None and right.known is not None and inside == "i32":
@@ -94,7 +94,7 @@ def multiplied(
         )
     if left.shape[-1]:
         text.loop({**loops, **depth}, f"{total.at(at)} += {' * '.join(terms)};")
-    done = finished(text, total, result)
+    done = round_sums(text, total, result)
     kept = (*batch, *(left.shape[-2:-1] if a.rank > 1 else ()), *(right.shape[-1:] if b.rank > 1 else ()))
     return done.shaped(kept)
 
@@ -139,10 +139,10 @@ def _gemm(o: Applied) -> Value:
     other, columns = b.shape if not o.integer("transB", 0) else b.shape[::-1]
     if depth != other:
         raise NotTaken(f"factors of {list(a.shape)} and {list(b.shape)}")
-    text, inside = o.text(), wide(a.dtype)
+    text, inside = o.text(), wide_type(a.dtype)
     result = text.write(a.dtype, (rows, columns))
     at, loops = axes_of(result.shape)
-    total = accumulator(text, inside, result.shape, result)
+    total = accumulator_type(text, inside, result.shape, result)
     alpha, beta = (cast(number(o.real(name, 1.0)), inside).text for name in ("alpha", "beta"))
     is_plain = o.real("alpha", 1.0) == 1
     k = "k" if depth != 1 else "0"
@@ -161,7 +161,7 @@ def _gemm(o: Applied) -> Value:
     if not is_plain:
         more = f" + {onto}" if onto != "0" else ""
         text.loop(loops, f"{total.at(at)} = {alpha} * {total.at(at)}{more};")
-    return finished(text, total, result)
+    return round_sums(text, total, result)
 
 
 def _matmul_integer(o: Applied) -> Value:
@@ -174,7 +174,7 @@ def _einsum(o: Applied) -> Value:
     text, dtype = o.text(), values[0].dtype
     names = {letter: f"e{n}" if sizes[letter] != 1 else "0" for n, letter in enumerate(sizes)}
     result = text.write(dtype, [sizes[letter] for letter in output])
-    total = accumulator(text, wide(dtype), result.shape, result)
+    total = accumulator_type(text, wide_type(dtype), result.shape, result)
     outer = {names[c]: sizes[c] for c in output if names[c] != "0"}
     every = outer | {names[c]: sizes[c] for c in sizes if names[c] != "0"}
     at = [names[c] for c in output]
@@ -189,7 +189,7 @@ def _einsum(o: Applied) -> Value:
         for letters, value in zip(inputs, values, strict=True)
     ]
     text.loop(every, f"{total.at(at)} += {' * '.join(factors)};")
-    return finished(text, total, result)
+    return round_sums(text, total, result)
 
 
 def _equation(said: str, values: Sequence[Value]) -> tuple[list[str], dict[str, int], str]:

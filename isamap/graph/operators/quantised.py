@@ -12,11 +12,11 @@ from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Text, Value, axes_of
 from isamap.graph.operators.convolutions import convolved
-from isamap.graph.operators.data_movement import transposed
+from isamap.graph.operators.data_movement import transpose_axes
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.pooling import counts_of, pooled, tap
 from isamap.graph.operators.products import multiplied
-from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 from isamap.graph.types import TYPES
 from isamap.ir import DTYPES
 
@@ -56,9 +56,9 @@ def _quantize(o: Applied) -> Value:
     y = text.write(dtype, x.shape)
     at, loops = axes_of(x.shape)
     precision = TYPES.get(o.integer("precision", 0), "") or (
-        wide(scale.dtype) if DTYPES[x.dtype].is_float else "f32"
+        wide_type(scale.dtype) if DTYPES[x.dtype].is_float else "f32"
     )
-    inside = wide(precision)
+    inside = wide_type(precision)
     by = cast(_of(text, scale, at, axis, block), inside).text
     value = f"({cast(element(text, x, at), inside).text} / {by})"
     known = DTYPES[dtype]
@@ -82,7 +82,7 @@ def _dequantize(o: Applied) -> Value:
     text = o.text()
     y = text.write(dtype, x.shape)
     at, loops = axes_of(x.shape)
-    inside = wide(scale.dtype)
+    inside = wide_type(scale.dtype)
     value = element(text, x, at)
     if zero is not None and not DTYPES[x.dtype].is_float:
         less = cast(_of(text, zero, at, axis, block), "i32").text
@@ -132,7 +132,7 @@ def _turned(o: Applied, x: Value) -> Value:
     """Return a matrix with its rows as columns. Raises: NotTaken for what is no matrix."""
     if x.rank != 2:
         raise NotTaken("a factor is no matrix")
-    return Value.of(np.ascontiguousarray(x.known.T)) if x.known is not None else transposed(o, x, (1, 0))
+    return Value.of(np.ascontiguousarray(x.known.T)) if x.known is not None else transpose_axes(o, x, (1, 0))
 
 
 def _linear_gemm(o: Applied) -> Value:

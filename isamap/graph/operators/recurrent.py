@@ -21,9 +21,9 @@ from math import prod
 
 from isamap.graph.applied import Applied
 from isamap.graph.making import Operand, Text, Value, nest
-from isamap.graph.operators.data_movement import joined, transposed
+from isamap.graph.operators.data_movement import joined, transpose_axes
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.terms import NotTaken, Term, cast, number, wide
+from isamap.graph.terms import NotTaken, Term, cast, number, wide_type
 
 _FUNCTIONS: Mapping[str, tuple[str, float, float]] = {
     "relu": ("max({0}, 0)", 0, 0),
@@ -97,7 +97,7 @@ def _layer(o: Applied) -> Layer:
     if directions is None or x.rank != 3 or w.rank != 3 or len(directions) != w.shape[0]:
         raise NotTaken(f"weights {list(w.shape)} for an input {list(x.shape)}")
     steps, batch = (x.shape[1], x.shape[0]) if is_transposed else x.shape[:2]
-    units, inside = r.shape[2], wide(x.dtype)
+    units, inside = r.shape[2], wide_type(x.dtype)
     if w.shape[1] != _GATES[kind] * units:
         raise NotTaken(f"weights {list(w.shape)} for {units} units")
     if o.integer("hidden_size", units) != units:
@@ -358,8 +358,8 @@ def _recurrent(make: Callable[[_Way], tuple[Value, ...]]) -> Lowered:
         y = joined(o, [way[0].shaped((layer.steps, 1, *sizes)) for way in ways], 1)
         states = [joined(o, [way[n].shaped((1, *sizes)) for way in ways], 0) for n in range(1, len(ways[0]))]
         if o.integer("layout", 0):
-            y = transposed(o, y, (2, 0, 1, 3))
-            states = [transposed(o, state, (1, 0, 2)) for state in states]
+            y = transpose_axes(o, y, (2, 0, 1, 3))
+            states = [transpose_axes(o, state, (1, 0, 2)) for state in states]
         return (y, *states)
 
     return lowered

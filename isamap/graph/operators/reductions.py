@@ -12,9 +12,9 @@ from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of, nest
 from isamap.graph.operators.elementwise import Lowered
 from isamap.graph.operators.pooling import is_extreme, lowest
-from isamap.graph.operators.products import accumulator, finished
+from isamap.graph.operators.products import accumulator_type, round_sums
 from isamap.graph.sizes import as_value
-from isamap.graph.terms import NotTaken, Term, cast, wide
+from isamap.graph.terms import NotTaken, Term, cast, wide_type
 from isamap.ir import DTYPES
 
 
@@ -104,10 +104,10 @@ def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps:
             raise NotTaken("on bool it has no kernel here")
     text = o.text()
     y = text.write(dtype, over.kept)
-    inside = wide(dtype)
+    inside = wide_type(dtype)
     if "sqrt" in how.last or "log" in how.last:
         inside = inside if DTYPES[inside].is_float else "f64"
-    total = accumulator(text, inside, y.shape, y)
+    total = accumulator_type(text, inside, y.shape, y)
     start = {"low": lowest(inside), "high": highest(inside)}.get(how.start, how.start)
     text.loop(over.loops, f"{total.at(over.at)} = {start};")
     element = cast(text.read(x).term(over.index), inside).text
@@ -117,7 +117,7 @@ def reduced(o: Applied, x: Value, gone: Sequence[int], how: Reduction, *, keeps:
             over.loops,
             f"{total.at(over.at)} = {how.last.format(total.at(over.at), n=as_value(over.count, inside))};",
         )
-    return finished(text, total, y).shaped(over.shape)
+    return round_sums(text, total, y).shaped(over.shape)
 
 
 def highest(dtype: str) -> str:
@@ -145,7 +145,7 @@ def _log_sum_exp(o: Applied) -> Value:
     over = over_axes(x, gone, keeps=bool(o.integer("keepdims", 1)))
     if not x.count and prod(over.kept):
         return _of_none(o, x, over, REDUCTIONS_BY_NAME["ReduceLogSum"])
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), wide_type(x.dtype)
     y = text.write(x.dtype, over.kept)
     top, total = (text.temp(inside, y.shape) for _ in range(2))
     element, at = cast(text.read(x).term(over.index), inside).text, over.at
@@ -180,7 +180,7 @@ def _arg(operator: str) -> Lowered:
 
 def arg(o: Applied, x: Value, axis: int, over: Over, operator: str, *, is_last: bool) -> Value:
     """Return the indices of the largest (`max`) or smallest elements along an axis."""
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), wide_type(x.dtype)
     y = text.write("i64", over.kept)
     best = text.temp(inside, over.kept)
     element, at = cast(text.read(x).term(over.index), inside).text, over.at
@@ -235,7 +235,7 @@ def _softmax(*, is_log: bool) -> Lowered:
 
 def softmax(o: Applied, x: Value, axis: int, *, is_log: bool) -> Value:
     """Softmax along an axis, or its logarithm."""
-    text, inside = o.text(), wide(x.dtype)
+    text, inside = o.text(), wide_type(x.dtype)
     y = text.write(x.dtype, x.shape)
     at, whole = axes_of(x.shape)
     row = [name for n, name in enumerate(at) if n != axis]
@@ -270,10 +270,10 @@ def _cumulated(operator: str) -> Lowered:
         axis = o.axis(given[0] if given else 0, x.rank)
         length, start = x.shape[axis], "0" if operator == "+" else "1"
         is_exclusive, is_reverse = (bool(o.integer(name, 0)) for name in ("exclusive", "reverse"))
-        text, inside = o.text(), wide(x.dtype)
+        text, inside = o.text(), wide_type(x.dtype)
         source = text.read(x)
         y = text.write(x.dtype, x.shape)
-        total = accumulator(text, inside, y.shape, y)
+        total = accumulator_type(text, inside, y.shape, y)
         at, loops = axes_of(x.shape)
         others = {name: size for name, size in loops.items() if name != at[axis]}
 
@@ -296,7 +296,7 @@ def _cumulated(operator: str) -> Lowered:
                     step.replace("j + 1", "1").replace("[j", "[0").replace(" j", " 0").replace("(j)", "(0)"),
                 )
             )
-        return finished(text, total, y)
+        return round_sums(text, total, y)
 
     return lowered
 

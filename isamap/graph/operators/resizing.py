@@ -13,9 +13,9 @@ from isamap.graph.applied import Applied, element, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import WORK_OF_PLACE, Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.indexing import gathered
-from isamap.graph.operators.products import accumulator, finished
-from isamap.graph.terms import NotTaken, cast, number, wide
+from isamap.graph.operators.indexing import gather_slices
+from isamap.graph.operators.products import accumulator_type, round_sums
+from isamap.graph.terms import NotTaken, cast, number, wide_type
 
 # --- borders ----------------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ def _bordered(o: Applied, x: Value, before: Mapping[int, int], behind: Mapping[i
             case _:
                 raise NotTaken(f"the mode `{mode}` has no kernel here")
         if len(places) != size or np.any(places != np.arange(size)):
-            x = gathered(o, x, axis, known_value(places, "i64"))
+            x = gather_slices(o, x, axis, known_value(places, "i64"))
     return x
 
 
@@ -209,24 +209,24 @@ def resized(o: Applied, x: Value, axes: Mapping[int, Along], how: Interpolation)
             continue
         places, weights = taps[axis]
         count = places.shape[1]
-        taken = gathered(o, x, axis, known_value(places.reshape(-1), "i64"))
+        taken = gather_slices(o, x, axis, known_value(places.reshape(-1), "i64"))
         if count == 1 and np.all(weights == 1):
             x = taken
             continue
-        inside = wide(x.dtype)
+        inside = wide_type(x.dtype)
         outer, inner = x.shape[:axis], x.shape[axis + 1 :]
         text = o.text()
         image = text.read(taken.shaped((*outer, along.behind, count, *inner)))
         factors = text.read(known_value(weights, inside))
         y = text.write(x.dtype, (*outer, along.behind, *inner))
-        total = accumulator(text, inside, y.shape, y)
+        total = accumulator_type(text, inside, y.shape, y)
         at, loops = axes_of(y.shape)
         (t,), over = axes_of((count,), "t")
         index = [*at[: axis + 1], t, *at[axis + 1 :]]
         text.loop(loops, f"{total.at(at)} = 0;")
         value = f"{cast(image.term(index), inside).text} * {factors.at([at[axis], t])}"
         text.loop({**loops, **over}, f"{total.at(at)} += {value};")
-        x = finished(text, total, y)
+        x = round_sums(text, total, y)
     return x
 
 

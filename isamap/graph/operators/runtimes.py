@@ -15,11 +15,11 @@ import numpy as np
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.graph import Array
 from isamap.graph.making import Value
-from isamap.graph.operators.data_movement import sliced, transposed
+from isamap.graph.operators.data_movement import sliced, transpose_axes
 from isamap.graph.operators.elementwise import ELEMENTWISE, Lowered, floats, of_bytes
 from isamap.graph.operators.norms import normalised
 from isamap.graph.operators.products import multiplied
-from isamap.graph.terms import NotTaken, cast, number, wide
+from isamap.graph.terms import NotTaken, cast, number, wide_type
 
 
 def _refuse(o: Applied, *places: int, **attributes: float) -> None:
@@ -85,7 +85,7 @@ def _fused_matmul(o: Applied) -> Value:
     else:
         y = o.call("Einsum", a, b, equation=f"{','.join(said)}->...mn")
     alpha = o.real("alpha", 1.0)
-    return y if alpha == 1 else o.map(f"({{0}} * {cast(number(alpha), wide(y.dtype)).text})", y)
+    return y if alpha == 1 else o.map(f"({{0}} * {cast(number(alpha), wide_type(y.dtype)).text})", y)
 
 
 def _skip_norm(*, centred: bool) -> Lowered:
@@ -130,7 +130,7 @@ def _heads(o: Applied, x: Value, heads: int, bias: Value | None = None) -> Value
     batch, length, size = x.shape
     if heads < 1 or size % heads:
         raise NotTaken(f"{heads} heads of rows of {size}")
-    return transposed(o, x.shaped((batch, length, heads, size // heads)), (0, 2, 1, 3))
+    return transpose_axes(o, x.shaped((batch, length, heads, size // heads)), (0, 2, 1, 3))
 
 
 def _row_mask(o: Applied, mask: Value, batch: int, length: int, total: int, dtype: str) -> Value:
@@ -172,7 +172,7 @@ def _attended(
     results, causal = 3 if past[0] is not None else 1, o.integer("unidirectional", 0)
     found = o.calls("Attention", (q, k, v, more, *past), results, is_causal=causal, **attributes)
     batch, heads, length, size = found[0].shape
-    y = transposed(o, found[0], (0, 2, 1, 3)).shaped((batch, length, heads * size))
+    y = transpose_axes(o, found[0], (0, 2, 1, 3)).shaped((batch, length, heads * size))
     return (y, found[1], found[2]) if results > 1 else (y, k, v)
 
 

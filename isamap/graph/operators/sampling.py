@@ -10,11 +10,11 @@ import numpy as np
 
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of
-from isamap.graph.operators.data_movement import transposed
+from isamap.graph.operators.data_movement import transpose_axes
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.indexing import gathered
-from isamap.graph.operators.products import accumulator, finished
-from isamap.graph.terms import NotTaken, Term, cast, wide
+from isamap.graph.operators.indexing import gather_slices
+from isamap.graph.operators.products import accumulator_type, round_sums
+from isamap.graph.terms import NotTaken, Term, cast, wide_type
 from isamap.graph.types import size_bytes
 
 _REFLECTED = """function reflected(v: f32, low: f32, high: f32) {
@@ -141,25 +141,25 @@ def _grid_sample(o: Applied) -> Value:
     for _, more in spread[1:]:
         weights = o.map("{0} * {1}", weights, more)
     order = (0, *range(2, x.rank), 1)
-    pixels = transposed(o, x, order).shaped((n * prod(sizes), channels))
-    taken = gathered(o, pixels, 0, rows).shaped((n, prod(results), taps**count, channels))
+    pixels = transpose_axes(o, x, order).shaped((n * prod(sizes), channels))
+    taken = gather_slices(o, pixels, 0, rows).shaped((n, prod(results), taps**count, channels))
     return _summed(o, taken, weights.shaped((n, prod(results), taps**count))).shaped((n, channels, *results))
 
 
 def _summed(o: Applied, taken: Value, weights: Value) -> Value:
     """Of each place and channel the sum of taps by their weights, channels in front."""
     n, places, taps, channels = taken.shape
-    text, inside = o.text(), wide(taken.dtype)
+    text, inside = o.text(), wide_type(taken.dtype)
     pixels, factors = text.read(taken), text.read(weights)
     y = text.write(taken.dtype, (n, channels, places))
-    total = accumulator(text, inside, y.shape, y)
+    total = accumulator_type(text, inside, y.shape, y)
     at, loops = axes_of(y.shape)
     (t,), inner = axes_of((taps,), "t")
     value = cast(pixels.term([at[0], at[2], t, at[1]]), inside).text
     factor = cast(Term(factors.at([at[0], at[2], t]), "f32"), inside).text
     text.loop(loops, f"{total.at(at)} = 0;")
     text.loop({**loops, **inner}, f"{total.at(at)} += {value} * {factor};")
-    return finished(text, total, y)
+    return round_sums(text, total, y)
 
 
 def _unpooled(o: Applied) -> Value:

@@ -10,7 +10,7 @@ import numpy as np
 from isamap.graph.applied import Applied, known_value
 from isamap.graph.making import Value, axes_of
 from isamap.graph.operators.elementwise import Lowered
-from isamap.graph.operators.products import accumulator, finished
+from isamap.graph.operators.products import accumulator_type, round_sums
 from isamap.graph.terms import NotTaken, cast
 
 MOST = 4096
@@ -45,7 +45,7 @@ def _dft(o: Applied) -> Value:
     shape[-1] = 2
     signal, factors = text.read(x), text.read(known_value(waves, inside))
     y = text.write(x.dtype, shape)
-    total = accumulator(text, inside, shape, y)
+    total = accumulator_type(text, inside, shape, y)
     at, loops = axes_of(shape[:-1])
     (k,), inner = axes_of((count,), "k")
 
@@ -61,7 +61,7 @@ def _dft(o: Applied) -> Value:
         values = [f"{values[0]} - {part('1')} * {sine}", f"{values[1]} + {part('1')} * {cosine}"]
     text.loop(loops, f"{real} = 0;", f"{imaginary} = 0;")
     text.loop({**loops, **inner}, f"{real} += {values[0]};", f"{imaginary} += {values[1]};")
-    return finished(text, total, y)
+    return round_sums(text, total, y)
 
 
 def _stft(o: Applied) -> Value:
@@ -77,7 +77,7 @@ def _stft(o: Applied) -> Value:
     signal = text.read(x.shaped(x.shape[:2]))
     factors = text.read(known_value(_waves(o, length, length, results, -1.0), inside))
     y = text.write(x.dtype, (x.shape[0], frames, results, 2))
-    total = accumulator(text, inside, y.shape, y)
+    total = accumulator_type(text, inside, y.shape, y)
     at, loops = axes_of(y.shape)
     (k,), inner = axes_of((length,), "k")
     value = cast(signal.term([at[0], f"{at[1]}*{step[0]} + {k}"]), inside).text
@@ -85,7 +85,7 @@ def _stft(o: Applied) -> Value:
         value = f"{value} * {cast(text.read(window).term([k]), inside).text}"
     text.loop(loops, f"{total.at(at)} = 0;")
     text.loop({**loops, **inner}, f"{total.at(at)} += {value} * {factors.at([at[2], k, at[3]])};")
-    return finished(text, total, y)
+    return round_sums(text, total, y)
 
 
 SPECTRA: Mapping[str, Lowered] = {"DFT": _dft, "STFT": _stft}

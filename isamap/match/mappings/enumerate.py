@@ -20,7 +20,7 @@ from itertools import islice, permutations, product
 from isamap.ir import Assign, Cast, Expr, Index, Kernel, Read
 from isamap.ir.prove import Facts, is_nonnegative
 from isamap.machine import Machine
-from isamap.match.mappings.exact import Space, can_be_met, largest, unit_axes
+from isamap.match.mappings.exact import Space, can_be_met, largest_parameters, unit_axes
 from isamap.match.mappings.mapping import AxisGroup, CountMode, Kind, Mapping, Seen
 from isamap.match.mappings.validity import Condition, conditions, space_of, verdict, with_lanes
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
@@ -119,11 +119,7 @@ def find_candidates(
 
 
 def _find(
-    pattern: Pattern,
-    statement: Statement,
-    number: int,
-    mode: CountMode,
-    test: Callable[[Bindings], Test],
+    pattern: Pattern, statement: Statement, number: int, mode: CountMode, test: Callable[[Bindings], Test]
 ) -> Iterator[Mapping]:
     """Yield the mappings of all pairings whose groups pass the test of their pairing."""
     seen: Seen | None = None
@@ -409,7 +405,7 @@ def _subsets(axes: list[str]) -> list[tuple[str, ...]]:
 
 def _is_filled(pattern: Pattern, statement: Statement, axis: str, on: tuple[str, ...]) -> bool:
     """Return whether fused extents reach the instruction's; True where either is not a number."""
-    length = pattern.statement.axis(axis).extent.substitute(largest(pattern.instruction)).value
+    length = pattern.statement.axis(axis).extent.substitute(largest_parameters(pattern.instruction)).value
     extent = Index.of(1)
     for x in on:
         extent = extent * statement.axis(x).extent

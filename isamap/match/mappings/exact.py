@@ -288,7 +288,7 @@ def _all(parts: Sequence[str | None]) -> str:
 
 
 @lru_cache(maxsize=4096)
-def largest(instruction: Instruction) -> dict[str, int]:
+def largest_parameters(instruction: Instruction) -> dict[str, int]:
     """Return the largest values of the parameters that are integers; those that nothing bounds are left out."""
     found = _largest(instruction)
     return {} if found is None else {name: top for name, top in found.items() if top is not None}
@@ -296,7 +296,7 @@ def largest(instruction: Instruction) -> dict[str, int]:
 
 def unit_axes(pattern: Pattern) -> tuple[str, ...]:
     """Axes of one element, whatever the parameters: nothing runs on them."""
-    highs = largest(pattern.instruction)
+    highs = largest_parameters(pattern.instruction)
     return tuple(a.name for a in pattern.axes if a.extent.substitute(highs).value == 1)
 
 

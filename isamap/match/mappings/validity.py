@@ -23,7 +23,15 @@ from isamap.ir import Index, Kernel
 from isamap.ir.facts import Known, known_facts
 from isamap.ir.index import ZERO
 from isamap.ir.walk import indices
-from isamap.match.mappings.exact import Sides, Space, Verdict, can_be_met, decide, largest, unit_axes
+from isamap.match.mappings.exact import (
+    Sides,
+    Space,
+    Verdict,
+    can_be_met,
+    decide,
+    largest_parameters,
+    unit_axes,
+)
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Bindings, subscripts_to_agree
@@ -85,7 +93,7 @@ def conditions(pattern: Pattern, statement: Statement, bindings: Bindings) -> tu
     """Return the conditions of one pairing: on each operand, where it is read, on those that are read twice, on the
     output, and on its elements being different.
     """
-    highs = dict.fromkeys(unit_axes(pattern), 0) | largest(pattern.instruction)
+    highs = dict.fromkeys(unit_axes(pattern), 0) | largest_parameters(pattern.instruction)
     subscripts = [*pattern.target.index, *(i for b in bindings for i in b.pattern)]
     lanes = _own_names(pattern, frozenset(s for i in subscripts for s in i.symbols)) | highs
 
@@ -129,7 +137,7 @@ def _own_names(pattern: Pattern, names: frozenset[str]) -> dict[str, Index | int
 
 def space_of(pattern: Pattern, statement: Statement, kernel: Kernel | None = None) -> Space:
     """Return how far everything runs, and what the kernel says of its sizes."""
-    highs = largest(pattern.instruction)
+    highs = largest_parameters(pattern.instruction)
     most = {a.name: a.extent.substitute(highs) for a in pattern.axes}
     lengths = tuple((f"%{a}", e.value) for a, e in most.items())
     left = tuple(

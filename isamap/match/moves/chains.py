@@ -10,7 +10,7 @@ from isamap.match.moves.transfers import Transfer
 from isamap.match.operand_loads.load_request import Leaf, MoveSearch, OperandMove
 from isamap.match.patterns.address import Location
 from isamap.match.tiles.operand_tiles import OperandTile
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass, replace
 from isamap.transform import distinct_reads
 
@@ -60,11 +60,11 @@ def timed_steps(found: OperandMove) -> tuple[tuple[OperandMove, float], ...]:
 
 
 def _issued_ns(chain: tuple[OperandMove, ...]) -> float:
-    return added(map(_own_ns, chain))
+    return add_up(map(_own_ns, chain))
 
 
 def _own_ns(step: OperandMove) -> float:
-    return step.cost_ns - added(i.cost_ns for _, i in step.inputs if isinstance(i, OperandMove))
+    return step.cost_ns - add_up(i.cost_ns for _, i in step.inputs if isinstance(i, OperandMove))
 
 
 def kind_of(chain: tuple[OperandMove, ...], arrays: int, search: MoveSearch) -> MoveKind:

@@ -24,7 +24,7 @@ from isamap.match.operand_loads.load_request import MoveSearch, OperandMove
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.tiles.operand_tiles import OFFSET, PROBE, OperandTile, Tile, in_tiles
 from isamap.match.tiles.written_values import Written
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import dataclass
 from isamap.transform import distinct_reads, reads, symbols
 
@@ -142,7 +142,7 @@ def _through_buffers(
 ) -> WayOut | None:
     """Return the way through buffers of the first scratchpads that serve; some are kept where a `tile` says so."""
     cells = in_tiles(acc, search, home).buffer
-    others = beside(copy, cells)
+    others = other_arrays(copy, cells)
     kinds = [(copy.target.dtype, acc.cell_shape)]
     kinds += [(r.dtype, tuple(counts[c].value or 1 for c in counted(r, copy))) for r in others]
     wholes = [None, *(_whole(r, copy, acc, tile) if tile is not None else None for r in others)]
@@ -157,7 +157,7 @@ def _through_buffers(
             found = _moves(copy, counts, cells, buffers, search, cut, acc if held else None)
             if found is not None:
                 once, moves = found
-                cost_ns = added(ns for _, ns in moves) / prod(acc.cell_shape)
+                cost_ns = add_up(ns for _, ns in moves) / prod(acc.cell_shape)
                 return WayOut(buffers, cost_ns, moves, held, cut, once)
     return None
 
@@ -274,7 +274,7 @@ def find_delivered(
     start, *behind = starts or (ZERO,) * len(names)
     lanes = {str(c): lane for c, lane in zip(own[0].index[1:], acc.cells, strict=True)}
     here = {own[0]: acc.held}
-    for read, name, at in zip(beside(copy, cells), names[1:], behind, strict=True):
+    for read, name, at in zip(other_arrays(copy, cells), names[1:], behind, strict=True):
         if not lanes.keys() >= set(counted(read, copy)):
             return None
         here[read] = Read(name, (at, *(lanes[c] for c in counted(read, copy))), read.dtype)
@@ -288,7 +288,7 @@ def counted(read: Read, copy: Copy) -> tuple[str, ...]:
     return tuple(counter for counter in copy.counters if counter in symbols(read))
 
 
-def beside(copy: Copy, cells: str) -> tuple[Read, ...]:
+def other_arrays(copy: Copy, cells: str) -> tuple[Read, ...]:
     """Return the arrays that a copy reads, other than the buffer of tiles."""
     return tuple(read for read in distinct_reads(copy.value) if read.buffer != cells)
 
@@ -311,7 +311,7 @@ def through(
     None where the tile is read in two places, or an array beyond its edge.
     """
     own = [read for read in distinct_reads(copy.value) if read.buffer == cells]
-    others = beside(copy, cells)
+    others = other_arrays(copy, cells)
     if len(own) != 1 or any(read.fill is not None for read in others):
         return None
     places = list(zip(names, starts or (ZERO,) * len(names), strict=True))

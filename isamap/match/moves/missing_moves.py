@@ -11,7 +11,7 @@ from math import prod
 from isamap.ir import Index, Operand
 from isamap.ir.bind import comparison_holds
 from isamap.machine import unset_state
-from isamap.match.moves.scratch_buffers import uncleared
+from isamap.match.moves.scratch_buffers import explain_uncleared
 from isamap.match.operand_loads.load_request import MoveSearch
 from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.patterns.pattern import Pattern
@@ -28,7 +28,7 @@ def explain_missing_move(operand: OperandTile, tile: Tile, search: MoveSearch, *
     """Return the missing move where an operand can be read neither in place nor from a buffer; `back` of a result."""
     machine = search.machine.name
     register = _shown(operand.dtype.name, operand.shape)
-    if (lacking := uncleared(tile, search)) is not None:
+    if (lacking := explain_uncleared(tile, search)) is not None:
         said = lacking.diagnostics[0]
         return f"{said.message}, and {said.notes[0]}"
     if search.is_addressable(operand.memory) and not search.holds_arrays(operand.memory):

@@ -33,7 +33,7 @@ from isamap.machine import Machine
 from isamap.match.mappings.mapping import Mapping
 from isamap.match.moves.chains import MoveKind, Movement, is_dense, kind_of, moved_by, steps_of, with_copy
 from isamap.match.moves.missing_moves import array_of, explain_missing_move
-from isamap.match.moves.scratch_buffers import homes_of, through_scratchpad, uncleared
+from isamap.match.moves.scratch_buffers import explain_uncleared, homes_of, through_scratchpad
 from isamap.match.moves.transfers import (
     Transfer,
     copy_by_axes,
@@ -48,7 +48,7 @@ from isamap.match.operand_loads.load_search import find_operand_load
 from isamap.match.operand_loads.store_search import find_operand_store
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import digits_of, pattern_of
-from isamap.match.patterns.reach import dims, extents_of
+from isamap.match.patterns.reach import coordinate_names, extents_of
 from isamap.match.patterns.unify import read_twice
 from isamap.match.tiles.operand_tiles import (
     OFFSET,
@@ -62,7 +62,7 @@ from isamap.match.tiles.operand_tiles import (
     profile_sizes,
 )
 from isamap.match.tiles.walks import choose_params
-from isamap.match.tiles.written_values import own_sum
+from isamap.match.tiles.written_values import get_own_sum
 from isamap.source.records import replace
 from isamap.transform import Statement, reads
 
@@ -197,7 +197,7 @@ def _copied(operand: OperandTile, tile: Tile, search: MoveSearch, *, back: bool)
     """Return how a whole tile is copied into its buffer, or back."""
     buffer, offset = in_tiles(operand, search).buffer, Index.of(OFFSET)
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    copy = copy_by_axes(operand, buffer, offset, tile, position, back=own_sum(tile) if back else None)
+    copy = copy_by_axes(operand, buffer, offset, tile, position, back=get_own_sum(tile) if back else None)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     found = find_transfer(copy, counts, search)
     cells = copy_by_cells(operand, buffer, offset) if fills_all(operand, tile) and not back else None
@@ -218,7 +218,7 @@ def _held_ways(tile: Tile, acc: OperandTile, search: MoveSearch, every: bool) ->
             return (kept,)
         comes_in = any(homes_of(tile, acc, search))
         held = f"nothing takes {acc.dtype} of {array_of(acc)} out of {acc.memory} as it is"
-        is_known = comes_in and uncleared(tile, search) is None
+        is_known = comes_in and explain_uncleared(tile, search) is None
         return (
             Movement(acc.name, "none", (), held if is_known else explain_missing_move(acc, tile, search)),
         )
@@ -289,7 +289,11 @@ def _around_register(
         read = moved_by(result, kind_of(chain, len(set(reads(result.subject))), search), chain)
     why = f"{tile.mapping.instruction} does not write {target.buffer} where it lies"
     written = Movement(output.name, "none", (), why)
-    held = Read(f"$value:{output.memory}", tuple(Index.of(d) for d in dims(len(result.shape))), output.dtype)
+    held = Read(
+        f"$value:{output.memory}",
+        tuple(Index.of(d) for d in coordinate_names(len(result.shape))),
+        output.dtype,
+    )
     back = find_operand_store(search, target, held, output.memory or "", output.dtype, result.request({}))
     if brought is None and back is not None:
         chain = steps_of(back)

@@ -27,8 +27,8 @@ from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern, encoded_values, pattern_of
 from isamap.match.patterns.unify import Binding, heads_match, unify_once
 from isamap.match.tiles.operand_tiles import OFFSET, OperandTile, Tile, bring, in_tiles
-from isamap.match.tiles.written_values import own_sum
-from isamap.source import Diagnostic, NoMapping, added
+from isamap.match.tiles.written_values import get_own_sum
+from isamap.source import Diagnostic, NoMapping, add_up
 from isamap.source.records import dataclass, replace
 from isamap.transform import reads, symbols
 
@@ -280,7 +280,7 @@ def is_cleared(operand: OperandTile, tile: Tile, home: str, search: MoveSearch) 
     return fills_all(operand, tile) and all(n is None or n % of == 0 for n, of in extents)
 
 
-def uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
+def explain_uncleared(tile: Tile, search: MoveSearch) -> NoMapping | None:
     """Return the error for a mapping whose tiles some instruction has to fill up with zeros, where none does."""
     for operand in (*tile.inputs, *((tile.accumulator,) if tile.accumulator is not None else ())):
         for memory in scratchpads(search.machine):
@@ -311,7 +311,7 @@ def scratch_move(
     """Return the move of a whole tile into a buffer in a scratchpad, or back; None when there is none."""
     buffer = in_tiles(operand, search, home).buffer
     position = {a.name: Index.of(f"@{a.name}") for a in tile.axes}
-    written = own_sum(tile) if back else None
+    written = get_own_sum(tile) if back else None
     copy = copy_by_axes(operand, buffer, Index.of(OFFSET), tile, position, back=written)
     counts = {f"~{a.name}": Index.of(a.tile) for a in shown_axes(operand, tile)}
     elements = prod(operand.cell_shape)
@@ -359,7 +359,7 @@ def through_scratchpad(
             moved,
             packing=tuple(move.instruction for move in known),
             packing_moves=sum(move.issues for move in known),
-            packing_ns=added(move.cost_ns for move in known) * prod(operand.cell_shape),
+            packing_ns=add_up(move.cost_ns for move in known) * prod(operand.cell_shape),
         )
     return None
 

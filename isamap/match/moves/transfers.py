@@ -18,10 +18,10 @@ from isamap.ir import Call, Expr, Index, Read, substitute_expr, substitute_read
 from isamap.ir.index import ZERO
 from isamap.ir.walk import map_reads
 from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove
-from isamap.match.operand_loads.standing import is_lane, lying, standing
+from isamap.match.operand_loads.standing import hide_position, is_lane, lying
 from isamap.match.operand_loads.store_search import find_operand_store, widths
-from isamap.match.patterns.address import laid_over, wraps
-from isamap.match.patterns.reach import dims
+from isamap.match.patterns.address import lay_over, wraps
+from isamap.match.patterns.reach import coordinate_names
 from isamap.match.tiles.operand_tiles import OperandTile, Tile
 from isamap.match.tiles.walks import LoopAxis
 from isamap.match.tiles.written_values import Written, with_held
@@ -92,7 +92,7 @@ def _beside(read: Read) -> Read:
 
 def transfer_ns(copy: Copy, counts: Mapping[str, Index], search: MoveSearch) -> float | None:
     """Return the price of the result of `find_transfer`, cached for equal layouts. Units: ns per element."""
-    target, value = (standing(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
+    target, value = (hide_position(e, lambda symbol: symbol in counts) for e in (copy.target, copy.value))
     assert isinstance(target, Read)
     question = (target, value, tuple(counts.items()))
     if question not in search.transfers:
@@ -179,7 +179,7 @@ def copy_by_cells(operand: OperandTile, buffer: str, offset: Index) -> Copy | No
     if operand.cell_shape != operand.shape or not operand.shape:
         return None
     counters = tuple(f"~{i}" for i in range(len(operand.shape)))
-    here = {d: Index.of(c) for d, c in zip(dims(len(counters)), counters, strict=True)}
+    here = {d: Index.of(c) for d, c in zip(coordinate_names(len(counters)), counters, strict=True)}
     cell = Read(buffer, (offset, *here.values()), operand.dtype)
     return Copy(cell, substitute_expr(operand.elements, here), counters)
 
@@ -203,13 +203,13 @@ def _groups(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> Iterator[
             continue
         extents = {**sizes, last: shape[-1] // width, "%0": width}
         lanes = {last: Index.of(last) * width + LANE}
-        yield laid_over(copy.target, lanes, extents), laid_over(copy.value, lanes, extents), width, register
+        yield lay_over(copy.target, lanes, extents), lay_over(copy.value, lanes, extents), width, register
 
 
 def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float | None:
     """Return the price of what `find_packing` finds, one for all whose groups lie alike. Units: ns per element."""
     first, last = copy.counters[0], copy.counters[-1]
-    alike = replace(copy, value=standing(copy.value, lambda symbol: symbol == last))
+    alike = replace(copy, value=hide_position(copy.value, lambda symbol: symbol == last))
     rows = shape[:1] if first == last or first in symbols(alike.value) else ()
     question = (search.strides[copy.target.buffer], copy.target.dtype, alike.value, (*rows, *shape[1:]))
     if question not in search.packings:
@@ -220,7 +220,7 @@ def packing_ns(copy: Copy, shape: tuple[int, ...], search: MoveSearch) -> float 
 
 def _group_ns(target: Expr, value: Expr, width: int, register: int, search: MoveSearch) -> float | None:
     """Return the price of a group whose elements follow each other in the buffer: one for all that lie alike."""
-    alike = standing(value, is_lane)
+    alike = hide_position(value, is_lane)
     question = (target.dtype, (not search.homes and lying(alike, search.strides)) or alike, width, register)
     if question not in search.groups:
         found = _deliver(target, alike, "", width, register, search)

@@ -21,7 +21,7 @@ from isamap.ir import Cast, Expr, Index, Read, substitute_expr
 from isamap.ir.index import ZERO
 from isamap.match.moves.transfers import Copy, copy_by_axes, shown_axes
 from isamap.match.operand_loads.load_request import BlockMove, MoveSearch
-from isamap.match.operand_loads.standing import standing
+from isamap.match.operand_loads.standing import hide_position
 from isamap.match.patterns.address import Location
 from isamap.match.patterns.pattern import Pattern
 from isamap.match.patterns.unify import Binding
@@ -106,7 +106,9 @@ def find_tiles_block(
     copy = across_tiles(operand, *known, back=back)
     counts = {f"~{a.name}": a.tile for a in shown_axes(operand, tile)}
     around = {f"+{axis}": count for axis, count in most.items()}
-    target, value = (standing(e, lambda symbol: symbol in copy.counters) for e in (copy.target, copy.value))
+    target, value = (
+        hide_position(e, lambda symbol: symbol in copy.counters) for e in (copy.target, copy.value)
+    )
     assert isinstance(target, Read)
     question = (target, value, (*counts.items(), *around.items()))
     if question not in search.blocks:

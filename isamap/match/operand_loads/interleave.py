@@ -27,15 +27,15 @@ from isamap.match.patterns.address import (
     LEAST_RUN,
     Location,
     address_of,
-    laid_over,
+    lay_over,
     simplify,
     simplify_expr,
     wraps,
 )
 from isamap.match.patterns.pattern import Pattern
-from isamap.match.patterns.reach import Params, extents_of, fit_shape, holds
+from isamap.match.patterns.reach import Params, extents_of, fit_shape, is_allowed
 from isamap.match.patterns.unify import Binding
-from isamap.source import added
+from isamap.source import add_up
 from isamap.source.records import replace
 from isamap.transform import reads, symbols
 
@@ -134,7 +134,7 @@ def try_pieces(
     used = used_lanes(request)
     first = pieces[0]
     params = fit_shape(first.output, request.shape)
-    if used is None or params is None or not holds(first, params):
+    if used is None or params is None or not is_allowed(first, params):
         return None
     if placement_of(first.output, params) != request.placement:
         return None
@@ -162,7 +162,7 @@ def try_pieces(
             return None
         inputs.append(source)
     cost = search.interval_ns(first.name, params)
-    cost += added(s.cost_ns for _, s in inputs if isinstance(s, OperandMove))
+    cost += add_up(s.cost_ns for _, s in inputs if isinstance(s, OperandMove))
     chosen = tuple(sorted((n, Index.of(v)) for n, v in params.items()))
     return OperandMove(
         first.name,
@@ -187,7 +187,7 @@ def _subject(piece: Pattern, box: Box, request: LoadRequest) -> Expr:
     """Return the value that the piece has to write, over its axes `%a`."""
     extents = {f"%{a.name}": box.limits.get(a.name, 1) for a in piece.axes}
     moving = {a.name: Index.of(f"%{a.name}" if extents[f"%{a.name}"] > 1 else 0) for a in piece.axes}
-    return laid_over(request.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
+    return lay_over(request.expr, {"%0": piece.target.index[0].substitute(moving)}, extents)
 
 
 def _takes_lowest_apart(subjects: list[Expr], boxes: list[Box], search: MoveSearch) -> bool:

@@ -23,9 +23,17 @@ from isamap.match.operand_loads.interleave import (
     try_pieces,
 )
 from isamap.match.operand_loads.load_request import Leaf, LoadRequest, MoveSearch, OperandMove, placement_of
-from isamap.match.patterns.address import Location, laid_over
+from isamap.match.patterns.address import Location, lay_over
 from isamap.match.patterns.pattern import Digits, Pattern, digits_of, encoded_values, invert, spanned
-from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, holds, reads_past, valid_parts
+from isamap.match.patterns.reach import (
+    Params,
+    axis_limits,
+    coordinate_names,
+    fit_shape,
+    is_allowed,
+    reads_past,
+    valid_parts,
+)
 from isamap.match.patterns.unify import Binding, Bindings, heads_match, unify_once
 from isamap.source.records import replace
 from isamap.transform import symbols
@@ -44,7 +52,8 @@ def find_place(
     ):
         return None
     limits = {
-        d.removeprefix("%"): size for d, size in zip(dims(len(request.shape)), request.shape, strict=True)
+        d.removeprefix("%"): size
+        for d, size in zip(coordinate_names(len(request.shape)), request.shape, strict=True)
     }
     binding = Binding(name, tuple(Index.of(a) for a in limits), request.expr)
     return search.locate(instruction, binding, params, limits)
@@ -110,7 +119,7 @@ def _is_constant(e: Expr) -> bool:
 
 def _is_there(request: LoadRequest) -> bool:
     e = request.expr
-    here = tuple(Index.of(d) for d in dims(len(request.shape)))
+    here = tuple(Index.of(d) for d in coordinate_names(len(request.shape)))
     return isinstance(e, Read) and e.buffer == f"{VALUE}:{request.memory}" and e.index == here
 
 
@@ -127,11 +136,11 @@ def _try(search: MoveSearch, pattern: Pattern, request: LoadRequest, moves: int)
     limits, masks = placed
     if request.fill is not None and masks and (pattern.output.outside != "zero" or request.fill.value != 0):
         return None
-    coordinates = dict(zip(dims(len(request.shape)), pattern.target.index, strict=True))
+    coordinates = dict(zip(coordinate_names(len(request.shape)), pattern.target.index, strict=True))
     extents = {f"%{a}": e for a, e in limits.items()}
     prefixed = {a: Index.of(f"%{a}") for a in limits}
     over_axes = {d: i.substitute(prefixed) for d, i in coordinates.items()}
-    subject = laid_over(request.expr, over_axes, extents)
+    subject = lay_over(request.expr, over_axes, extents)
     if request.fill is not None and not _leaves_fill(search, pattern, request, request.fill, masks):
         return None
     for bindings in unify_once(pattern.value, subject):
@@ -232,7 +241,7 @@ def find_inputs(
         cost += found.cost_ns if isinstance(found, OperandMove) else 0.0
     named = {p.name for p in pattern.instruction.params}
     known = params | {n: mask.value for n, mask in masks.items() if mask.value is not None}
-    if named - chosen.keys() or not holds(pattern, known):
+    if named - chosen.keys() or not is_allowed(pattern, known):
         return None
     return tuple(inputs), tuple(sorted(chosen.items())), cost
 
@@ -250,7 +259,7 @@ def _request_register(
     shape = tuple(s.substitute(params).value for s in operand.shape)
     if None in shape:
         return None
-    names = dims(len(shape))
+    names = coordinate_names(len(shape))
     axes = invert(binding.pattern, limits, names)
     if axes is None:
         whole = fill is None and all(part is None for part in reach.values())
@@ -273,7 +282,7 @@ def _request_register(
         else:
             span = digits[0][1] * limits[digits[0][0]] if digits else 1
             valid.append(None if span == size else Index.of(span))
-    expr = laid_over(binding.subject, back, sizes)
+    expr = lay_over(binding.subject, back, sizes)
     shape_of, placement = tuple(sizes.values()), placement_of(operand, params)
     return LoadRequest(
         expr, operand.memory or "", operand.dtype, shape_of, tuple(valid), fill, placement=placement

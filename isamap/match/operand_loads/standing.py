@@ -20,14 +20,14 @@ from isamap.source.records import replace
 LOOPS = "@"  # symbols that start so are positions of loops: nothing is known of them but their names
 
 
-def standing(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
+def hide_position(expr: Expr, is_moving: Callable[[str], bool]) -> Expr:
     """Return the element of an array (or a cast of it) with whatever holds no moving symbol in symbols `@0`, `@1`, …
 
     Equal results mean that the same instructions bring the elements, at the same cost. Equal sums get equal
     symbols; constants, and divisions by what is not a number, stay as they are, and so do other expressions.
     """
     if isinstance(expr, Cast):
-        return replace(expr, value=standing(expr.value, is_moving))
+        return replace(expr, value=hide_position(expr.value, is_moving))
     if not isinstance(expr, Read):
         return expr
     known: dict[Index, Index] = {}

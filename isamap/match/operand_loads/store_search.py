@@ -8,9 +8,9 @@ from math import prod
 from isamap.ir import DType, Expr, Index, Operand, Read
 from isamap.match.operand_loads.load_request import LoadRequest, MoveSearch, OperandMove, placement_of
 from isamap.match.operand_loads.load_search import find_inputs
-from isamap.match.patterns.address import laid_over
+from isamap.match.patterns.address import lay_over
 from isamap.match.patterns.pattern import Pattern
-from isamap.match.patterns.reach import Params, axis_limits, dims, fit_shape, reads_past
+from isamap.match.patterns.reach import Params, axis_limits, coordinate_names, fit_shape, reads_past
 from isamap.match.patterns.unify import Binding, unify_once
 from isamap.source.records import replace
 from isamap.transform import Statement, reads
@@ -74,10 +74,13 @@ def _try_store(
     if pattern.output.outside in ("zero", "undefined") and (masks or not _is_filled(pattern, params, limits)):
         return None  # it would write what lies behind
     prefixed = {a: Index.of(f"%{a}") for a in limits}
-    over = {d: i.substitute(prefixed) for d, i in zip(dims(len(request.shape)), own[0].index, strict=True)}
+    over = {
+        d: i.substitute(prefixed)
+        for d, i in zip(coordinate_names(len(request.shape)), own[0].index, strict=True)
+    }
     extents = {f"%{a}": e for a, e in limits.items()}
-    written = laid_over(target, over, extents)
-    subject = laid_over(value, over, extents)
+    written = lay_over(target, over, extents)
+    subject = lay_over(value, over, extents)
     assert isinstance(written, Read)
     through = replace(request, expr=subject)
     output = Binding(pattern.output.name, pattern.target.index, written)

@@ -122,7 +122,7 @@ def simplify_expr(expr: Expr, extents: Mapping[str, int]) -> Expr:
             assert_never(expr)
 
 
-def laid_over(expr: Expr, coordinates: Mapping[str, Index], extents: Mapping[str, int]) -> Expr:
+def lay_over(expr: Expr, coordinates: Mapping[str, Index], extents: Mapping[str, int]) -> Expr:
     """Return an expression over new coordinates, which have ranges, simplified: the same few are asked for often."""
     return _laid_over(expr, (*coordinates.items(),), (*extents.items(),))
 

@@ -71,7 +71,7 @@ def is_of_layout(constraint: Constraint) -> bool:
     return any("(" in symbol for symbol in constraint.left.symbols | constraint.right.symbols)
 
 
-def holds(pattern: Pattern, params: Mapping[str, int]) -> bool:
+def is_allowed(pattern: Pattern, params: Mapping[str, int]) -> bool:
     """Return whether parameters are in their ranges and every precondition about them is met."""
     return _holds(pattern, (*params.items(),))
 
@@ -100,17 +100,13 @@ Valid = tuple[Index | None, ...]
 """The number of valid elements along each coordinate of a register, None for all."""
 
 
-def dims(count: int) -> tuple[str, ...]:
+def coordinate_names(count: int) -> tuple[str, ...]:
     """Names of an operand's coordinates in expressions about its elements."""
     return tuple(f"%{i}" for i in range(count))
 
 
 def axis_limits(
-    pattern: Pattern,
-    params: Params,
-    subscripts: tuple[Index, ...],
-    shape: tuple[int, ...],
-    valid: Valid,
+    pattern: Pattern, params: Params, subscripts: tuple[Index, ...], shape: tuple[int, ...], valid: Valid
 ) -> tuple[dict[str, int], dict[str, Index]] | None:
     """Extents of the instruction's axes, and values of the parameters that mask it.
 

@@ -41,7 +41,7 @@ from isamap.ir import (
     substitute_routine,
 )
 from isamap.ir.walk import indices, with_parts
-from isamap.match.mappings.exact import can_be_met, largest
+from isamap.match.mappings.exact import can_be_met, largest_parameters
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.padding import Shown, neutral_fills
 from isamap.match.patterns.pattern import Pattern
@@ -87,7 +87,7 @@ class _Case:
 
     def own(self, subscripts: Sequence[Index]) -> tuple[Index, ...]:
         """Subscripts of the instruction with its parameters at their largest."""
-        return tuple(i.substitute(largest(self.pattern.instruction)) for i in subscripts)
+        return tuple(i.substitute(largest_parameters(self.pattern.instruction)) for i in subscripts)
 
     def lanes_of(self, groups: Sequence[AxisGroup]) -> list[str]:
         """Instruction axes of groups that are longer than one lane."""
@@ -132,7 +132,7 @@ def _case(pattern: Pattern, statement: Statement, mapping: Mapping, kernel: Kern
         raise _OpenQuestion("the statement runs only where a guard holds")
     if not can_be_met(pattern.instruction):
         raise _OpenQuestion("no parameters meet the preconditions of the instruction")
-    highs = largest(pattern.instruction)
+    highs = largest_parameters(pattern.instruction)
     running = {i for g in mapping.groups for i in g.instruction_axes}
     lengths: dict[str, int] = {}
     for axis in pattern.axes:
@@ -155,7 +155,7 @@ def _moving_params(pattern: Pattern) -> tuple[str, ...]:
 
 def _values_of(pattern: Pattern, names: Sequence[str]) -> Iterator[dict[str, Index | int]]:
     """Yield all values of some parameters; endless where nothing bounds them."""
-    highs = largest(pattern.instruction)
+    highs = largest_parameters(pattern.instruction)
     lows = {p.name: p.low.value or 0 if p.low is not None else 1 for p in pattern.instruction.params}
     if any(n not in highs for n in names):
         yield from ({} for _ in range(MOST_VALUES + 1))
@@ -290,7 +290,7 @@ def _all_implied(case: _Case, own: tuple[Index, ...], theirs: tuple[Index, ...],
     found = list(islice(_values_of(case.pattern, names), MOST_VALUES + 1))
     if len(found) > MOST_VALUES:
         return False
-    highs = largest(case.pattern.instruction)
+    highs = largest_parameters(case.pattern.instruction)
     for values in found:
         lengths = {
             a.name: a.extent.substitute(values).substitute(highs).value or 1 if a.name in shared else length
@@ -351,7 +351,7 @@ def _padded(case: _Case) -> Iterator[frozenset[str]]:
 
 def _full_lengths(pattern: Pattern) -> dict[str, int]:
     """Return the largest lengths of all axes, 1 for those that nothing bounds: they are as long as one likes."""
-    highs = largest(pattern.instruction)
+    highs = largest_parameters(pattern.instruction)
     return {a.name: a.extent.substitute(highs).value or 1 for a in pattern.axes}
 
 

@@ -50,9 +50,9 @@ from isamap.match.patterns.unify import Binding, Bindings, places, unify
 from isamap.match.refusals.heads import verb
 from isamap.match.refusals.kernel_edits import (
     Edits,
+    abridge,
     add_where,
     are_legal,
-    brief,
     is_whole,
     remove_strict,
     replace_by,
@@ -113,8 +113,8 @@ def _runs_over(case: Case, axis: Axis, required: Signature, bindings: Bindings) 
     assert pattern is not None
     inputs, is_output = required
     indexed = [*sorted(inputs), *([pattern.target.buffer] if is_output else [])]
-    stands = {name: brief(b.subject) for name, b in places(bindings)}
-    stands[pattern.target.buffer] = brief(case.statement.assign.target)
+    stands = {name: abridge(b.subject) for name, b in places(bindings)}
+    stands[pattern.target.buffer] = abridge(case.statement.assign.target)
     names = " and ".join(f"{n} = {stands[n]}" for n in indexed if n in stands) or "no operand"
     never = "" if is_output else f", not {pattern.target.buffer} = {stands[pattern.target.buffer]}"
     return f"runs over {axis.name} in {names}{never}"
@@ -167,7 +167,7 @@ def _in_every_operand(
     if found is None:
         return None
     others = sorted(everywhere - required[0])
-    also = " and ".join(f"{name} = {brief(b.subject)}" for name, b in places(bindings) if name in others)
+    also = " and ".join(f"{name} = {abridge(b.subject)}" for name, b in places(bindings) if name in others)
     message = f"{runs}: {found.name} does, but in {also} as well{_utilisation(missing.axes)}"
     edit = f"an axis besides {found.name} that {also} does not have, as a channel multiplier"
     return Cause("axis-in-every-operand", message, found.span, axis.span, edit)
@@ -386,7 +386,7 @@ def _shared(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     binding, own = found[0] if found else (None, pattern.target)
     subject = case.statement.assign.target if binding is None else binding.subject
     read = subject if isinstance(subject, Read) else next(iter(reads(subject)), case.statement.assign.target)
-    mine, theirs = print_expr(own), brief(read)
+    mine, theirs = print_expr(own), abridge(read)
     message = (
         f"reads {mine} where the statement has `{theirs}`: iterations that share an element of the one do "
         "not share one of the other"
@@ -416,7 +416,7 @@ def _read_as(case: Case, mapping: Mapping, violation: Violation) -> list[tuple[B
 def _meeting(case: Case, mapping: Mapping, violation: Violation) -> Cause:
     """Return the cause that one element of an operand would be two of the statement's, as it is read twice."""
     (one, mine), (other, its) = _read_as(case, mapping, violation)
-    first, second = brief(one.subject), brief(other.subject)
+    first, second = abridge(one.subject), abridge(other.subject)
     message = (
         f"reads one element as `{print_expr(mine)}` and as `{print_expr(its)}`: it would be two, "
         f"`{first}` and `{second}`"

@@ -13,8 +13,8 @@ from isamap.match.patterns.pattern import encoded_values, pattern_of
 from isamap.match.patterns.unify import Bindings, unify
 from isamap.match.refusals.kernel_edits import (
     Edits,
+    abridge,
     as_factor,
-    brief,
     fitting_casts,
     needs_parentheses,
     replace_by,
@@ -83,7 +83,7 @@ def _calls_differ(pattern: Call, subject: Call) -> Difference | None:
     return Difference(
         "operands-reversed",
         f"computes `{print_expr(pattern)}`, which does not commute: the statement has its operands the other "
-        f"way round, `{brief(subject)}`",
+        f"way round, `{abridge(subject)}`",
         pattern,
         subject,
         f"`{text}`, which is another value" if text else None,
@@ -110,7 +110,7 @@ def _types_differ(pattern: Expr, subject: Expr) -> Difference:
     required = leaf.dtype
     same_outside = isinstance(pattern, Cast) and isinstance(subject, Cast) and pattern.dtype == subject.dtype
     inner = subject.value if same_outside and isinstance(subject, Cast) else subject
-    shown = brief(inner)
+    shown = abridge(inner)
     words = f"takes {leaf.buffer} of {required}; `{shown}` is {inner.dtype}"
     reason = "operand-type-differs"
     if isinstance(pattern, Cast) and inner.dtype == required:
@@ -172,7 +172,7 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
         )
         return Difference("operand-type-differs", words, pattern, subject)
     words = (
-        f"takes {pattern.name} as a number that is the same for all elements; `{brief(subject)}` is read "
+        f"takes {pattern.name} as a number that is the same for all elements; `{abridge(subject)}` is read "
         "or computed"
     )
     advice = f"make it a scalar parameter: `scalar {pattern.name}: {pattern.dtype}`"
@@ -180,7 +180,7 @@ def _parameter_differs(pattern: Scalar, subject: Expr) -> Difference | None:
 
 
 def _immediate_differs(pattern: Expr, subject: Expr) -> Difference:
-    own, theirs = text_of(pattern), brief(subject)
+    own, theirs = text_of(pattern), abridge(subject)
     words = f"computes with its own `{own}`, which is no operand; the statement has `{theirs}`"
     return Difference("immediate-differs", words, pattern, subject, OTHER)
 
@@ -197,7 +197,7 @@ def _structures_differ(pattern: Expr, subject: Expr) -> Difference:
     )
     if found is not None:
         return found
-    words = f"computes `{print_expr(pattern)}` where the statement has `{brief(subject)}`"
+    words = f"computes `{print_expr(pattern)}` where the statement has `{abridge(subject)}`"
     return Difference("expression-differs", words, pattern, subject, OTHER)
 
 
@@ -209,7 +209,7 @@ def _mirrored(pattern: Expr, subject: Expr) -> Difference | None:
         return None
     left, right = subject.args
     text = f"{as_factor(right)} {OPS[pattern.op].spelling} {as_factor(left)}"
-    words = f"computes `{print_expr(pattern)}`; the statement has `{brief(subject)}`"
+    words = f"computes `{print_expr(pattern)}`; the statement has `{abridge(subject)}`"
     edits = replace_by(subject, text)
     return Difference("comparison-mirrored", words, pattern, subject, f"`{text}`, the same", edits)
 
@@ -229,7 +229,7 @@ def _rounded_otherwise(pattern: Expr, subject: Expr) -> Difference | None:
             often, other = "twice", "once"
         case _:
             return None
-    words = f"rounds {often}, in `{print_expr(pattern)}`; the statement's `{brief(subject)}` rounds {other}"
+    words = f"rounds {often}, in `{print_expr(pattern)}`; the statement's `{abridge(subject)}` rounds {other}"
     return Difference(
         "fused-rounding", words, pattern, subject, f"`{text}`, rounded {often}", replace_by(subject, text)
     )
@@ -245,7 +245,7 @@ def _factor_missing(pattern: Expr, subject: Expr) -> Difference | None:
             continue
         inside = needs_parentheses(subject)
         edits = wrap(subject, "(" if inside else "", f") * {one}" if inside else f" * {one}")
-        words = f"multiplies, `{print_expr(pattern)}`; the statement has one factor, `{brief(subject)}`"
+        words = f"multiplies, `{print_expr(pattern)}`; the statement has one factor, `{abridge(subject)}`"
         advice = f"`{as_factor(subject)} * {one}`"
         return Difference("factor-missing", words, pattern, subject, advice, edits)
     return None
@@ -268,7 +268,7 @@ def _factor_extra(pattern: Expr, subject: Expr) -> Difference | None:
         return None
     for own, other in (subject.args, subject.args[::-1]):
         if isinstance(pattern, (Call, Cast)) and first_difference(pattern, own) is None:
-            shown = brief(other)
+            shown = abridge(other)
             words = f"computes `{print_expr(pattern)}`; the statement multiplies that by `{shown}` besides"
             advice = f"multiply by `{shown}` in a statement of its own"
             return Difference("factor-extra", words, pattern, subject, advice)
@@ -306,7 +306,7 @@ def _not_encodable(case: Case, bindings: Bindings) -> Cause:
     """Return the cause that an encoded parameter would need a run-time value, or one out of its range."""
     instruction = case.item.instruction
     binding = next(b for b in bindings if encoded_values(instruction, (b,)) is None)
-    param, shown = instruction.param(binding.name), brief(binding.subject)
+    param, shown = instruction.param(binding.name), abridge(binding.subject)
     if isinstance(binding.subject, Const):
         words = f"encodes {param.name} from {param.low or 1} to {param.high}; the statement has {shown}"
         return Cause("parameter-out-of-range", words, binding.subject.span, param.span, OTHER)
@@ -319,7 +319,7 @@ def _as_immediate(case: Case, found: Difference, name: str) -> Difference:
     param = case.item.instruction.param(name)
     if param.kind != "imm":
         return found
-    words = f"has {name} encoded in itself, a number; `{brief(found.subject)}` is read or computed"
+    words = f"has {name} encoded in itself, a number; `{abridge(found.subject)}` is read or computed"
     own = Scalar(name, found.pattern.dtype, param.span)
     return replace(found, reason="immediate-differs", words=words, pattern=own, edit=OTHER)
 
@@ -366,7 +366,9 @@ def _operand_twice(pattern: Expr, subject: Expr) -> Cause:
     if len(theirs) < 2:
         return Cause("operand-twice", words, subject.span, pattern.span)
     first, second = theirs[0], theirs[1]
-    words = f"takes {name} twice in `{print_expr(pattern)}`; `{brief(first)}` and `{brief(second)}` differ"
+    words = (
+        f"takes {name} twice in `{print_expr(pattern)}`; `{abridge(first)}` and `{abridge(second)}` differ"
+    )
     edit = f"`{text_of(first)}` in both places, which is another value"
     edits = replace_by(second, text_of(first))
     return Cause("operand-twice", words, second.span, pattern.span, edit, edits)

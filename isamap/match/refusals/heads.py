@@ -17,10 +17,10 @@ from isamap.ir import Read as Access
 from isamap.match.mappings.enumerate import find_in_statement, heads_agree
 from isamap.match.refusals.kernel_edits import (
     Edits,
+    abridge,
     accumulate_in,
     as_factor,
     as_written,
-    brief,
     fitting_casts,
     replace_by,
     replace_operator,
@@ -207,8 +207,8 @@ def refuse_product(case: Case) -> Cause | None:
         if not any(m.kind != "degenerate" for m in found):
             continue
         text = " * ".join(as_factor(f) for f in (near, *scales, far))
-        shown = " and ".join(brief(s) for s in scales)
-        message = f"multiplies two operands; `{brief(value)}` scales a product by {shown}"
+        shown = " and ".join(abridge(s) for s in scales)
+        message = f"multiplies two operands; `{abridge(value)}` scales a product by {shown}"
         edits = replace_by(value, text)
         return Cause("scale-misplaced", message, value.span, mine.span, f"`{text}`", edits)
     return None
@@ -225,7 +225,7 @@ def _factors(value: Expr) -> tuple[Expr, ...]:
 def _three(case: Case, arrays: list[Expr]) -> Cause:
     assert case.pattern is not None
     value = case.statement.assign.value
-    names = ", ".join(brief(f) for f in arrays)
+    names = ", ".join(abridge(f) for f in arrays)
     message = f"multiplies two operands; the statement multiplies {len(arrays)} arrays: {names}"
     edit, edits = _factorisation(case.kernel, case.kernel.span, case.number)
     return Cause("three-factors", message, value.span, case.pattern.value.span, edit, edits)

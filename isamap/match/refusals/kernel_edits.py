@@ -43,7 +43,7 @@ def text_of(expr: Expr) -> str:
     return " ".join((expr.span.text if expr.span is not None else print_expr(expr)).split())
 
 
-def brief(expr: Expr) -> str:
+def abridge(expr: Expr) -> str:
     """Return an expression for the middle of a sentence: long subscripts are left out, `X[…]`."""
     text = text_of(expr)
     if len(text) > _BRIEF:

@@ -33,7 +33,7 @@ from isamap.match.refusals.axis_conditions import (
 )
 from isamap.match.refusals.expression_conditions import refuse_tree
 from isamap.match.refusals.heads import refuse_heads, refuse_product
-from isamap.match.refusals.kernel_edits import brief
+from isamap.match.refusals.kernel_edits import abridge
 from isamap.match.refusals.rejection import REASONS, Case, Cause, Rejection
 from isamap.match.refusals.surroundings import Surroundings, refuse_around
 from isamap.source.records import replace
@@ -164,7 +164,7 @@ def lacking_abilities(statement: Statement, machine: Machine, *, in_lanes: bool 
         )
     there = {a for i in instructions for p in patterns_of(i) for _, a in _abilities(p.statement)}
     found = {
-        ability: f"{machine.name} has no instruction that {_words(ability)}{how}: `{brief(e)}`"
+        ability: f"{machine.name} has no instruction that {_words(ability)}{how}: `{abridge(e)}`"
         for e, ability in reversed(tuple(_abilities(statement)))
         if ability not in there
     }

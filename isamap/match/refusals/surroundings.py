@@ -15,7 +15,7 @@ from isamap.match.moves.chains import Movement
 from isamap.match.moves.movement import movements
 from isamap.match.operand_loads.load_search import MoveSearch
 from isamap.match.patterns.pattern import Pattern, patterns_of
-from isamap.match.refusals.kernel_edits import brief
+from isamap.match.refusals.kernel_edits import abridge
 from isamap.match.refusals.rejection import Case, Cause
 from isamap.match.tiles.operand_tiles import move_search_of
 from isamap.source.records import dataclass
@@ -194,8 +194,8 @@ def _not_loadable(case: Case, missing: Movement, subject: Expr | None) -> Cause:
     memory = case.machine.memories.get(operand.memory or "")
     if isinstance(subject, Read) and memory is not None and memory.kind == "addressable":
         required = f"reads {operand.name} in {operand.memory} as {_layout(operand)}"
-        message = f"{required}; `{brief(shown)}` has another layout"
-        edit = f"the array of `{brief(shown)}` stored the other way round, or a load into a register"
+        message = f"{required}; `{abridge(shown)}` has another layout"
+        edit = f"the array of `{abridge(shown)}` stored the other way round, or a load into a register"
         return Cause("column-load", message, shown.span, operand.span, edit)
     message = f"cannot load or store {operand.name}: {missing.why}"
     edit = f"a move of {operand.dtype} to {operand.memory} in the machine's description"
@@ -214,7 +214,7 @@ def _fill(case: Case, around: Surroundings) -> Cause | None:
         if read.fill is None or any(_writes(p, read.fill) for p in around.patterns):
             continue
         shown = print_expr(read.fill)
-        message = f"needs `{brief(read)}`, and no instruction writes {shown} where the array ends"
+        message = f"needs `{abridge(read)}`, and no instruction writes {shown} where the array ends"
         edit = f"an array with {shown} around it, or an instruction that sets {read.dtype} to {shown}"
         return Cause("fill-not-supplied", message, read.span, case.item.instruction.span, edit)
     return None

@@ -32,7 +32,7 @@ from isamap.match.patterns.address import Location, simplify_expr
 from isamap.match.patterns.layouts import stated_alignments
 from isamap.match.patterns.padding import Fills, neutral_fills
 from isamap.match.patterns.pattern import Pattern, digits_of, encoded_values, invert
-from isamap.match.patterns.reach import Params, dims, extents_of
+from isamap.match.patterns.reach import Params, coordinate_names, extents_of
 from isamap.match.tiles.walks import LoopAxis, Loops, walk_of
 from isamap.source.records import dataclass, replace
 from isamap.transform import Statement, symbols
@@ -70,7 +70,9 @@ class OperandTile:
     @property
     def held(self) -> Read:
         """The register itself over its coordinates, as a value that is written."""
-        return Read(f"$value:{self.memory}", tuple(Index.of(d) for d in dims(len(self.shape))), self.dtype)
+        return Read(
+            f"$value:{self.memory}", tuple(Index.of(d) for d in coordinate_names(len(self.shape))), self.dtype
+        )
 
     def request(
         self, partial: MappingType[str, Index], *, expr: Expr | None = None, filled: bool = False
@@ -244,7 +246,7 @@ def _operand(
     if None in shape:
         return None
     sizes = tuple(int(s or 1) for s in shape)
-    names = dims(len(sizes))
+    names = coordinate_names(len(sizes))
     back = invert(subscripts, lengths, names)
     if back is None:
         return None

@@ -28,14 +28,14 @@ def beginning_of(name: str, machine: Machine) -> str | None:
     return None
 
 
-def begun_by(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
+def find_zeroing(first: OperandTile, tile: Tile, search: MoveSearch) -> str:
     """Return the instruction that begins sums in a scratchpad where they start from 0; "" where none does."""
     if first.subject != first.fill or first.fill.value != 0 or not search.is_addressable(first.memory):
         return ""
     return beginning_of(tile.mapping.instruction, search.machine) or ""
 
 
-def held_beginning(first: OperandTile, search: MoveSearch) -> OperandMove | None:
+def initial_load(first: OperandTile, search: MoveSearch) -> OperandMove | None:
     """Return the operand load that initialises sums without memory; None where no instruction does it."""
     found = None if reads(first.subject) else find_operand_load(search, first.request({}))
     return found if isinstance(found, OperandMove) else None

@@ -12,10 +12,10 @@ from functools import lru_cache
 from math import prod
 
 from isamap.ir import Index, typical_value
-from isamap.match.mappings.exact import largest
+from isamap.match.mappings.exact import largest_parameters
 from isamap.match.mappings.mapping import AxisGroup, Mapping
 from isamap.match.patterns.pattern import Pattern, encoded_values
-from isamap.match.patterns.reach import Params, extents_of, holds, solve
+from isamap.match.patterns.reach import Params, extents_of, is_allowed, solve
 from isamap.match.patterns.unify import read_twice
 from isamap.source.records import dataclass, field
 from isamap.transform import Statement
@@ -94,14 +94,16 @@ def _allowed(pattern: Pattern, chosen: Params, needs: MappingType[str, int]) -> 
     for name, needed in needs.items():
         low, high = _limits(pattern, name)
         lengths = range(max(low, min(needed, high) // 2), min(high, MOST_LENGTHS) + 1)
-        allowed = [n for n in lengths if holds(pattern, {**chosen, name: n})]
+        allowed = [n for n in lengths if is_allowed(pattern, {**chosen, name: n})]
         if 0 < len(allowed) < len(lengths):
             return {**chosen, name: min(allowed, key=lambda n: (-(-needed // n) * n, -n))}
-    if holds(pattern, chosen):
+    if is_allowed(pattern, chosen):
         return chosen
-    most = largest(pattern.instruction)  # as with `where L == 8` and 4 to be done: the other lanes are padded
+    most = largest_parameters(
+        pattern.instruction
+    )  # as with `where L == 8` and 4 to be done: the other lanes are padded
     longer = {name: most.get(name, value) for name, value in chosen.items()}
-    return longer if holds(pattern, longer) else chosen
+    return longer if is_allowed(pattern, longer) else chosen
 
 
 def _limits(pattern: Pattern, name: str) -> tuple[int, int]:
@@ -182,7 +184,7 @@ def walk_of(loops: Loops, mapping: Mapping, pattern: Pattern, profile: MappingTy
     encoded = encoded_values(pattern.instruction, mapping.bindings)
     assert encoded is not None, "mappings have no parameters that cannot be encoded"
     params = choose_params(loops.statement, mapping, pattern, profile) | encoded
-    if not holds(pattern, params):
+    if not is_allowed(pattern, params):
         return None
     lengths, masked = extents_of(pattern, params)
     if masked or len(lengths) != len(pattern.axes):

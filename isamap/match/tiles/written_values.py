@@ -27,7 +27,7 @@ from isamap.machine import Machine
 from isamap.match.mappings.enumerate import pairings
 from isamap.match.mappings.mapping import AxisGroup, Mapping, Seen
 from isamap.match.patterns.pattern import Pattern, pattern_of
-from isamap.match.patterns.reach import dims
+from isamap.match.patterns.reach import coordinate_names
 from isamap.match.patterns.unify import Bindings, read_twice
 from isamap.match.tiles.operand_tiles import OperandTile, Tile, apply_mapping, over_tile, sums_can_be_padded
 from isamap.source.records import dataclass, replace
@@ -65,7 +65,7 @@ def in_register(written: Written, acc: OperandTile) -> Expr:
     return with_held(written.value, acc.held)
 
 
-def own_sum(tile: Tile) -> Written:
+def get_own_sum(tile: Tile) -> Written:
     """Return the sum itself, into its own array."""
     target = tile.statement.assign.target
     found = _written(tile, target, Read(HELD, (), target.dtype))
@@ -73,7 +73,7 @@ def own_sum(tile: Tile) -> Written:
     return found
 
 
-def written_by(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
+def written_value(tile: Tile, outcome: Outcome) -> tuple[Written, ...] | None:
     """Return the expression that is written of a finished tile; None where a value has no place in the tile."""
     found = [_written(tile, target, value) for target, value in outcome.writes]
     known = [w for w in found if w is not None]
@@ -170,7 +170,7 @@ def _is_number(e: Expr) -> bool:
 def _with_lanes(tile: Tile, acc: OperandTile) -> Tile:
     """Return the tile with an accumulator of shares, which begin from what leaves the reduction as it is."""
     nothing = identity_of(_op(tile), acc.dtype)
-    here = tuple(Index.of(d) for d in dims(len(acc.shape)))
+    here = tuple(Index.of(d) for d in coordinate_names(len(acc.shape)))
     shares = replace(
         acc,
         subject=nothing,

@@ -22,7 +22,7 @@ from isamap.plan.cost.algebra import (
     OverBlocks,
     Threshold,
 )
-from isamap.source import added
+from isamap.source import add_up
 
 Assignment = Mapping[str, int]
 
@@ -45,7 +45,7 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
         case Decision(name):
             return assignment[name]
         case Add(parts):
-            value = added([_evaluate(part, assignment, known) for part in parts])
+            value = add_up([_evaluate(part, assignment, known) for part in parts])
         case Mul(parts):
             value = prod([_evaluate(part, assignment, known) for part in parts])
         case Max(parts):
@@ -58,7 +58,7 @@ def _evaluate(cost: Cost, assignment: Assignment, known: dict[int, Number]) -> N
             exceeds = _evaluate(load, assignment, known) > limit
             value = _evaluate(above if exceeds else below, assignment, known)
         case OverBlocks(axes, body):
-            value = added([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
+            value = add_up([n * _evaluate(body, made, {}) for n, made in block_classes(axes, assignment)])
         case _:
             assert_never(cost)
     known[id(cost)] = value

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 
 from isamap.plan.loops import LOOP_KINDS, LoopStep, UnrolledLoop
-from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage, unclaimed
+from isamap.plan.schedule import NestSchedule, Prefetch, Schedule, Spread, Stage, forget_cost
 from isamap.plan.steady import Pipeline
 from isamap.plan.text.cursor import Reader
 from isamap.plan.text.stage_lines import parse_stage, time_alternately
@@ -229,7 +229,7 @@ _FIXED = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*([0-9]{1,18})\s*")
 
 def standing(schedule: Schedule, digest: str) -> Schedule:
     """Return the schedule as it was written; without what is claimed about it where the digest is not its own."""
-    return schedule if digest == text_digest(schedule) else unclaimed(schedule)
+    return schedule if digest == text_digest(schedule) else forget_cost(schedule)
 
 
 def parse_header(reader: Reader) -> tuple[Schedule, str]:

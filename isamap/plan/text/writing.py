@@ -24,7 +24,7 @@ from __future__ import annotations
 from hashlib import sha256
 
 from isamap.plan.loops import LoopStep
-from isamap.plan.schedule import NestSchedule, Schedule, Stage, spread_of, unclaimed
+from isamap.plan.schedule import NestSchedule, Schedule, Stage, forget_cost, spread_of
 from isamap.plan.text.stage_lines import print_stage
 
 FORMAT = "isamap schedule 1"
@@ -33,7 +33,7 @@ DIGITS = 12
 
 def print_schedule(schedule: Schedule) -> str:
     """Return the canonical text of a schedule, with a newline at its end."""
-    digest = [f"digest {text_digest(schedule)}"] if schedule != unclaimed(schedule) else []
+    digest = [f"digest {text_digest(schedule)}"] if schedule != forget_cost(schedule) else []
     lines = [*_header(schedule), *digest]
     return "\n".join([*lines, *_nests(schedule)]) + "\n"
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from isamap.emit.c_interface import clean
+from isamap.emit.c_interface import clean_comment
 from isamap.report.page.line_links import Names, Nest, once
 from isamap.report.page.report_facts import Line
 from isamap.source.records import dataclass, replace
@@ -72,7 +72,7 @@ class _Code:
     def __init__(self, nests: Sequence[Nest], inside: Names) -> None:
         self.by_note: dict[str, list[Nest]] = {}
         for nest in nests:
-            self.by_note.setdefault(clean(nest.note), []).append(nest)
+            self.by_note.setdefault(clean_comment(nest.note), []).append(nest)
         keys = {nest.key: nest for nest in nests}
         nest = next((keys[name] for name in inside if name in keys), None)
         self.inside = inside
